@@ -79,7 +79,7 @@ pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u
             buffer.view().copy_to_slice(len, head).ok()?;
             Some((decode(head)?, number, Some(buffer.slice(..len))))
         }
-        Body::Aggregate(_) | Body::Moved(_) => None,
+        Body::Aggregate(_) | Body::Moved(_) | Body::MovedAggregate(_) | Body::Released(_) => None,
     }
 }
 

@@ -90,8 +90,6 @@ enum {
     TRANSHIP_ERR_MANAGER_RUNNING = 28,
     /** the library failed at something of its own. What to do: do not use the object any more, and report it: the text says where. */
     TRANSHIP_ERR_INTERNAL = 29,
-    /** the endpoint cannot be made: the system refused. What to do: look at the cause. */
-    TRANSHIP_ERR_CHANNEL_CREATE = 203,
     /** the two ends cannot agree on role, trust or constraints. What to do: let the two wishes overlap. */
     TRANSHIP_ERR_CHANNEL_BIND = 204,
     /** the channel is not in a state that allows this. What to do: wait for the event that leads there; over is over. */
@@ -102,34 +100,20 @@ enum {
     TRANSHIP_ERR_INVALID_ENDPOINT = 208,
     /** this is the wrong end of the channel. What to do: do it at the other end. */
     TRANSHIP_ERR_CHANNEL_DIRECTION = 209,
-    /** the pool is not known here. What to do: use a pool of this domain, or one that was assigned to it. */
-    TRANSHIP_ERR_POOL_INVALID = 210,
     /** the pool is not assigned to the channel. What to do: assign it first, and wait for the completion. */
     TRANSHIP_ERR_POOL_NOT_ASSIGNED = 211,
-    /** the other end does not want the pool. What to do: send from another pool. */
-    TRANSHIP_ERR_POOL_VETO = 212,
-    /** the pool's memory cannot be mapped, or is not what it should be. What to do: look at the cause; the pool cannot be used here. */
+    /** the pool's memory cannot be mapped where it is to be. What to do: give a larger range of addresses, or a smaller maximum. */
     TRANSHIP_ERR_POOL_MAP = 213,
-    /** the pool is assigned to the channel already, or about to be. What to do: nothing: use it, or wait for the completion. */
-    TRANSHIP_ERR_POOL_ALREADY_ASSIGNED = 215,
     /** the buffer belongs to another domain. What to do: use the domain, or the end, that it came from. */
     TRANSHIP_ERR_BUFFER_NOT_OWNED = 217,
     /** the buffer is not here. What to do: it was sent, or came back elsewhere: use the handle that is left. */
     TRANSHIP_ERR_BUFFER_INVALID = 218,
     /** the buffer's state does not allow this: copies of it are out, or its memory is read-only here. What to do: wait for the releases, or copy it. */
     TRANSHIP_ERR_BUFFER_STATE = 220,
-    /** copies that were passed on have not come back. What to do: release when they have. */
-    TRANSHIP_ERR_BUFFER_REFCOUNT = 221,
     /** no copy of the buffer came over this channel. What to do: release over the channel that it came by. */
     TRANSHIP_ERR_BUFFER_NOT_A_COPY = 222,
-    /** the buffer's bytes cannot be brought here. What to do: look at the cause. */
-    TRANSHIP_ERR_BUFFER_MAP = 223,
     /** a buffer size that cannot be. What to do: use a size within the limits. */
     TRANSHIP_ERR_ALLOC_SIZE = 225,
-    /** no buffer is free, or a number of buffers that cannot be. What to do: wait for buffers to come back, or make a pool with more of them. */
-    TRANSHIP_ERR_ALLOC_COUNT = 226,
-    /** the pool is in use over the channel: buffers, or copies of them, are still out. What to do: wait until they are back. */
-    TRANSHIP_ERR_POOL_IN_USE = 264,
     /** its creator gave no right to pass the pool on. What to do: copy into a pool of your own. */
     TRANSHIP_ERR_NOT_FORWARDABLE = 265,
     /** no mbuf: memory or a limit is exhausted. What to do: drop the packet, or wait. */
@@ -169,6 +153,9 @@ enum {
 
 /** Pieces of several buffers, as one message. */
 #define TRANSHIP_BUF_AGGREGATE 4
+
+/** From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
+#define TRANSHIP_BUF_RELEASED 5
 
 /** In `flags`: the bytes may be written. */
 #define TRANSHIP_BUF_WRITABLE 1
@@ -278,7 +265,7 @@ typedef struct tranship_buf {
     size_t len;
     /** A word that travels with it. */
     uint64_t meta;
-    /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE. */
+    /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED. */
     uint32_t kind;
     /** TRANSHIP_BUF_WRITABLE or not; other bits are the library's. */
     uint32_t flags;
@@ -352,6 +339,10 @@ typedef struct tranship_pool_options {
     uint32_t flags;
     /** 0. */
     uint32_t reserved;
+    /** All buffers begin at multiples of so many bytes, a power of two up to the chunk size. 0: of 64 at least. */
+    uint64_t align_bytes;
+    /** All of the pool is mapped below this address, here. 0: anywhere. */
+    uint64_t below;
 } tranship_pool_options;
 
 /** What a pool has done and has. Set `size` to `sizeof(tranship_pool_stats)` before the call. */
@@ -443,7 +434,7 @@ tranship_status tranship_buf_slice(const struct tranship_buf *buf,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
-/** The name of a buffer, the same in every process: pool, slot, generation. 0 of anything else. Any thread. */
+/** The name of a buffer, the same in every process: pool, slot, generation; of word of a release, that of what was released, if it has one. 0 of anything else. Any thread. */
 uint64_t tranship_buf_id(const struct tranship_buf *buf);
 
 /**
@@ -660,6 +651,14 @@ tranship_status tranship_pass(struct tranship_receiver *receiver,
                               struct tranship_buf *buf,
                               struct tranship_error **error);
 
+/**
+ * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
+ * tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+ */
+tranship_status tranship_release_with(struct tranship_receiver *receiver,
+                                      struct tranship_buf *buf,
+                                      struct tranship_error **error);
+
 /** Sends up to 48 bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full. */
 tranship_status tranship_send_control(struct tranship_receiver *receiver,
                                       const void *data,
@@ -722,7 +721,8 @@ tranship_status tranship_move(struct tranship_sender *sender,
                               struct tranship_error **error);
 
 /**
- * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), or a buffer (tranship_pass). Does not wait:
+ * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
+ * of a release (tranship_release_with). Does not wait:
  * TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
  */
 tranship_status tranship_recv_control(struct tranship_sender *sender,

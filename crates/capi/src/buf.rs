@@ -2,7 +2,7 @@
 
 use crate::given::{copy_out_bytes, there, wrong};
 use crate::status::{Error, Status, border, quietly};
-use facade::{Aggregate, Body, Cbuf, CbufMut, Message, View};
+use facade::{Aggregate, Body, Cbuf, CbufMut, Inline, Message, View};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -16,6 +16,9 @@ pub const BUF_SHARED: u32 = 2;
 pub const BUF_INLINE: u32 = 3;
 /// Pieces of several buffers, as one message.
 pub const BUF_AGGREGATE: u32 = 4;
+
+/// From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id.
+pub const BUF_RELEASED: u32 = 5;
 
 /// In `flags`: the bytes may be written.
 pub const BUF_WRITABLE: u32 = 1;
@@ -37,7 +40,7 @@ pub struct Buf {
     pub len: usize,
     /// A word that travels with it.
     pub meta: u64,
-    /// One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE.
+    /// One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED.
     pub kind: u32,
     /// TRANSHIP_BUF_WRITABLE or not; other bits are the library's.
     pub flags: u32,
@@ -102,6 +105,12 @@ impl Buf {
             Body::Moved(buf) => self.put_exclusive(buf),
             Body::Inline(inline) => self.put_inline(&inline),
             Body::Aggregate(aggregate) => self.put_aggregate(Box::new(aggregate)),
+            // Shared from here on: C has one kind of aggregate.
+            Body::MovedAggregate(aggregate) => self.put_aggregate(Box::new(aggregate.freeze())),
+            Body::Released(id) => {
+                let id = id.map_or(0, |id| id.0);
+                self.set(BUF_RELEASED, 0, (std::ptr::null(), 0), id);
+            }
         }
     }
 
@@ -192,6 +201,21 @@ impl Buf {
         Ok(unsafe { self.take_held() })
     }
 
+    /// Whatever it holds.
+    pub(crate) fn take_body(&mut self) -> Result<Body, facade::Error> {
+        match self.kind {
+            BUF_EXCLUSIVE => self.take_exclusive().map(Body::Moved),
+            BUF_SHARED => self.take_shared().map(Body::Buf),
+            BUF_AGGREGATE => self.take_aggregate().map(|all| Body::Aggregate(*all)),
+            BUF_INLINE => {
+                let inline = Inline::new(self.inline_to_send()?);
+                self.release();
+                Ok(Body::Inline(inline.ok_or(facade::Kind::BadArgument)?))
+            }
+            _ => Err(self.other_kind("a message")),
+        }
+    }
+
     /// All that came, whatever `len` says.
     fn inline(&self) -> Option<&[u8]> {
         let had = (self.flags >> INLINE_LEN_SHIFT) as usize;
@@ -228,9 +252,10 @@ impl Buf {
             BUF_SHARED => "a shared buffer",
             BUF_INLINE => "inline bytes",
             BUF_AGGREGATE => "an aggregate",
+            BUF_RELEASED => "word of a release",
             kind => {
                 return wrong(format!(
-                    "the buf is of kind {kind}, and there are 0 to 4: begin with zeros"
+                    "the buf is of kind {kind}, and there are 0 to 5: begin with zeros"
                 ));
             }
         };
@@ -381,7 +406,7 @@ fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<
     Ok(())
 }
 
-/// The name of a buffer, the same in every process: pool, slot, generation. 0 of anything else. Any thread.
+/// The name of a buffer, the same in every process: pool, slot, generation; of word of a release, that of what was released, if it has one. 0 of anything else. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
     quietly(0, || match buf {
@@ -389,6 +414,8 @@ pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
         Some(buf) if buf.kind == BUF_EXCLUSIVE => unsafe { buf.held::<CbufMut>() }.id().0,
         // SAFETY: as above.
         Some(buf) if buf.kind == BUF_SHARED => unsafe { buf.held::<Cbuf>() }.id().0,
+        // SAFETY: as above.
+        Some(buf) if buf.kind == BUF_RELEASED => *unsafe { buf.held::<u64>() },
         _ => 0,
     })
 }

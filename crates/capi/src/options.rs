@@ -67,6 +67,10 @@ pub struct PoolOptions {
     pub flags: u32,
     /// 0.
     pub reserved: u32,
+    /// All buffers begin at multiples of so many bytes, a power of two up to the chunk size. 0: of 64 at least.
+    pub align_bytes: u64,
+    /// All of the pool is mapped below this address, here. 0: anywhere.
+    pub below: u64,
 }
 
 /// # Safety
@@ -184,6 +188,12 @@ impl PoolOptions {
         }
         if self.slots != 0 {
             create = create.slots(self.slots);
+        }
+        if self.align_bytes != 0 {
+            create = create.align(self.align_bytes);
+        }
+        if self.below != 0 {
+            create = create.below(usize::try_from(self.below).unwrap_or(usize::MAX));
         }
         Ok(create)
     }

@@ -3,7 +3,7 @@
 use crate::buf::{Buf, place};
 use crate::given::{bytes, nanoseconds, there};
 use crate::status::{Error, Status, border, quietly};
-use facade::Kind;
+use facade::{Kind, Message};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -60,6 +60,27 @@ pub extern "C" fn tranship_pass(
         let back = buf.take_exclusive()?;
         receiver.pass_with(back, meta).map_err(|failed| {
             buf.put_exclusive(failed.unsent);
+            failed.error
+        })
+    })
+}
+
+/// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
+/// tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_release_with(
+    receiver: Option<&mut Receiver>,
+    buf: Option<&mut Buf>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let receiver = &mut there(receiver, "receiver")?.0;
+        let buf = there(buf, "buf")?;
+        let meta = buf.meta;
+        let body = buf.take_body()?;
+        receiver.release_with(body, meta).map_err(|failed| {
+            let body = failed.unsent;
+            buf.put_message(Message { meta, body });
             failed.error
         })
     })

@@ -115,7 +115,8 @@ pub extern "C" fn tranship_move(
     })
 }
 
-/// What the receiver has sent back, if something is there: a few bytes (tranship_send_control), or a buffer (tranship_pass). Does not wait:
+/// What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
+/// of a release (tranship_release_with). Does not wait:
 /// TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_recv_control(

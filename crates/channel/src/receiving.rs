@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Aggregate, Body, CbufMut, Error, Inlet, Inline, Kind, MAX_PIECES, Message, Pool,
+    AggregateMut, Body, CbufMut, Error, Inlet, Inline, Kind, MAX_PIECES, Message, Pool,
 };
 use tranship_transport::{FrameBytes, Place};
 
@@ -78,7 +78,9 @@ struct List {
     meta: u64,
     pieces: u32,
     bytes: u64,
-    aggregate: Aggregate,
+    /// Nobody else has the pieces: those of one that is shared are frozen at its end.
+    aggregate: AggregateMut,
+    moved: bool,
 }
 
 /// Why it ends.
@@ -194,7 +196,12 @@ impl Receiving {
                 meta,
                 pieces,
                 bytes,
-            } => self.begin_list(meta, pieces, bytes)?,
+            } => self.begin_list(meta, pieces, bytes, false)?,
+            Word::MovedAggregate {
+                meta,
+                pieces,
+                bytes,
+            } => self.begin_list(meta, pieces, bytes, true)?,
             Word::Piece { bytes } => {
                 self.expect_piece(bytes)?;
             }
@@ -203,7 +210,11 @@ impl Receiving {
             Word::Over { kind, why } => {
                 return Err(self.wire.told(kind, &why, Kind::PeerDied).into());
             }
-            Word::Hello(_) | Word::Ended | Word::Taken { .. } | Word::Control { .. } => {
+            Word::Hello(_)
+            | Word::Ended
+            | Word::Taken { .. }
+            | Word::Control { .. }
+            | Word::Released { .. } => {
                 let text = format!("{word:?}, which no sender says");
                 return Err(self.wire.violation(text).into());
             }
@@ -232,7 +243,7 @@ impl Receiving {
         Ok(())
     }
 
-    fn begin_list(&mut self, meta: u64, pieces: u32, bytes: u64) -> Result<(), Error> {
+    fn begin_list(&mut self, meta: u64, pieces: u32, bytes: u64, moved: bool) -> Result<(), Error> {
         if pieces as usize > MAX_PIECES {
             let text = format!("an aggregate of {pieces} pieces, the limit is {MAX_PIECES}");
             return Err(self.wire.violation(text));
@@ -242,7 +253,8 @@ impl Receiving {
             meta,
             pieces,
             bytes,
-            aggregate: Aggregate::new(),
+            aggregate: AggregateMut::new(),
+            moved,
         });
         self.end_list()
     }
@@ -265,7 +277,11 @@ impl Receiving {
             let text = format!("an aggregate whose pieces lack {} bytes", list.bytes);
             return Err(self.wire.violation(text));
         }
-        self.deliver(list.meta, Body::Aggregate(list.aggregate))
+        let body = match list.moved {
+            true => Body::MovedAggregate(list.aggregate),
+            false => Body::Aggregate(list.aggregate.freeze()),
+        };
+        self.deliver(list.meta, body)
     }
 
     fn expect(&mut self, bytes: u64, what: What) {
@@ -379,7 +395,7 @@ impl Receiving {
                     list.pieces -= 1;
                     list.bytes -= buffer.len() as u64;
                     // There is room for as many as there may be.
-                    let _ = list.aggregate.push_back(buffer.freeze());
+                    let _ = list.aggregate.push_back(buffer);
                 }
                 self.end_list()?;
             }
@@ -418,15 +434,21 @@ impl Receiving {
     /// What the program says goes to the sender's, which has room for so much.
     fn carry_what_was_said(&mut self) {
         while self.may_say() {
-            // What is not inline, or is a lie of our own process, is nothing to be carried.
             let Ok(Some(message)) = self.inlet.try_control() else {
                 return;
             };
-            if let Body::Inline(inline) = message.body {
-                let (meta, bytes) = (message.meta, FrameBytes::from_slice(&inline));
-                self.wire.push(&Word::Control { meta, bytes }, None);
-                self.said += 1;
-            }
+            let meta = message.meta;
+            let word = match message.body {
+                Body::Inline(inline) => Word::Control {
+                    meta,
+                    bytes: FrameBytes::from_slice(&inline),
+                },
+                Body::Released(_) => Word::Released { meta },
+                // What else there is, or is a lie of our own process, is nothing to be carried.
+                _ => continue,
+            };
+            self.wire.push(&word, None);
+            self.said += 1;
         }
     }
 

@@ -7,7 +7,7 @@ use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
+use tranship_core::{Aggregate, AggregateMut, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
 use tranship_transport::{FrameBytes, Payload};
 
 /// Between two looks, whatever happens.
@@ -40,7 +40,7 @@ pub(crate) struct Sending {
     /// The next one, for which the receiver has no room.
     next: Option<Message>,
     /// What the receiver's program said, for which there is no room yet.
-    said: VecDeque<(u64, FrameBytes)>,
+    said: VecDeque<Said>,
     told: u64,
     /// So much of that the receiver knows.
     told_of: u64,
@@ -50,6 +50,22 @@ pub(crate) struct Sending {
     seen: u64,
     /// How far everything was when the program had closed its end and there was progress last, and when.
     progress: Option<([u64; 3], Instant)>,
+}
+
+/// What the receiver's program says.
+enum Said {
+    Bytes(u64, FrameBytes),
+    Released(u64),
+}
+
+impl Said {
+    fn into_message(self) -> Option<Message> {
+        let (meta, body) = match self {
+            Said::Bytes(meta, bytes) => (meta, Body::Inline(Inline::new(&bytes)?)),
+            Said::Released(meta) => (meta, Body::Released(None)),
+        };
+        Some(Message { meta, body })
+    }
 }
 
 /// Why it ends.
@@ -170,6 +186,9 @@ impl Sending {
                 self.wire.push(&word, Some(Payload::from(Moved(buf))));
             }
             Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, meta, bytes),
+            Body::MovedAggregate(aggregate) => self.move_aggregate(aggregate, meta, bytes),
+            // No sender sends it.
+            Body::Released(_) => self.wire.push(&inline_word(meta, &[]), None),
         }
         self.sent += 1;
         self.under_way.push_back(self.wire.pushed());
@@ -189,6 +208,22 @@ impl Sending {
         for piece in pieces {
             let bytes = piece.len() as u64;
             let payload = Payload::from(Shared(Cbuf::clone(piece)));
+            self.wire.push(&Word::Piece { bytes }, Some(payload));
+        }
+    }
+
+    fn move_aggregate(&mut self, aggregate: AggregateMut, meta: u64, bytes: u64) {
+        let pieces = aggregate.into_pieces();
+        let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+        let head = Word::MovedAggregate {
+            meta,
+            pieces: count,
+            bytes,
+        };
+        self.wire.push(&head, None);
+        for piece in pieces {
+            let bytes = piece.len() as u64;
+            let payload = Payload::from(Moved(piece));
             self.wire.push(&Word::Piece { bytes }, Some(payload));
         }
     }
@@ -215,14 +250,9 @@ impl Sending {
                 None => return Ok(()),
                 Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
                 Some((Word::Control { meta, bytes }, 0)) => {
-                    if self.said.len() as u64 >= CONTROLS {
-                        let text =
-                            format!("more than {CONTROLS} words that the program has not taken");
-                        return Err(self.wire.violation(text).into());
-                    }
-                    self.said.push_back((meta, bytes));
-                    self.hand_over_what_was_said();
+                    self.note_said(Said::Bytes(meta, bytes))?
                 }
+                Some((Word::Released { meta }, 0)) => self.note_said(Said::Released(meta))?,
                 Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
                     return Err(Over::Ended);
                 }
@@ -267,9 +297,23 @@ impl Sending {
         Ok(())
     }
 
+    fn note_said(&mut self, said: Said) -> Result<(), Error> {
+        if self.said.len() as u64 >= CONTROLS {
+            let text = format!("more than {CONTROLS} words that the program has not taken");
+            return Err(self.wire.violation(text));
+        }
+        self.said.push_back(said);
+        self.hand_over_what_was_said();
+        Ok(())
+    }
+
     fn hand_over_what_was_said(&mut self) {
-        while let Some((meta, bytes)) = self.said.front() {
-            if self.outlet.send_control(bytes, *meta).is_err() {
+        while let Some(said) = self.said.front() {
+            let is_told = match said {
+                Said::Bytes(meta, bytes) => self.outlet.send_control(bytes, *meta).is_ok(),
+                Said::Released(meta) => self.outlet.tell_released(*meta).is_ok(),
+            };
+            if !is_told {
                 break;
             }
             self.said.pop_front();
@@ -322,6 +366,8 @@ impl Side for Sending {
         match over {
             Over::Ended => self.outlet.acknowledge(self.sent),
             Over::Lost(error) => {
+                let rest = self.said.drain(..).filter_map(Said::into_message);
+                self.outlet.say_last(rest);
                 if error.kind() == Kind::PeerViolation {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");
                     meet::refuse(&mut self.wire, error.kind(), &error.to_string());
@@ -332,7 +378,7 @@ impl Side for Sending {
     }
 }
 
-fn inline_word(meta: u64, inline: &Inline) -> Word {
+fn inline_word(meta: u64, inline: &[u8]) -> Word {
     let bytes = FrameBytes::from_slice(inline);
     Word::Inline { meta, bytes }
 }

@@ -47,6 +47,12 @@ pub(crate) enum Word {
         pieces: u32,
         bytes: u64,
     },
+    /// The same, moved.
+    MovedAggregate {
+        meta: u64,
+        pieces: u32,
+        bytes: u64,
+    },
     /// One of them, whose bytes follow.
     Piece {
         bytes: u64,
@@ -63,6 +69,10 @@ pub(crate) enum Word {
     Control {
         meta: u64,
         bytes: FrameBytes,
+    },
+    /// The receiver's program has let go of something. It counts as words of its.
+    Released {
+        meta: u64,
     },
     /// So many of those have been put where the sender's program finds them, from the first on.
     Told {
@@ -133,15 +143,18 @@ impl Word {
                 meta,
                 pieces,
                 bytes,
-            } => {
-                numbers(&mut out, 5, &[*meta, *bytes]);
-                out.extend_from_slice(&pieces.to_le_bytes());
-            }
+            } => list(&mut out, 5, *meta, *bytes, *pieces),
+            Word::MovedAggregate {
+                meta,
+                pieces,
+                bytes,
+            } => list(&mut out, 13, *meta, *bytes, *pieces),
             Word::Piece { bytes } => numbers(&mut out, 6, &[*bytes]),
             Word::End => out.push(7),
             Word::Ended => out.push(8),
             Word::Taken { messages } => numbers(&mut out, 9, &[*messages]),
             Word::Control { meta, bytes } => text(&mut out, 10, *meta, bytes),
+            Word::Released { meta } => numbers(&mut out, 14, &[*meta]),
             Word::Told { controls } => numbers(&mut out, 11, &[*controls]),
             Word::Over { kind, why } => {
                 out.push(12);
@@ -208,6 +221,12 @@ impl Word {
                 kind: from.u16()?,
                 why: String::from_utf8_lossy(&from.rest(TEXT_BYTES)?).into_owned(),
             },
+            13 => Word::MovedAggregate {
+                meta: from.u64()?,
+                bytes: from.u64()?,
+                pieces: from.u32()?,
+            },
+            14 => Word::Released { meta: from.u64()? },
             _ => return None,
         })
     }
@@ -233,6 +252,11 @@ fn numbers(out: &mut FrameBytes, kind: u8, numbers: &[u64]) {
     for number in numbers {
         out.extend_from_slice(&number.to_le_bytes());
     }
+}
+
+fn list(out: &mut FrameBytes, kind: u8, meta: u64, bytes: u64, pieces: u32) {
+    numbers(out, kind, &[meta, bytes]);
+    out.extend_from_slice(&pieces.to_le_bytes());
 }
 
 fn text(out: &mut FrameBytes, kind: u8, meta: u64, bytes: &[u8]) {
@@ -271,6 +295,12 @@ mod tests {
             Word::Control { meta: 10, bytes },
             Word::Told { controls: 11 },
             Word::Over { kind: 11, why },
+            Word::MovedAggregate {
+                meta: 12,
+                pieces: 13,
+                bytes: 14,
+            },
+            Word::Released { meta: 15 },
         ]
     }
 
@@ -299,7 +329,7 @@ mod tests {
                 assert!(Word::decode(shorter).is_err(), "{word:?} without a byte");
             }
         }
-        for kind in [0, 13, 255] {
+        for kind in [0, 15, 255] {
             assert!(Word::decode(&[kind]).is_err());
         }
         assert_eq!(Word::decode(&[]), Err(Malformed::Empty));

@@ -2,7 +2,7 @@
 //!
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
-use crate::cbuf::{Cbuf, Home};
+use crate::cbuf::{Cbuf, Handle, Home};
 use crate::error::{Error, Kind, Limit, SendError, Shortage, Violation};
 use crate::link::Reference;
 use crate::options::WhenFull;
@@ -158,50 +158,64 @@ impl Aggregate {
         all
     }
 
-    /// Stores the list in a buffer, as `docs/format.md` says; waits for memory as the link does for room.
-    pub(crate) fn make_list(&self, when_full: WhenFull) -> Result<Cbuf, Error> {
-        let alloc = |pool: &Pool, bytes| match when_full {
-            WhenFull::Block => pool.alloc(bytes),
-            WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
-            WhenFull::Error | WhenFull::DropNew => pool.try_alloc(bytes),
-        };
-        let bytes = layout::len(self.pieces.len());
-        let mut list = match (
-            &self.list_pool,
-            self.pieces.iter().find_map(|piece| piece.own_pool()),
-        ) {
-            (Some(pool), _) => alloc(pool, bytes)?,
-            (None, Some(pool)) => alloc(&pool, bytes)?,
-            (None, None) => {
-                return Err(Shortage {
-                    need_bytes: bytes as u64,
-                    limit: Limit::NoPool,
-                    live_bytes: 0,
-                    quota_bytes: 0,
-                    holder: None,
-                    waited_ms: 0,
-                }
-                .into());
-            }
-        };
-        let pieces: Vec<_> = self.pieces.iter().map(entry).collect();
-        // Both bounds hold: at most MAX_PIECES were let in, and the buffer was made for them.
-        match list.bytes_mut() {
-            Some(bytes) => _ = layout::encode(&pieces, bytes),
-            None => {
-                let mut bytes = vec![0; list.len()];
-                let _ = layout::encode(&pieces, &mut bytes);
-                list.fill_from(View::from_slice(&bytes));
-            }
-        }
-        Ok(list.freeze())
+    pub(crate) fn list_pool(&self) -> Option<&Pool> {
+        self.list_pool.as_ref()
     }
 }
 
+/// Stores the list of these pieces in a buffer, as `docs/format.md` says; waits for memory as the link does for room. `pool`: where, if not in the pool
+/// of the first piece that is the domain's own.
+pub(crate) fn make_list(
+    pool: Option<&Pool>,
+    pieces: impl Iterator<Item = Handle> + Clone,
+    when_full: WhenFull,
+) -> Result<Cbuf, Error> {
+    let alloc = |pool: &Pool, bytes| match when_full {
+        WhenFull::Block => pool.alloc(bytes),
+        WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
+        WhenFull::Error | WhenFull::DropNew => pool.try_alloc(bytes),
+    };
+    let bytes = layout::len(pieces.clone().count());
+    let mut list = match (pool, pieces.clone().find_map(own_pool)) {
+        (Some(pool), _) => alloc(pool, bytes)?,
+        (None, Some(pool)) => alloc(&pool, bytes)?,
+        (None, None) => {
+            return Err(Shortage {
+                need_bytes: bytes as u64,
+                limit: Limit::NoPool,
+                live_bytes: 0,
+                quota_bytes: 0,
+                holder: None,
+                waited_ms: 0,
+            }
+            .into());
+        }
+    };
+    let pieces: Vec<_> = pieces.map(entry).collect();
+    // Both bounds hold: at most MAX_PIECES were let in, and the buffer was made for them.
+    match list.bytes_mut() {
+        Some(bytes) => _ = layout::encode(&pieces, bytes),
+        None => {
+            let mut bytes = vec![0; list.len()];
+            let _ = layout::encode(&pieces, &mut bytes);
+            list.fill_from(View::from_slice(&bytes));
+        }
+    }
+    Ok(list.freeze())
+}
+
 /// A piece as the list names it.
-fn entry(piece: &Cbuf) -> layout::Piece {
-    let (offset, serial) = piece.handle().place();
-    layout::Piece::new(piece.id().0, offset, piece.len() as u64, serial)
+fn entry(piece: Handle) -> layout::Piece {
+    let (offset, serial) = piece.place();
+    layout::Piece::new(piece.wire_id().0, offset, piece.len as u64, serial)
+}
+
+fn own_pool(piece: Handle) -> Option<Pool> {
+    match piece.home() {
+        // SAFETY: pools outlive their outstanding slots.
+        Home::Own(pool) => unsafe { pool.as_ref() }.arc().map(Pool::from_arc),
+        Home::Foreign(_) => None,
+    }
 }
 
 /// Takes a received list apart. It is copied once; its length bounds the number of pieces.
@@ -265,15 +279,5 @@ impl bytes::Buf for AggregateReader<'_> {
             n += 1;
         }
         n
-    }
-}
-
-impl Cbuf {
-    fn own_pool(&self) -> Option<Pool> {
-        match self.handle().home() {
-            // SAFETY: pools outlive their outstanding slots.
-            Home::Own(pool) => unsafe { pool.as_ref() }.arc().map(Pool::from_arc),
-            Home::Foreign(_) => None,
-        }
     }
 }

@@ -21,6 +21,7 @@
 //! NOT here: decisions of the manager, layouts of shared memory, rings, the allocator, the liveness verdict.
 
 mod aggregate;
+mod aggregate_mut;
 mod cbuf;
 mod domain;
 mod error;
@@ -31,20 +32,22 @@ mod options;
 mod pool;
 
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
+pub use aggregate_mut::AggregateMut;
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{
     Did, Domain, DomainBuilder, Got, HeldBuffer, LeakReport, Leaks, OwnBuffer, Steering, Trace,
     TraceEvent,
 };
 pub use error::{
-    Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NotTaken, OutOfRange,
-    PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut, TooLarge,
-    Violation,
+    Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NoAddresses, NotTaken,
+    OutOfRange, PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut,
+    TooLarge, Violation,
 };
 pub use heap::Heap;
 pub use link::{
     Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload,
-    PeerSocket, PollItem, REASONS, Receiver, Sender, SocketListener, WithWhenFull, poll, select,
+    PeerSocket, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, SocketListener,
+    WithWhenFull, poll, select,
 };
 pub use mapped::Mapped;
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};

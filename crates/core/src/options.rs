@@ -1,5 +1,6 @@
 //! What a caller may choose, with defaults that need no thought.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_proto::{DomainId, Levels, PoolId, Trust};
@@ -17,6 +18,9 @@ pub struct PoolOptions {
     pub(crate) trust: Trust,
     /// Slices although others can write.
     pub(crate) trusted: bool,
+    pub(crate) align_bytes: u64,
+    /// Where the pool is mapped here, if not anywhere.
+    pub(crate) addresses: Option<Range<usize>>,
 }
 
 impl PoolOptions {
@@ -32,6 +36,8 @@ impl PoolOptions {
             preallocated_bytes: 0,
             trust: Trust::default(),
             trusted: false,
+            align_bytes: 1,
+            addresses: None,
         }
     }
     /// What `tranship ls` shows; 1 to 64 bytes.
@@ -68,6 +74,27 @@ impl PoolOptions {
         self.preallocated_bytes = bytes;
         self.keep_bytes = self.keep_bytes.max(bytes);
         self
+    }
+    /// All buffers begin at multiples of so many bytes, a power of two up to the chunk size: for vector instructions, DMA, or pages of their own (4096).
+    /// Without it they begin at multiples of 64, or of the largest power of two that divides their size class. Sizes are rounded up to it.
+    ///
+    /// It holds for addresses here, and for offsets in the pool; in readers for addresses, too, up to 2 MiB. A copy (level [`None`](Trust::None), or
+    /// carried) is aligned as the pool is that it goes to.
+    pub fn align(mut self, bytes: u64) -> Self {
+        self.align_bytes = bytes;
+        self
+    }
+    /// All of the pool is mapped within these addresses, at its largest size: for devices that reach only some, or pointers that are stored in
+    /// fewer bits. Nothing that is there already is replaced; where there is no place the pool is not made ([`NoAddresses`](crate::NoAddresses)).
+    ///
+    /// It holds in this process, the writer's. Each reader maps the pool where it likes: what is in it should be offsets, not addresses.
+    pub fn address_range(mut self, range: Range<usize>) -> Self {
+        self.addresses = Some(range);
+        self
+    }
+    /// The same below an address, as `1 << 32`.
+    pub fn below(self, address: usize) -> Self {
+        self.address_range(0..address)
     }
     /// Who can write the pool's bytes besides this domain. Default: [`Trust::Producer`], nobody. Fixed from here on; a receiver takes
     /// the pool if its [`accept_trust`](LinkOptions::accept_trust) says so.

@@ -118,26 +118,18 @@ kinds! {
     Internal = 29, ENOTRECOVERABLE, "the library failed at something of its own", "do not use the object any more, and report it: the text says where";
 
     // Channels that move ownership.
-    ChannelCreate = 203, EIO, "the endpoint cannot be made: the system refused", "look at the cause";
     ChannelBind = 204, EPROTOTYPE, "the two ends cannot agree on role, trust or constraints", "let the two wishes overlap";
     ChannelState = 206, EISCONN, "the channel is not in a state that allows this", "wait for the event that leads there; over is over";
     ChannelTrust = 207, EACCES, "the trust levels differ", "use a pool of the level that the channel has";
     InvalidEndpoint = 208, EADDRNOTAVAIL, "there is no such endpoint, or it is taken", "correct the address, or wait for its owner";
     ChannelDirection = 209, EOPNOTSUPP, "this is the wrong end of the channel", "do it at the other end";
-    PoolInvalid = 210, ENOENT, "the pool is not known here", "use a pool of this domain, or one that was assigned to it";
     PoolNotAssigned = 211, ENOTCONN, "the pool is not assigned to the channel", "assign it first, and wait for the completion";
-    PoolVeto = 212, ECONNABORTED, "the other end does not want the pool", "send from another pool";
-    PoolMap = 213, ENXIO, "the pool's memory cannot be mapped, or is not what it should be", "look at the cause; the pool cannot be used here";
-    PoolAlreadyAssigned = 215, EEXIST, "the pool is assigned to the channel already, or about to be", "nothing: use it, or wait for the completion";
+    PoolMap = 213, EADDRNOTAVAIL, "the pool's memory cannot be mapped where it is to be", "give a larger range of addresses, or a smaller maximum";
     BufferNotOwned = 217, EPERM, "the buffer belongs to another domain", "use the domain, or the end, that it came from";
     BufferInvalid = 218, EBADF, "the buffer is not here", "it was sent, or came back elsewhere: use the handle that is left";
     BufferState = 220, EBUSY, "the buffer's state does not allow this: copies of it are out, or its memory is read-only here", "wait for the releases, or copy it";
-    BufferRefcount = 221, EBUSY, "copies that were passed on have not come back", "release when they have";
     BufferNotACopy = 222, EINVAL, "no copy of the buffer came over this channel", "release over the channel that it came by";
-    BufferMap = 223, EFAULT, "the buffer's bytes cannot be brought here", "look at the cause";
     AllocSize = 225, EINVAL, "a buffer size that cannot be", "use a size within the limits";
-    AllocCount = 226, ENOBUFS, "no buffer is free, or a number of buffers that cannot be", "wait for buffers to come back, or make a pool with more of them";
-    PoolInUse = 264, EBUSY, "the pool is in use over the channel: buffers, or copies of them, are still out", "wait until they are back";
     NotForwardable = 265, EPERM, "its creator gave no right to pass the pool on", "copy into a pool of your own";
 
     // Network buffers.

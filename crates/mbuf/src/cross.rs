@@ -106,6 +106,18 @@ impl Mbufs {
                 error: failed.error,
                 unreceived: back(Body::Buf(failed.unreceived)),
             }),
+            Body::MovedAggregate(all) => {
+                self.from_aggregate(all.freeze())
+                    .map_err(|failed| NotReceived {
+                        error: failed.error,
+                        unreceived: back(Body::Aggregate(failed.unreceived)),
+                    })
+            }
+            // No receiver gets it.
+            Body::Released(id) => self.devget(&[], 0).map_err(|error| NotReceived {
+                error,
+                unreceived: back(Body::Released(id)),
+            }),
             Body::Aggregate(all) => self.from_aggregate(all).map_err(|failed| NotReceived {
                 error: failed.error,
                 unreceived: back(Body::Aggregate(failed.unreceived)),

@@ -1,6 +1,6 @@
 //! What holds after every step.
 
-use crate::types::{Access, BufferId, Carries, Domain, EndState, Hold, Message, Piece};
+use crate::types::{Access, BufferId, Domain, EndState, Hold, Message, Piece};
 use crate::{Model, Way};
 
 impl Model {
@@ -44,7 +44,7 @@ impl Model {
             .filter(|hold| matches!(hold, Hold::Sole { .. }))
             .count();
         let names = |m: &Message| m.pieces.contains(&Piece::Buffer(id));
-        let moved = self.messages(|m| m.carries == Carries::Moved && names(m));
+        let moved = self.messages(|m| m.carries.moves() && names(m));
         let all = self.messages(names);
         if owners + moved > 1 || (owners + moved == 1 && holds.len() + all > 1) {
             return Err(format!(
@@ -91,7 +91,8 @@ impl Model {
                 ));
             }
             let most = usize::from(c.lines);
-            if c.back.len() > most || (self.way != Way::Carried && c.queue.len() > most) {
+            let long = c.back.len() > most || c.queue.len() > most;
+            if self.way != Way::Carried && long {
                 return Err(format!("channel {id}: more than {most} messages"));
             }
         }

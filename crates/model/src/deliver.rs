@@ -1,6 +1,6 @@
 //! What a message does where it arrives.
 
-use crate::types::{BufferId, Carries, ChannelId, Domain, EndState, Hold, Message, Piece, Way};
+use crate::types::{BufferId, ChannelId, Domain, EndState, Hold, Message, Piece, Way};
 use crate::{Event, Kind, Model, Outcome, copies_of};
 
 impl Model {
@@ -32,7 +32,7 @@ impl Model {
     }
 
     fn arrive(&mut self, domain: Domain, message: &Message) -> Result<Event, Kind> {
-        let sole = message.carries == Carries::Moved;
+        let sole = message.carries.moves();
         let mut buffers = Vec::new();
         for piece in &message.pieces {
             let id = match *piece {

@@ -14,17 +14,17 @@ pub struct Shot {
 }
 
 /// Kinds of operations, by how often they are wanted.
-const KINDS: [(u32, u8); 17] = [
+const KINDS: [(u32, u8); 19] = [
     (20, 0),  // alloc
     (10, 1),  // write
     (16, 2),  // freeze
     (6, 3),   // clone
-    (6, 4),   // exclusive
+    (8, 4),   // exclusive
     (12, 5),  // drop
     (3, 6),   // inline
     (26, 7),  // send
     (24, 8),  // move
-    (8, 9),   // all
+    (24, 9),  // all
     (16, 10), // pass
     (44, 11), // deliver
     (14, 12), // take back
@@ -32,6 +32,8 @@ const KINDS: [(u32, u8); 17] = [
     (2, 14),  // close
     (1, 15),  // kill
     (1, 16),  // new pool
+    (24, 17), // move all
+    (8, 18),  // release
 ];
 
 /// One of them.
@@ -74,6 +76,8 @@ fn kind(op: &Op) -> u8 {
         Op::Close { .. } => 14,
         Op::Kill { .. } => 15,
         Op::NewPool { .. } | Op::Connect { .. } => 16,
+        Op::MoveAll { .. } => 17,
+        Op::Release { .. } => 18,
     }
 }
 
@@ -105,8 +109,9 @@ fn fill(op: &mut Op, number: u8) {
         Op::Inline { meta, .. }
         | Op::Send { meta, .. }
         | Op::Move { meta, .. }
-        | Op::Pass { meta, .. } => *meta = number,
-        Op::SendAll { meta, buffers, .. } => {
+        | Op::Pass { meta, .. }
+        | Op::Release { meta, .. } => *meta = number,
+        Op::SendAll { meta, buffers, .. } | Op::MoveAll { meta, buffers, .. } => {
             *meta = number;
             // Any order.
             let by = usize::from(number) % buffers.len().max(1);
@@ -129,7 +134,6 @@ pub fn is_unsaid(model: &Model, op: &Op, kind: Kind) -> bool {
             Kind::BufferState
                 | Kind::InvalidEndpoint
                 | Kind::BufferInvalid
-                | Kind::PoolInvalid
                 | Kind::BadArgument
                 | Kind::Limit
                 | Kind::OutOfMemory

@@ -108,6 +108,16 @@ fn from_source(
             meta,
         });
     }
+    let sole = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Sole { .. }));
+    let buffers: Vec<BufferId> = model.buffers.keys().copied().filter(sole).collect();
+    if buffers.len() > 1 {
+        ops.push(Op::MoveAll {
+            domain,
+            channel,
+            buffers,
+            meta,
+        });
+    }
     let shared = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Shared(_)));
     let buffers: Vec<BufferId> = model.buffers.keys().copied().filter(shared).collect();
     if buffers.len() > 1 {
@@ -133,6 +143,12 @@ fn from_sink(
     ops.push(Op::Deliver { domain, channel });
     for buffer in model.buffers.keys().copied() {
         ops.push(Op::Pass {
+            domain,
+            channel,
+            buffer,
+            meta: 0,
+        });
+        ops.push(Op::Release {
             domain,
             channel,
             buffer,

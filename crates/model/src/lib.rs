@@ -17,6 +17,7 @@
 //!   receiver says, and a receiver may refuse each pool.
 //! * **Identity.** Where memory is shared a buffer stays itself. What is copied (level `none`) or carried (another machine) becomes a new buffer of the
 //!   receiver's; there is nothing to pass back then.
+//! * **A release may be told.** [`Op::Release`] lets a handle go and has the source get a word for it, after all that came back before.
 //! * **Closing is letting go.** What was sent before can still be taken, what the other end passed back before it went, too; what somebody holds stays.
 //! * **Death** is closing everything and letting everything go at once, but that the receiver is told so. A pool whose writer is dead gives
 //!   nothing out any more; what others hold of it stays theirs.
@@ -139,6 +140,18 @@ impl Model {
                 buffers,
                 meta,
             } => self.share_all(domain, channel, &buffers, meta),
+            Op::MoveAll {
+                domain,
+                channel,
+                buffers,
+                meta,
+            } => self.move_all(domain, channel, &buffers, meta),
+            Op::Release {
+                domain,
+                channel,
+                buffer,
+                meta,
+            } => self.release(domain, channel, buffer, meta),
             Op::Pass {
                 domain,
                 channel,
@@ -212,8 +225,7 @@ impl Model {
 
     /// Whether it is another one's alone, or on its way to be.
     fn is_moved(&self, buffer: BufferId) -> bool {
-        let moves =
-            |m: &Message| m.carries == Carries::Moved && m.pieces.contains(&Piece::Buffer(buffer));
+        let moves = |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
         // What is passed back its writer may look at early.
         let mut all = self.channels.values().flat_map(|c| &c.queue);
         let sole = |hold: &Hold| matches!(hold, Hold::Sole { .. });

@@ -83,8 +83,22 @@ pub enum Op {
         buffers: Vec<BufferId>,
         meta: u8,
     },
+    /// The same with all of them, in one message.
+    MoveAll {
+        domain: Domain,
+        channel: ChannelId,
+        buffers: Vec<BufferId>,
+        meta: u8,
+    },
     /// Algorithm 8.
     Pass {
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+    },
+    /// Algorithm 10, and the source is told.
+    Release {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
@@ -95,7 +109,7 @@ pub enum Op {
         domain: Domain,
         channel: ChannelId,
     },
-    /// The source takes what was passed back.
+    /// The source takes what was passed back, or told.
     TakeBack {
         domain: Domain,
         channel: ChannelId,
@@ -129,7 +143,9 @@ impl Op {
             | Op::Send { domain, .. }
             | Op::Move { domain, .. }
             | Op::SendAll { domain, .. }
+            | Op::MoveAll { domain, .. }
             | Op::Pass { domain, .. }
+            | Op::Release { domain, .. }
             | Op::Deliver { domain, .. }
             | Op::TakeBack { domain, .. }
             | Op::Close { domain, .. }

@@ -76,7 +76,7 @@ impl Model {
         let found = self.pools.get(&pool);
         found
             .filter(|found| found.writer == domain)
-            .ok_or(Kind::PoolInvalid)?;
+            .ok_or(Kind::BadArgument)?;
         let id = self.place_in(pool)?;
         self.put(id, data, domain, Hold::Sole { moved: false });
         Ok(Outcome::Buffer(id))

@@ -157,6 +157,67 @@ impl Model {
         Ok(Outcome::Done)
     }
 
+    pub(crate) fn move_all(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        all: &[BufferId],
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        self.source(domain, channel)?;
+        for buffer in all {
+            self.sole(domain, *buffer)?;
+        }
+        self.sink_is_there(channel)?;
+        for buffer in all {
+            self.agree(domain, channel, buffer.pool)?;
+        }
+        if self.way == Way::Shared {
+            self.agree(domain, channel, lists_of(domain))?;
+        }
+        self.room(channel)?;
+        self.put_message(channel, Carries::MovedAggregate, all, meta);
+        for buffer in all {
+            self.set_hold(domain, *buffer, None);
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        let found = self.channels.get(&channel);
+        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
+        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        self.held(domain, buffer)?;
+        if found.ends[0] != EndState::Open {
+            return Err(Kind::PeerGone);
+        }
+        let named = match self.way {
+            Way::Inside => true,
+            Way::Carried => false,
+            Way::Shared => found.assigned.contains(&buffer.pool),
+        };
+        if !named && !self.is_own(buffer.pool, domain) {
+            return Err(Kind::PoolNotAssigned);
+        }
+        if self.way != Way::Carried && found.back.len() >= usize::from(found.lines) {
+            return Err(Kind::Full);
+        }
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.back.push_back(Message {
+                carries: Carries::Released { named },
+                pieces: Vec::new(),
+                meta,
+            });
+        }
+        self.let_go(domain, buffer)
+    }
+
     pub(crate) fn pass(
         &mut self,
         domain: Domain,

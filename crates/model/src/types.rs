@@ -107,6 +107,19 @@ pub enum Carries {
     Shared,
     Moved,
     Aggregate,
+    MovedAggregate,
+    /// On the way back: something was let go of, which has a name that both know, or not.
+    Released {
+        named: bool,
+    },
+}
+
+impl Carries {
+    /// What it names is the receiver's alone.
+    #[must_use]
+    pub fn moves(self) -> bool {
+        matches!(self, Carries::Moved | Carries::MovedAggregate)
+    }
 }
 
 /// What a message has of a buffer: itself, or what is in it.

@@ -1,6 +1,6 @@
 //! Each rule once, by name: the gaps of the published specifications, and what an error looks like.
 
-use tranship_model::explore::{Does, channel, channel_of, pool};
+use tranship_model::explore::{Does, channel, channel_of, pool, same_but_agreed};
 use tranship_model::{
     Access, BufferId, Carries, Event, Hold, Kind, Model, Op, Outcome, Trust, Way,
 };
@@ -406,4 +406,72 @@ fn a_full_channel_changes_nothing() {
     assert_eq!(model.step(&moves(0, 0)), Err(Kind::Full));
     assert_eq!(model.access(B, 0), Access::ReadWrite);
     all(&mut model, &[takes(1, 0), moves(0, 0)]);
+}
+
+/// The source hears of it after what came back before, also when the sink is gone; the memory is free at once.
+#[test]
+fn a_release_may_be_told() {
+    for (way, named) in [
+        (Way::Inside, true),
+        (Way::Shared, true),
+        (Way::Carried, false),
+    ] {
+        let mut model = simple(way, Trust::Half);
+        all(&mut model, &[freezes(0), sends(0, 0, false)]);
+        let Outcome::Took(came) = model.must(&takes(1, 0)) else {
+            panic!("nothing came");
+        };
+        let release = Op::Release {
+            domain: 1,
+            channel: 0,
+            buffer: came.buffers[0],
+            meta: 3,
+        };
+        model.must(&release);
+        assert!(model.buffers.is_empty(), "{way:?}: nobody has it");
+        assert_eq!(model.step(&release), Err(Kind::BufferInvalid));
+        model.must(&Op::Close {
+            domain: 1,
+            channel: 0,
+        });
+        let back = Op::TakeBack {
+            domain: 0,
+            channel: 0,
+        };
+        let told = Event {
+            carries: Carries::Released { named },
+            buffers: Vec::new(),
+            meta: 3,
+        };
+        assert_eq!(model.must(&back), Outcome::Took(told));
+    }
+}
+
+#[test]
+fn a_moved_aggregate_is_one_move_of_each() {
+    let mut model = Model::new(Way::Shared, 2);
+    channel(&mut model, 0, 1);
+    pool(&mut model, 0, Trust::Half, 2, false);
+    all(&mut model, &[allocs(0), allocs(0)]);
+    let buffers: Vec<BufferId> = model.buffers.keys().copied().collect();
+    let moves = Op::MoveAll {
+        domain: 0,
+        channel: 0,
+        buffers: buffers.clone(),
+        meta: 1,
+    };
+    // Of none if one of them is shared.
+    let mut other = model.clone();
+    all(&mut other, &[freezes(0)]);
+    let before = other.clone();
+    assert_eq!(other.step(&moves), Err(Kind::BufferState));
+    assert!(same_but_agreed(&other, &before));
+    model.must(&moves);
+    let access = |model: &Model| [0, 1].map(|d| buffers.iter().map(|b| model.access(*b, d)).max());
+    assert_eq!(access(&model), [Some(Access::None); 2], "on its way");
+    model.must(&takes(1, 0));
+    assert_eq!(
+        access(&model),
+        [Some(Access::None), Some(Access::ReadWrite)]
+    );
 }

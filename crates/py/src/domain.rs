@@ -144,7 +144,8 @@ impl Domain {
 #[pymethods]
 impl Domain {
     #[pyo3(signature = (
-        name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=0, preallocate=0, huge_pages=false
+        name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=0, preallocate=0, huge_pages=false,
+        align=None, below=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
     fn pool(
@@ -158,6 +159,8 @@ impl Domain {
         keep: u64,
         preallocate: u64,
         huge_pages: bool,
+        align: Option<u64>,
+        below: Option<usize>,
     ) -> PyResult<Pool> {
         let domain = self.get(py)?;
         let mut options = PoolOptions::new(max_bytes)
@@ -171,6 +174,12 @@ impl Domain {
         }
         if let Some(bytes) = chunk_bytes {
             options = options.chunk_bytes(bytes);
+        }
+        if let Some(bytes) = align {
+            options = options.align(bytes);
+        }
+        if let Some(address) = below {
+            options = options.below(address);
         }
         let pool = py.detach(|| domain.create_pool(options)).or_raise(py)?;
         Ok(Pool::new(pool, name.to_owned()))

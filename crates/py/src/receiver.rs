@@ -35,7 +35,8 @@ impl Told {
             Body::Buf(buf) => buf.id(),
             Body::Moved(buf) => buf.id(),
             Body::Aggregate(all) => all.pieces().front()?.id(),
-            Body::Inline(_) => return None,
+            Body::MovedAggregate(all) => all.pieces().front()?.id(),
+            Body::Inline(_) | Body::Released(_) => return None,
         };
         let trusts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         trusts.get(&id.pool().0).copied()

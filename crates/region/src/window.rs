@@ -72,6 +72,15 @@ unsafe impl Sync for Window {}
 impl Window {
     /// Reserves `max_bytes` of addresses, a multiple of `chunk_bytes`, which is a power of two and at least a page.
     pub fn reserve(max_bytes: usize, chunk_bytes: usize) -> Result<Window, WindowError> {
+        Self::reserve_within(max_bytes, chunk_bytes, map::Within::ANYWHERE)
+    }
+
+    /// The same, where the addresses are to lie.
+    pub fn reserve_within(
+        max_bytes: usize,
+        chunk_bytes: usize,
+        within: map::Within,
+    ) -> Result<Window, WindowError> {
         let page = tranship_sys::page_size();
         let fits = chunk_bytes.is_power_of_two()
             && chunk_bytes >= page
@@ -85,7 +94,8 @@ impl Window {
             });
         }
         let guard = ForkGuard::new().map_err(at("fork guard"))?;
-        let base = map::reserve(max_bytes, ALIGN).map_err(at("reserving addresses"))?;
+        let base = map::reserve_within(max_bytes, within.aligned(ALIGN))
+            .map_err(at("reserving addresses"))?;
         Ok(Window {
             base,
             max_bytes,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tranship_core::{
-    Body, CbufMut, Domain, Kind, LinkOptions, Pool, PoolId, PoolOptions, Receiver, Role, Sender,
-    StatRecord, Trust,
+    AggregateMut, Body, CbufMut, Domain, Kind, LinkOptions, Message, Pool, PoolId, PoolOptions,
+    Receiver, Role, Sender, StatRecord, Trust,
 };
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
@@ -162,21 +162,24 @@ fn who_moved_it_back_is_killed() {
 }
 
 /// Steps of who moves and takes back, each the first time and once more when there is something on all ways.
-const WRITER_POINTS: [&str; 7] = [
+const WRITER_POINTS: [&str; 8] = [
     "send.after_let_go",
     "send.after_generation",
     "send.after_sent",
     "send.after_publish",
+    "send.between_pieces",
     "return.after_hold",
     "return.after_uncount",
     "collect.after_bump",
 ];
 
 /// And of who receives and passes back; at level `none` it gets memory for its copy.
-const RECEIVER_POINTS: [&str; 8] = [
+const RECEIVER_POINTS: [&str; 10] = [
     "recv.after_ref",
     "recv.after_rcvd",
     "recv.after_head",
+    "recv.between_pieces",
+    "release.after_drop",
     "pass.after_uncount",
     "pass.after_publish",
     "grow.after_make",
@@ -207,19 +210,35 @@ fn is_whole(bytes: &[u8], meta: u64) {
     assert!(bytes.iter().all(|b| *b == bytes[0]), "torn: {meta}");
 }
 
-/// Moves buffers, and takes them back, until the receiver is gone.
-fn writes(pool: &Pool, mut to: Sender) {
+/// What came back is as it was written; of what was released there is only word.
+fn looks_at(reply: Message) {
+    if !matches!(reply.body, Body::Released(_)) {
+        is_whole(&reply.to_vec(), reply.meta);
+    }
+}
+
+/// Moves buffers, each other one as an aggregate, and takes them back, until the receiver is gone.
+fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
     let mut meta = 0u64;
     loop {
         while let Some(reply) = to.try_recv_control().unwrap() {
-            is_whole(&reply.to_vec(), reply.meta);
+            looks_at(reply);
         }
         match pool.alloc_timeout(CHUNK, Duration::from_millis(1)) {
             Ok(mut buf) => {
                 meta += 1;
                 let byte = meta.to_le_bytes()[0];
                 buf.write(0, &[byte; CHUNK]).unwrap();
-                if let Err(error) = to.move_buffer_with(buf, meta) {
+                let error = match meta % 2 {
+                    1 => to.move_buffer_with(buf, meta).err().map(|e| e.error),
+                    _ => {
+                        let mut all = AggregateMut::new();
+                        all.push_back(buf).unwrap();
+                        all.set_list_pool(lists);
+                        to.move_aggregate(all, meta).err().map(|e| e.error)
+                    }
+                };
+                if let Some(error) = error {
                     assert_eq!(error.kind(), Kind::PeerGone, "{error}");
                     break;
                 }
@@ -231,11 +250,11 @@ fn writes(pool: &Pool, mut to: Sender) {
         }
     }
     while let Some(reply) = to.try_recv_control().unwrap() {
-        is_whole(&reply.to_vec(), reply.meta);
+        looks_at(reply);
     }
 }
 
-/// Takes them, writes them if it may, and passes back what is not a copy of its own, until the sender is gone.
+/// Takes them, writes them if it may, and passes back what is not a copy of its own, or releases it and says so, until the sender is gone.
 fn takes(mut from: Receiver, copies: PoolId) -> Kind {
     loop {
         let message = match from.recv() {
@@ -244,13 +263,19 @@ fn takes(mut from: Receiver, copies: PoolId) -> Kind {
         };
         is_whole(&message.to_vec(), message.meta);
         let meta = message.meta;
-        let mut buf = message.into_moved().unwrap();
+        let mut buf = match message.body {
+            Body::MovedAggregate(all) => all.into_pieces().pop_front().unwrap(),
+            Body::Moved(buf) => buf,
+            other => panic!("{other:?}"),
+        };
         let byte = meta.to_le_bytes()[0].wrapping_add(100);
         let _ = buf.write(0, &[byte; CHUNK]);
         is_whole(&buf.to_vec(), meta);
-        if buf.id().pool() != copies
-            && let Err(error) = from.pass_with(buf, meta)
-        {
+        let handed = match buf.id().pool() == copies || meta.is_multiple_of(3) {
+            true => from.release_with(buf, meta).map_err(|failed| failed.error),
+            false => from.pass_with(buf, meta).map_err(|failed| failed.error),
+        };
+        if let Err(error) = handed {
             assert!(matches!(error.kind(), Kind::Full | Kind::PeerGone));
         }
     }
@@ -266,7 +291,8 @@ child!(
         let domain = join(path);
         let pool = small_pool(&domain, trust);
         let to = domain.open_sender_with("x", LinkOptions::new().lines(4));
-        writes(&pool, to.unwrap());
+        let lists = small_pool(&domain, Trust::Producer);
+        writes(&pool, &lists, to.unwrap());
     }
 );
 
@@ -350,10 +376,12 @@ fn who_receives_and_passes_back_dies_at_every_step() {
         let peer = taker().crash_at(point).start().unwrap();
         begins(&peer, trust, &domain);
         let to = source.unwrap().accept_sender().unwrap();
-        writes(&pool, to);
+        let lists = small_pool(&domain, Trust::Producer);
+        writes(&pool, &lists, to);
         assert_eq!(peer.wait(), Exit::Signal(libc::SIGKILL), "{point} {trust}");
         has_all(&pool);
-        drop(pool);
+        has_all(&lists);
+        drop((pool, lists));
         nothing_is_left(&domain);
     });
 }

@@ -18,6 +18,7 @@
 pub use tranship_core::{
     // Buffers.
     Aggregate,
+    AggregateMut,
     AggregateReader,
     // What goes wrong.
     Awaited,
@@ -59,6 +60,7 @@ pub use tranship_core::{
     ManagerStat,
     Mapped,
     Message,
+    NoAddresses,
     NotTaken,
     Offer,
     OutOfBounds,
@@ -78,6 +80,9 @@ pub use tranship_core::{
     Receiver,
     Refusal,
     RefusalCode,
+    Relay,
+    RelayEnd,
+    RelayStop,
     RingFull,
     Role,
     SendError,

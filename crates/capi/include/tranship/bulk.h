@@ -45,7 +45,9 @@ enum bulk_event_kind {
     /** RX: a copy, to be read and released. */
     BULK_EVENT_COPY_RECEIVED,
     /** TX: a buffer came back. */
-    BULK_EVENT_BUFFER_RECEIVED
+    BULK_EVENT_BUFFER_RECEIVED,
+    /** TX: a copy was released by bulk_channel_release_with; tranship_buf_id says which. */
+    BULK_EVENT_COPY_RELEASED
 };
 
 struct bulk_event {
@@ -151,8 +153,19 @@ static inline tranship_status bulk_channel_release(struct bulk_channel *channel,
     return TRANSHIP_OK;
 }
 
+/** RX: the same, and the other end gets the word: BULK_EVENT_COPY_RELEASED. */
+static inline tranship_status bulk_channel_release_with(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t meta)
+{
+    if (!channel->rx)
+        return TRANSHIP_ERR_CHANNEL_DIRECTION;
+    if (buffer->kind == TRANSHIP_BUF_EXCLUSIVE || buffer->kind == TRANSHIP_BUF_NONE)
+        return TRANSHIP_ERR_BUFFER_NOT_A_COPY;
+    buffer->meta = meta;
+    return tranship_release_with(channel->rx, buffer, NULL);
+}
+
 /**
- * What the other end did. RX: waits for `timeout_ns`. TX: looks whether a buffer has come back, without waiting. TRANSHIP_ERR_TIMED_OUT if
+ * What the other end did. RX: waits for `timeout_ns`. TX: looks whether a buffer, or word of one, has come back, without waiting. TRANSHIP_ERR_TIMED_OUT if
  * there is nothing.
  */
 static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, int64_t timeout_ns, struct bulk_event *event)
@@ -161,9 +174,12 @@ static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, in
                                          : tranship_recv_control(channel->tx, &event->buffer, NULL);
 
     event->meta = event->buffer.meta;
-    event->kind = !channel->rx                                       ? BULK_EVENT_BUFFER_RECEIVED
-                  : event->buffer.kind == TRANSHIP_BUF_EXCLUSIVE ? BULK_EVENT_MOVE_RECEIVED
-                                                                     : BULK_EVENT_COPY_RECEIVED;
+    if (channel->rx)
+        event->kind =
+            event->buffer.kind == TRANSHIP_BUF_EXCLUSIVE ? BULK_EVENT_MOVE_RECEIVED : BULK_EVENT_COPY_RECEIVED;
+    else
+        event->kind =
+            event->buffer.kind == TRANSHIP_BUF_RELEASED ? BULK_EVENT_COPY_RELEASED : BULK_EVENT_BUFFER_RECEIVED;
     return status;
 }
 

@@ -97,7 +97,8 @@ static void *bulk_echo(void *unused)
     EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
     EXPECT(event.meta, 44);
     EXPECT(((const unsigned char *)event.buffer.ptr)[0], 101);
-    OK(bulk_channel_release(&rx, &event.buffer));
+    OK(bulk_channel_release_with(&rx, &event.buffer, event.meta + 1));
+    EXPECT(event.buffer.kind, TRANSHIP_BUF_NONE);
     OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event)); /* pieces of several buffers, which only tranship.h sends */
     EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
     EXPECT(event.buffer.kind, TRANSHIP_BUF_AGGREGATE);
@@ -139,6 +140,13 @@ static void bulk(tranship_domain *domain)
     memset(buffer.ptr, 101, 4096);
     EXPECT(bulk_channel_pass(&tx, &buffer, 0), TRANSHIP_ERR_CHANNEL_DIRECTION);
     OK(bulk_channel_copy(&tx, &buffer, 44));
+    while ((status = bulk_channel_wait(&tx, TRANSHIP_NOW, &event)) == TRANSHIP_ERR_TIMED_OUT)
+        sched_yield();
+    OK(status);
+    EXPECT(event.kind, BULK_EVENT_COPY_RELEASED);
+    EXPECT(event.meta, 45);
+    EXPECT(tranship_buf_id(&event.buffer) == tranship_buf_id(&buffer), 1);
+    tranship_release(&event.buffer);
     OK(tranship_wait_taken(tx.tx, TRANSHIP_FOREVER, NULL));
     EXPECT(tranship_unfreeze(&buffer, NULL), TRANSHIP_ERR_BUFFER_STATE);
     EXPECT(((const unsigned char *)buffer.ptr)[0], 101);

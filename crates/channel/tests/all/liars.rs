@@ -349,15 +349,15 @@ fn strangers_at_the_door() {
 
 /// What a sender or a receiver may say, with something about it that is not so.
 fn bent(random: &mut Random) -> Said {
-    let kinds = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let kinds = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
     let kind = kinds[usize::try_from(random.below(kinds.len() as u64)).expect("small")];
     let len = random.below(3) * random.below(3000);
     let mut bytes = match kind {
         2 | 10 => word(kind, &[random.below(9)], b"inline"),
         3 | 4 => word(kind, &[random.below(9), len], &[]),
-        5 => word(kind, &[0, len], &2u32.to_le_bytes()),
+        5 | 13 => word(kind, &[0, len], &2u32.to_le_bytes()),
         6 => word(kind, &[len], &[]),
-        9 | 11 => word(kind, &[random.below(3)], &[]),
+        9 | 11 | 14 => word(kind, &[random.below(3)], &[]),
         12 => over(u16::try_from(random.below(80)).expect("small")),
         _ => vec![kind],
     };

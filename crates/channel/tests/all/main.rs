@@ -15,6 +15,7 @@ mod lost;
 mod messages;
 mod model;
 mod programs;
+mod relays;
 mod room;
 mod shown;
 mod slow;

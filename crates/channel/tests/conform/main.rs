@@ -30,7 +30,7 @@ use world::World;
 const DOMAINS: u8 = 4;
 
 /// What every run of random programs has in it.
-const DONE: [&str; 12] = [
+const DONE: [&str; 14] = [
     "Alloc",
     "Write",
     "Freeze",
@@ -40,6 +40,8 @@ const DONE: [&str; 12] = [
     "Send",
     "Move",
     "SendAll",
+    "MoveAll",
+    "Release",
     "Deliver",
     "Deliver: nothing",
     "Close",

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Aggregate, Body, Cbuf, CbufMut, Domain, DomainId, Error, Kind, Limit, LinkOptions, Listener,
-    Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage, WhenFull,
+    Aggregate, AggregateMut, Body, Cbuf, CbufMut, Domain, DomainId, Error, Kind, Limit,
+    LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage, WhenFull,
 };
 use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
 use tranship_testkit::probe::{Access, Probe};
@@ -313,7 +313,14 @@ impl Party {
             Op::Inline { channel, .. }
             | Op::Send { channel, .. }
             | Op::Move { channel, .. }
-            | Op::SendAll { channel, .. } => return self.send(op, channel, expected),
+            | Op::SendAll { channel, .. }
+            | Op::MoveAll { channel, .. } => return self.send(op, channel, expected),
+            Op::Release {
+                channel,
+                buffer,
+                meta,
+                ..
+            } => return self.release(channel, buffer, meta, expected),
             Op::Connect { .. } | Op::NewPool { .. } | Op::Kill { .. } => {
                 return Err(wrong("not done here"));
             }
@@ -459,6 +466,24 @@ impl Party {
                 let sent = self.sender(channel)?.send_aggregate(all, u64::from(*meta));
                 Ok(sent.map_err(|failed| failed.error))
             }
+            Op::MoveAll { buffers, meta, .. } => {
+                let mut all = AggregateMut::new();
+                for buffer in buffers {
+                    let buf = self.take_sole(*buffer)?;
+                    all.push_back(buf).map_err(|failed| says(&failed.error))?;
+                }
+                if let Some(lists) = &self.lists {
+                    all.set_list_pool(lists);
+                }
+                let sent = self.sender(channel)?.move_aggregate(all, u64::from(*meta));
+                Ok(sent.map_err(|failed| {
+                    let back = buffers.iter().zip(failed.unsent.into_pieces());
+                    for (buffer, buf) in back {
+                        self.held.insert(*buffer, Held::Sole(buf));
+                    }
+                    failed.error
+                }))
+            }
             _ => Err(wrong("nothing to send")),
         }
     }
@@ -484,6 +509,49 @@ impl Party {
             };
             self.held.insert(buffer, Held::Sole(failed.unsent));
             if failed.error.kind() != Kind::PoolPending || since.elapsed() > LONG {
+                return Err(says(&failed.error));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn release(
+        &mut self,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        if *expected == Err(Kind::PeerGone.number()) {
+            let from = self.receiver(channel)?;
+            let over = until(|| from.try_recv().err());
+            over.ok_or_else(|| wrong("it does not hear of the end"))?;
+        }
+        let carried = self.way == Way::Carried && expected.is_ok();
+        let again = |kind: Kind| kind == Kind::PoolPending || (carried && kind == Kind::Full);
+        let since = Instant::now();
+        loop {
+            let body = match self.held.remove(&buffer) {
+                Some(Held::Sole(buf)) => Body::Moved(buf),
+                Some(Held::Shared(mut all)) => {
+                    let one = all.pop().ok_or_else(|| wrong("no handle"))?;
+                    if !all.is_empty() {
+                        self.held.insert(buffer, Held::Shared(all));
+                    }
+                    Body::Buf(one)
+                }
+                None => return Err(wrong("not here")),
+            };
+            let from = self.receiver(channel)?;
+            let Err(failed) = from.release_with(body, u64::from(meta)) else {
+                return Ok(Said::Done);
+            };
+            match failed.unsent {
+                Body::Moved(buf) => drop(self.held.insert(buffer, Held::Sole(buf))),
+                Body::Buf(buf) => self.keep_shared(buffer, buf),
+                other => return Err(wrong(&format!("{other:?} came back"))),
+            }
+            if !again(failed.error.kind()) || since.elapsed() > LONG {
                 return Err(says(&failed.error));
             }
             std::thread::yield_now();
@@ -548,6 +616,17 @@ impl Party {
                     self.keep_shared(next()?, piece.clone());
                 }
                 (Carries::Aggregate, all.pieces().len())
+            }
+            Body::MovedAggregate(all) => {
+                let pieces = all.pieces().len();
+                for piece in all.into_pieces() {
+                    self.held.insert(next()?, Held::Sole(piece));
+                }
+                (Carries::MovedAggregate, pieces)
+            }
+            Body::Released(id) => {
+                let named = id.is_some();
+                (Carries::Released { named }, 0)
             }
         };
         Ok(Said::Took(carries, pieces, meta))

@@ -148,14 +148,15 @@ impl<'a> World<'a> {
                 matches!(model.hold(buffer, domain), Some(Hold::Shared(n)) if n >= MOST_HANDLES)
             }
             // Messages would have to be taken to learn of the end.
-            Op::Pass { channel, .. } => {
+            Op::Pass { channel, .. } | Op::Release { channel, .. } => {
                 let c = &model.channels[&channel];
                 c.ends[0] != EndState::Open && !c.queue.is_empty()
             }
             Op::Inline { channel, .. }
             | Op::Send { channel, .. }
             | Op::Move { channel, .. }
-            | Op::SendAll { channel, .. } => self.is_crowded(channel),
+            | Op::SendAll { channel, .. }
+            | Op::MoveAll { channel, .. } => self.is_crowded(channel),
             _ => false,
         };
         unsaid || much

@@ -1,6 +1,7 @@
 //! The frozen buffer: read-only, shared, sendable.
 
 use super::{CbufMut, Tag};
+use crate::domain::DomainCore;
 use crate::error::{Error, Kind};
 use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::fmt;
@@ -91,6 +92,16 @@ impl Handle {
             Home::Own(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
+        }
+    }
+
+    /// Whether its pool is this domain's, or one that this domain reads.
+    pub(crate) fn is_of(self, domain: &DomainCore) -> bool {
+        match self.home() {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) => unsafe { pool.as_ref() }.domain.is(domain),
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.domain.is(domain),
         }
     }
 

@@ -109,6 +109,20 @@ pub struct TooLarge {
     pub quota_bytes: u64,
 }
 
+/// A pool cannot be mapped where its options say: there are no such free addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no {need_bytes} free bytes of addresses between {from:#x} and {to:#x}: give a larger range, or a smaller maximum (PoolOptions::address_range)"
+)]
+pub struct NoAddresses {
+    /// The pool's maximum.
+    pub need_bytes: u64,
+    /// Where they were to begin.
+    pub from: usize,
+    /// And to end.
+    pub to: usize,
+}
+
 /// Nothing is free now (`try_alloc`), or was within the time given (`alloc_timeout`). Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -138,6 +152,12 @@ pub struct StaleId {
     pub id: CbufId,
     /// Where it was looked for.
     pub pool: PoolId,
+}
+
+impl Cause for NoAddresses {
+    fn kind(&self) -> Kind {
+        Kind::PoolMap
+    }
 }
 
 impl Cause for TooLarge {

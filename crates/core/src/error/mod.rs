@@ -6,7 +6,7 @@ mod memory;
 
 pub use channel::{NotTaken, PoolPending, RingFull, Violation};
 pub use manager::{Awaited, BadName, Barrier, OutOfRange, SocketProblem, TimedOut};
-pub use memory::{Holder, Limit, Shortage, StaleId, TooLarge};
+pub use memory::{Holder, Limit, NoAddresses, Shortage, StaleId, TooLarge};
 pub use tranship_error::{Cause, Error, Kind, SendError};
 
 use tranship_proto::Refusal;

@@ -103,6 +103,18 @@ impl Outlet {
         self.0.send_control(bytes, meta)
     }
 
+    /// Says to the program that its receiver has let go of something.
+    pub fn tell_released(&mut self, meta: u64) -> Result<(), Error> {
+        self.0.tell_released(None, meta)
+    }
+
+    /// The same, and what was said, of a carrier that goes: for these there is always room, and nothing comes after them.
+    pub fn say_last(&mut self, words: impl IntoIterator<Item = Message>) {
+        if let Some(store) = self.0.store() {
+            words.into_iter().for_each(|word| store.put_late(word));
+        }
+    }
+
     /// Nothing is taken any more, and this is why: one of the [reasons](REASONS), or else `PeerGone` because of it.
     pub fn end(self, why: Error) {
         self.0.end_because(reason(why, Kind::PeerGone));

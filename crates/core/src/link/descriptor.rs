@@ -14,6 +14,8 @@ const OP_INLINE: u64 = 1;
 const OP_BUFFER: u64 = 2;
 const OP_AGGREGATE: u64 = 3;
 const OP_MOVED: u64 = 4;
+const OP_MOVED_AGGREGATE: u64 = 5;
+const OP_RELEASED: u64 = 6;
 
 /// What a line with a reference says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) enum Carries {
     Aggregate,
     /// A buffer that is the receiver's from here on.
     Moved,
+    /// The list of an aggregate whose pieces are.
+    MovedAggregate,
 }
 
 impl Carries {
@@ -33,6 +37,7 @@ impl Carries {
             Carries::Buffer => OP_BUFFER,
             Carries::Aggregate => OP_AGGREGATE,
             Carries::Moved => OP_MOVED,
+            Carries::MovedAggregate => OP_MOVED_AGGREGATE,
         }
     }
 }
@@ -51,6 +56,8 @@ pub(crate) struct Reference {
 pub(crate) enum Descriptor {
     Inline(Inline),
     Reference(Carries, Reference),
+    /// On the way back: something was let go of, and which buffer that was, if it has a name that both know.
+    Released(Option<CbufId>),
 }
 
 /// A line with inline bytes. At most [`INLINE_BYTES`] are taken.
@@ -81,6 +88,12 @@ pub(crate) fn reference_line(reference: Reference, carries: Carries, meta: u64) 
         0,
         0,
     ]
+}
+
+/// A line that says that something was let go of. No buffer has the id 0, which is of no pool.
+pub(crate) fn released_line(id: Option<CbufId>, meta: u64) -> [u64; 8] {
+    let id = id.map_or(0, |id| id.0);
+    [OP_RELEASED << 32, meta, id, 0, 0, 0, 0, 0]
 }
 
 /// Meta and reference of a line that carries this; `None` for any other line. Loads each word once.
@@ -147,6 +160,16 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
         OP_BUFFER => named(Carries::Buffer),
         OP_AGGREGATE => named(Carries::Aggregate),
         OP_MOVED => named(Carries::Moved),
+        OP_MOVED_AGGREGATE => named(Carries::MovedAggregate),
+        OP_RELEASED => {
+            zero(0, words[0] >> 40 << 40)?;
+            for (at, word) in (3u8..).zip(&words[3..]) {
+                zero(at, *word)?;
+            }
+            Ok(Descriptor::Released(
+                (words[2] != 0).then_some(CbufId(words[2])),
+            ))
+        }
         OP_INLINE => {
             #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
             let len = (words[0] >> 40) as u8;
@@ -208,16 +231,25 @@ mod tests {
             length: 3,
             serial: u32::MAX,
         };
-        for carries in [Carries::Buffer, Carries::Aggregate, Carries::Moved] {
+        for carries in [
+            Carries::Buffer,
+            Carries::Aggregate,
+            Carries::Moved,
+            Carries::MovedAggregate,
+        ] {
             let line = reference_line(reference, carries, 0);
             assert_eq!(parse(&line), Ok(Descriptor::Reference(carries, reference)));
+        }
+        for id in [None, Some(CbufId(1)), Some(CbufId(u64::MAX))] {
+            let line = released_line(id, 9);
+            assert_eq!((parse(&line), line[1]), (Ok(Descriptor::Released(id)), 9));
         }
     }
 
     proptest::proptest! {
         /// The fast ways take only what the whole way takes, and take it the same.
         #[test]
-        fn any_line_means_one_thing(words: [u64; 8], op in 0..6u64, len in 0..64u64, tidy in 0..5usize) {
+        fn any_line_means_one_thing(words: [u64; 8], op in 0..8u64, len in 0..64u64, tidy in 0..5usize) {
             let mut words = words;
             let mut first = (op << 32) | (len << 40) | (words[0] >> 48 << 48);
             if tidy > 0 {
@@ -244,7 +276,11 @@ mod tests {
                 Some(Descriptor::Reference(Carries::Buffer, _)) => (whole, None, None),
                 Some(Descriptor::Reference(Carries::Moved, _)) => (None, whole, None),
                 Some(Descriptor::Inline(_)) => (None, None, whole),
-                Some(Descriptor::Reference(Carries::Aggregate, _)) | None => (None, None, None),
+                Some(
+                    Descriptor::Reference(Carries::Aggregate | Carries::MovedAggregate, _)
+                    | Descriptor::Released(_),
+                )
+                | None => (None, None, None),
             };
             assert_eq!((shared, moved, short), expected);
         }
@@ -263,10 +299,20 @@ mod tests {
             reference_line(reference, Carries::Buffer, u64::MAX),
             reference_line(reference, Carries::Aggregate, u64::MAX),
             reference_line(reference, Carries::Moved, u64::MAX),
+            reference_line(reference, Carries::MovedAggregate, u64::MAX),
+            released_line(Some(CbufId(u64::MAX)), u64::MAX),
         ];
         // Bits of word 0 above the operation, and of the last three words.
         let reserved = |op: usize| match op {
             0 => vec![(0, 48..64)],
+            5 => vec![
+                (0, 40..64),
+                (3, 0..64),
+                (4, 0..64),
+                (5, 0..64),
+                (6, 0..64),
+                (7, 0..64),
+            ],
             _ => vec![(0, 40..64), (5, 32..64), (6, 0..64), (7, 0..64)],
         };
         for (op, good) in lines.iter().enumerate() {
@@ -285,7 +331,7 @@ mod tests {
 
     #[test]
     fn wild_lines_are_violations() {
-        for op in [0, 5, 255] {
+        for op in [0, 7, 255] {
             let line = [u64::from(op) << 32, 0, 0, 0, 0, 0, 0, 0];
             assert_eq!(parse(&line), Err(Violation::Operation { op }));
         }

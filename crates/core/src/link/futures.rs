@@ -8,6 +8,7 @@ use super::reactor;
 use super::shared::LinkShared;
 use super::sleep::LOOK;
 use super::{Listener, PeerSocket, Receiver, Sender, SocketListener, descriptor};
+use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::CbufMut;
 use crate::domain::{DomainCore, Key, NAP};
 use crate::error::{Error, Kind, SendError};
@@ -166,6 +167,16 @@ impl Sender {
         Sending::new(self, Message { meta, body })
     }
 
+    /// Moves all pieces of an aggregate, as [`move_aggregate`](Sender::move_aggregate), for awaiting: see [`send_async`](Sender::send_async).
+    pub fn move_aggregate_async(
+        &mut self,
+        aggregate: AggregateMut,
+        meta: u64,
+    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
+        let body = Body::MovedAggregate(aggregate);
+        Sending::new(self, Message { meta, body })
+    }
+
     /// Sends up to 48 bytes inside the descriptor, for awaiting: see [`send_async`](Sender::send_async).
     ///
     /// # Errors
@@ -231,6 +242,15 @@ impl Sender {
             Body::Moved(buf) => {
                 let sent = now.move_buffer_with(buf, meta);
                 sent.map_err(|failed| failed.map(|buf| back(Body::Moved(buf))))
+            }
+            Body::MovedAggregate(aggregate) => {
+                let sent = now.move_aggregate(aggregate, meta);
+                sent.map_err(|failed| failed.map(|all| back(Body::MovedAggregate(all))))
+            }
+            Body::Released(id) => {
+                let text = "that something was released is told by its receiver, and to its sender: Receiver::release_with";
+                let error = Error::new(Kind::BadArgument, text);
+                Err(SendError::new(error, back(Body::Released(id))))
             }
         }
     }

@@ -1,9 +1,11 @@
 //! What travels over a link.
 
 use crate::aggregate::Aggregate;
+use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::{Cbuf, CbufMut};
 use crate::link::inline::Inline;
 use std::io;
+use tranship_proto::CbufId;
 
 /// A received message.
 #[derive(Debug)]
@@ -26,6 +28,12 @@ pub enum Body {
     /// A buffer that is this domain's from here on ([`Sender::move_buffer`](crate::Sender::move_buffer)), or its again
     /// ([`Receiver::pass`](crate::Receiver::pass)).
     Moved(CbufMut),
+    /// Several of them as one message ([`Sender::move_aggregate`](crate::Sender::move_aggregate)).
+    MovedAggregate(AggregateMut),
+    /// Only from [`Sender::try_recv_control`](crate::Sender::try_recv_control): the receiver has let go of something that this sender sent, and says so
+    /// ([`Receiver::release_with`](crate::Receiver::release_with)). The id is the buffer's where its memory is shared; a copy, what was carried, inline bytes and
+    /// an aggregate have none.
+    Released(Option<CbufId>),
 }
 
 impl Message {
@@ -36,6 +44,8 @@ impl Message {
             Body::Buf(buf) => buf.len(),
             Body::Aggregate(aggregate) => aggregate.len(),
             Body::Moved(buf) => buf.len(),
+            Body::MovedAggregate(all) => all.len(),
+            Body::Released(_) => 0,
         }
     }
     /// Whether it carries no bytes.
@@ -49,6 +59,8 @@ impl Message {
             Body::Buf(buf) => buf.write_to(to),
             Body::Aggregate(aggregate) => aggregate.write_to(to),
             Body::Moved(buf) => buf.write_to(to),
+            Body::MovedAggregate(all) => all.write_to(to),
+            Body::Released(_) => Ok(()),
         }
     }
     /// A private copy of all bytes: as many as [`len`](Message::len) says. For an aggregate of a hostile sender look at
@@ -59,6 +71,8 @@ impl Message {
             Body::Buf(buf) => buf.to_vec(),
             Body::Aggregate(aggregate) => aggregate.to_vec(),
             Body::Moved(buf) => buf.to_vec(),
+            Body::MovedAggregate(all) => all.to_vec(),
+            Body::Released(_) => Vec::new(),
         }
     }
     /// The buffer, if it is one that is shared.
@@ -75,6 +89,36 @@ impl Message {
             Body::Moved(buf) => Some(buf),
             _ => None,
         }
+    }
+}
+
+impl From<Cbuf> for Body {
+    fn from(buf: Cbuf) -> Body {
+        Body::Buf(buf)
+    }
+}
+
+impl From<CbufMut> for Body {
+    fn from(buf: CbufMut) -> Body {
+        Body::Moved(buf)
+    }
+}
+
+impl From<Aggregate> for Body {
+    fn from(all: Aggregate) -> Body {
+        Body::Aggregate(all)
+    }
+}
+
+impl From<AggregateMut> for Body {
+    fn from(all: AggregateMut) -> Body {
+        Body::MovedAggregate(all)
+    }
+}
+
+impl From<Inline> for Body {
+    fn from(bytes: Inline) -> Body {
+        Body::Inline(bytes)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Waiting on channels, listeners, domains and foreign descriptors together.
 
-use super::shared::LinkShared;
+use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
 use super::{Listener, Receiver, Sender};
 use crate::domain::{Domain, DomainCore, NAP};
@@ -18,12 +18,51 @@ pub struct PollItem<'a>(What<'a>);
 enum What<'a> {
     Receiver(&'a mut Receiver),
     Sender(&'a mut Sender),
+    Control(&'a mut Sender),
+    Inward(&'a mut Receiver, Inward),
+    Onward(&'a mut Sender, Onward),
     Listener(&'a Listener),
     Domain(&'a Domain),
     Descriptor(BorrowedFd<'a>, Interest),
 }
 
+/// What a relay waits for where it receives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inward {
+    pub(super) message: bool,
+    pub(super) again: Option<Instant>,
+}
+
+/// What a relay waits for where it sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Onward {
+    pub(super) room: bool,
+    pub(super) control: bool,
+    pub(super) again: Option<Instant>,
+}
+
+fn is_due(again: Option<Instant>) -> bool {
+    again.is_some_and(|again| Instant::now() >= again)
+}
+
+impl Onward {
+    fn is_ready(self, sender: &mut Sender) -> bool {
+        let gone = sender.link.gone() != Gone::No;
+        (self.control && sender.link.may_have_reply())
+            || (self.room && !gone && sender.may_send())
+            || is_due(self.again)
+    }
+}
+
 impl<'a> PollItem<'a> {
+    pub(super) fn inward(receiver: &'a mut Receiver, wants: Inward) -> PollItem<'a> {
+        PollItem(What::Inward(receiver, wants))
+    }
+
+    pub(super) fn onward(sender: &'a mut Sender, wants: Onward) -> PollItem<'a> {
+        PollItem(What::Onward(sender, wants))
+    }
+
     /// Ready when there is a message, or the end: `try_recv` says which.
     pub fn receiver(receiver: &'a mut Receiver) -> PollItem<'a> {
         PollItem(What::Receiver(receiver))
@@ -31,6 +70,10 @@ impl<'a> PollItem<'a> {
     /// Ready when there is room for a message, or the receiver is gone: `try_send` says which.
     pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Sender(sender))
+    }
+    /// Ready when the receiver has sent something back, or is gone: `try_recv_control` says which.
+    pub fn control(sender: &'a mut Sender) -> PollItem<'a> {
+        PollItem(What::Control(sender))
     }
     /// Ready when somebody has connected. Who did may be gone again: accept with a timeout.
     pub fn listener(listener: &'a Listener) -> PollItem<'a> {
@@ -51,8 +94,10 @@ impl<'a> PollItem<'a> {
 
     fn link(&self) -> Option<&LinkShared> {
         match &self.0 {
-            What::Receiver(receiver) => Some(&receiver.link),
-            What::Sender(sender) => Some(&sender.link),
+            What::Receiver(receiver) | What::Inward(receiver, _) => Some(&receiver.link),
+            What::Sender(sender) | What::Control(sender) | What::Onward(sender, _) => {
+                Some(&sender.link)
+            }
             _ => None,
         }
     }
@@ -70,6 +115,11 @@ impl<'a> PollItem<'a> {
         match &mut self.0 {
             What::Receiver(receiver) => receiver.may_have_news(),
             What::Sender(sender) => sender.may_send(),
+            What::Control(sender) => sender.link.may_have_reply(),
+            What::Inward(receiver, wants) => {
+                (wants.message && receiver.may_have_news()) || is_due(wants.again)
+            }
+            What::Onward(sender, wants) => wants.is_ready(sender),
             What::Listener(listener) => listener.has_connection(),
             What::Domain(domain) => {
                 let turned = domains.iter().find(|d| d.core.is(domain.core()));
@@ -201,6 +251,17 @@ fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
     let Some(link) = item.link() else {
         return LOOK;
     };
+    let again = match &item.0 {
+        What::Inward(_, Inward { again, .. }) | What::Onward(_, Onward { again, .. }) => *again,
+        _ => None,
+    };
+    let limit = again.map_or(LOOK, |again| {
+        again.saturating_duration_since(Instant::now())
+    });
+    limit.min(arm_link(item, link, sleep))
+}
+
+fn arm_link(item: &PollItem<'_>, link: &LinkShared, sleep: &mut Sleep) -> Duration {
     link.ring_for_ourselves();
     if !link.has_bell() {
         return NAP;
@@ -209,9 +270,13 @@ fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
     let same = sleep.filter(|(before, _)| *before == word);
     let (_, since) = *sleep.insert(same.unwrap_or((word, Instant::now())));
     match &item.0 {
-        What::Receiver(receiver) if receiver.puts_aside() => NAP,
+        What::Receiver(receiver) | What::Inward(receiver, _) if receiver.puts_aside() => NAP,
         // The receiver gives lines back without a fence.
-        What::Sender(_) if since.elapsed() < SETTLE => SETTLE,
+        What::Sender(_) | What::Onward(_, Onward { room: true, .. })
+            if since.elapsed() < SETTLE =>
+        {
+            SETTLE
+        }
         _ => LOOK,
     }
 }

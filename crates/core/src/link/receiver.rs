@@ -9,6 +9,7 @@ mod over;
 mod pass;
 mod pending;
 mod pools;
+mod release;
 mod snapshot;
 mod take;
 

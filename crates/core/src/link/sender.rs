@@ -12,7 +12,7 @@ use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
 use super::message::{Body, Message, Payload};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
-use crate::aggregate::Aggregate;
+use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::{Asked, PATIENCE};
 use crate::error::{Error, Kind, SendError};
@@ -277,7 +277,8 @@ impl Sender {
                 Err(error) => self.not_sent(error, aggregate),
             };
         }
-        let list = match aggregate.make_list(self.when_full) {
+        let pieces = aggregate.pieces().iter().map(Cbuf::handle);
+        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.when_full) {
             Ok(list) => list,
             Err(error) => {
                 let error = error.context("the list of the aggregate could not be stored");
@@ -384,7 +385,7 @@ impl Sender {
     }
 
     #[cold]
-    fn peer_gone(&self) -> Error {
+    pub(super) fn peer_gone(&self) -> Error {
         if let Some(why) = self.link.why() {
             return why;
         }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
-use tranship_proto::{ChannelId, DomainId, Levels, PoolId, Role};
+use tranship_proto::{CbufId, ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, doorbell};
 use tranship_sys::process;
@@ -63,6 +63,7 @@ pub(crate) enum Reply {
     Inline(Inline),
     /// A buffer of its own.
     Returned(CbufMut),
+    Released(Option<CbufId>),
 }
 
 /// A source's end of the control ring.

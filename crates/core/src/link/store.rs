@@ -1,6 +1,6 @@
 //! What is on its way between two ends in one process: the handles themselves. Lines of the ring say that there is one.
 
-use super::message::Body;
+use super::message::{Body, Message};
 use crate::cbuf::CbufMut;
 use crate::domain::lock;
 use crate::options::{Consent, Offer};
@@ -16,6 +16,8 @@ pub(super) const OP_INSIDE: u64 = 0xff << 32;
 pub(crate) struct Store {
     forth: Mutex<Way>,
     back: Mutex<VecDeque<CbufMut>>,
+    /// What a carrier had still to say when it went.
+    late: Mutex<VecDeque<Message>>,
     /// One of the ends is a carrier's.
     pub(super) carried: bool,
     /// Where the other end is, for a carrier's.
@@ -43,6 +45,7 @@ impl Store {
         Store {
             forth: Mutex::default(),
             back: Mutex::default(),
+            late: Mutex::default(),
             carried,
             place,
             levels,
@@ -101,5 +104,18 @@ impl Store {
 
     pub(super) fn take_back(&self) -> Option<CbufMut> {
         lock(&self.back).pop_front()
+    }
+
+    /// To the sender, after all else.
+    pub(super) fn put_late(&self, message: Message) {
+        lock(&self.late).push_back(message);
+    }
+
+    pub(super) fn has_late(&self) -> bool {
+        !lock(&self.late).is_empty()
+    }
+
+    pub(super) fn take_late(&self) -> Option<Message> {
+        lock(&self.late).pop_front()
     }
 }

@@ -438,7 +438,7 @@ impl OwnPool {
     /// A run of its own for a buffer larger than a chunk.
     pub(super) fn alloc_huge(&self, len: usize) -> Option<u32> {
         let store = &mut *lock(&self.store);
-        let pages = u32::try_from((len as u64).div_ceil(4096)).ok()?;
+        let pages = u32::try_from(self.rounded(len).div_ceil(4096)).ok()?;
         let run = store.runs.alloc(pages)?;
         let Some(set) = store.numbers.take(1) else {
             store.runs.free(run);

@@ -48,6 +48,15 @@ impl OwnPool {
                 MAX_BYTES,
             ));
         }
+        let align = options.align_bytes;
+        if !align.is_power_of_two() || align > chunk {
+            return Err(bad(
+                "the alignment of buffers in bytes (a power of two)",
+                align,
+                1,
+                chunk,
+            ));
+        }
         let half = options.trust == Trust::Half;
         let max_bytes = options.max_bytes.next_multiple_of(chunk);
         if options.preallocated_bytes > max_bytes {
@@ -72,6 +81,7 @@ impl OwnPool {
         // Before anything is made.
         let mappings = half.then(|| guard::mappings(slots, chunks.into()));
         let mappings = mappings.transpose()?;
+        let window = crate::pool::reserve_own(max_bytes, chunk, &options)?;
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
         let shown = table_fd.try_clone().map_err(Error::system("fcntl"))?;
         let ((event, _), era) = domain.call_in_era(
@@ -92,7 +102,6 @@ impl OwnPool {
         else {
             return Err(error::protocol("an answer to CreatePool that is none"));
         };
-        let window = crate::pool::reserve(max_bytes, chunk)?;
         let classes = Classes::new(chunk);
         let (sent, taker) = SlotQueue::new(slots);
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
@@ -106,7 +115,7 @@ impl OwnPool {
                 let long = half || domain.leaks.is_some();
                 AtomicU64::new(flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG))
             },
-            least_bytes: if half { PAGE } else { 1 },
+            least_bytes: align.max(if half { PAGE } else { 1 }),
             _mappings: mappings,
             contended: AtomicBool::new(false),
             is_cut_up: AtomicBool::new(false),

@@ -25,22 +25,58 @@ pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
 pub(crate) use trail::Walk;
 
-use crate::error::{Error, OutOfRange};
+use crate::error::{Error, NoAddresses, OutOfRange};
+use crate::options::PoolOptions;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_region::Window;
+use tranship_region::{Window, WindowError};
+use tranship_sys::map::Within;
 
-/// Reserves a pool's window.
+/// Reserves the window of another's pool.
 fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, Error> {
-    let size = |value: u64| {
-        usize::try_from(value).map_err(|_: std::num::TryFromIntError| OutOfRange {
-            what: "bytes",
-            value,
-            min: 1,
-            max: usize::MAX as u64,
-        })
+    reserve_within(max_bytes, chunk_bytes, Within::ANYWHERE)
+}
+
+fn reserve_within(max_bytes: u64, chunk_bytes: u64, within: Within) -> Result<Window, Error> {
+    Ok(Window::reserve_within(
+        size(max_bytes)?,
+        size(chunk_bytes)?,
+        within,
+    )?)
+}
+
+fn size(value: u64) -> Result<usize, OutOfRange> {
+    usize::try_from(value).map_err(|_: std::num::TryFromIntError| OutOfRange {
+        what: "bytes",
+        value,
+        min: 1,
+        max: usize::MAX as u64,
+    })
+}
+
+/// Reserves the window of a pool of one's own, where its options say.
+fn reserve_own(max_bytes: u64, chunk_bytes: u64, options: &PoolOptions) -> Result<Window, Error> {
+    let within = Within::ANYWHERE.aligned(size(options.align_bytes)?);
+    let Some(range) = &options.addresses else {
+        return reserve_within(max_bytes, chunk_bytes, within);
     };
-    Ok(Window::reserve(size(max_bytes)?, size(chunk_bytes)?)?)
+    let (from, to) = (range.start, range.end);
+    let within = Within { from, to, ..within };
+    let why = NoAddresses {
+        need_bytes: max_bytes,
+        from,
+        to,
+    };
+    let reserved = reserve_within(max_bytes, chunk_bytes, within);
+    reserved.map_err(|error| match error.find::<WindowError>() {
+        Some(WindowError::Io { source, .. })
+            if source.kind() != io::ErrorKind::AddrNotAvailable =>
+        {
+            error
+        }
+        _ => why.into(),
+    })
 }
 
 /// The window's first byte.

@@ -30,7 +30,7 @@ pub(crate) struct OwnPool {
     pub(super) base: NonNull<u8>,
     /// Of all handles: whether their bytes may be had as slices.
     pub(super) flags: AtomicU64,
-    /// Of the smallest buffer.
+    /// Of the smallest buffer, and what the size of each is a multiple of: a power of two.
     pub(super) least_bytes: u64,
     /// At level `half`: the mappings that it may need.
     pub(super) _mappings: Option<Mappings>,
@@ -422,10 +422,17 @@ impl OwnPool {
         self.private(slot).moved.load(Ordering::Relaxed) == generation
     }
 
-    /// The size class of a buffer, which at level `half` has whole pages.
+    /// The size class of a buffer, which is a multiple of the pool's alignment (and then the class is one, too), at level `half` of whole pages.
     #[inline(always)]
     pub(super) fn class_of(&self, len: usize) -> Option<usize> {
-        self.classes.class_of((len as u64).max(self.least_bytes))
+        self.classes.class_of(self.rounded(len))
+    }
+
+    /// The bytes of a buffer as its pool counts them.
+    #[inline(always)]
+    pub(super) fn rounded(&self, len: usize) -> u64 {
+        // Without overflow: no class is as large as the largest number.
+        ((len as u64).saturating_sub(1) | (self.least_bytes - 1)).saturating_add(1)
     }
 
     #[inline(always)]

@@ -300,7 +300,7 @@ impl OwnPool {
     fn pages_for(&self, len: usize) -> u32 {
         match self.class_of(len) {
             Some(class) => lock(&self.store).kegs[class].shape().pages,
-            None => u32::try_from((len as u64).div_ceil(4096)).unwrap_or(u32::MAX),
+            None => u32::try_from(self.rounded(len).div_ceil(4096)).unwrap_or(u32::MAX),
         }
     }
 

@@ -427,8 +427,11 @@ class Domain(_Closing):
         keep: int = 0,
         preallocate: int = 0,
         huge_pages: bool = False,
+        align: int | None = None,
+        below: int | None = None,
     ) -> Pool:
-        """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody."""
+        """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody. Buffers begin at multiples of `align`;
+        `below` is the address below which all of it is mapped in this process."""
     def listen(
         self,
         name: str,

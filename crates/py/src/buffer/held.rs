@@ -43,6 +43,10 @@ impl Held {
             Body::Buf(buf) => Held::Shared(buf),
             Body::Moved(buf) => Held::Own(buf),
             Body::Aggregate(all) => Held::Pieces(all.pieces().iter().cloned().collect()),
+            Body::MovedAggregate(all) => {
+                Held::Pieces(all.freeze().pieces().iter().cloned().collect())
+            }
+            Body::Released(_) => Held::Copy(Box::default()),
         }
     }
 

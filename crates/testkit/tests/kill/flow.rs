@@ -37,6 +37,10 @@ pub fn verify(message: &Message, when: &str) -> Result<(), Broken> {
         Body::Aggregate(list) => (id..)
             .zip(list.pieces())
             .try_for_each(|(id, piece)| verify_piece(piece, &piece.to_vec(), id, when)),
+        Body::MovedAggregate(list) => (id..)
+            .zip(list.pieces())
+            .try_for_each(|(id, piece)| verify_piece(piece, &piece.to_vec(), id, when)),
+        Body::Released(_) => Ok(()),
     }
 }
 
@@ -71,7 +75,7 @@ impl Kept {
         self.0.len()
     }
 
-    /// Verifies a message, and passes it back over the link if it was moved; else keeps it.
+    /// Verifies a message, and passes it back over the link if it was moved, or releases it and says so; else keeps it.
     pub fn keep_or_pass(&mut self, message: Message, link: &mut Receiver) -> Result<(), Broken> {
         verify(&message, "before it is passed back")?;
         let Message { meta, body } = message;
@@ -79,6 +83,18 @@ impl Kept {
             Body::Moved(buf) => match link.pass_with(buf, meta) {
                 Ok(()) => Ok(()),
                 // It is dropped then, and so the writer's again.
+                Err(failed) => send_over(&failed.error).map(|_| ()),
+            },
+            Body::MovedAggregate(all) => {
+                for (id, piece) in (meta..).zip(all.into_pieces()) {
+                    if let Err(failed) = link.pass_with(piece, id) {
+                        send_over(&failed.error)?;
+                    }
+                }
+                Ok(())
+            }
+            Body::Buf(buf) if meta / PIECES % 2 == 1 => match link.release_with(buf, meta) {
+                Ok(()) => Ok(()),
                 Err(failed) => send_over(&failed.error).map(|_| ()),
             },
             body => self.keep(Message { meta, body }),

@@ -2,8 +2,8 @@
 //! the two, or passes it back.
 
 use tranship_core::{
-    Aggregate, Body, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions, Receiver, Role,
-    Sender,
+    Aggregate, AggregateMut, Body, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions,
+    Receiver, Role, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -84,6 +84,9 @@ impl Forwarder {
                 match message.body {
                     Body::Moved(buf) if seat.random.one_in(4) => self.pass_back(buf, meta)?,
                     Body::Moved(buf) => self.move_on(buf, meta, seat.random.one_in(2))?,
+                    Body::MovedAggregate(all) => {
+                        self.move_all_on(all, meta, seat.random.one_in(2))?
+                    }
                     body => self.pass_on(&Message { meta, body })?,
                 }
             }
@@ -138,11 +141,26 @@ impl Forwarder {
                         .for_each(|piece| copy.push_back(piece.clone()).expect("as many"));
                     sender.send_aggregate(copy, meta).err().map(|e| e.error)
                 }
-                Body::Moved(_) => None,
+                Body::Moved(_) | Body::MovedAggregate(_) | Body::Released(_) => None,
             };
             if failure.as_ref().map_or(Ok(false), send_over)? {
                 *end = None;
             }
+        }
+        Ok(())
+    }
+
+    fn move_all_on(&mut self, mut all: AggregateMut, meta: u64, back: bool) -> Result<(), Broken> {
+        let end = match back {
+            true => &mut self.back,
+            false => &mut self.onward.1,
+        };
+        let Some(sender) = end else { return Ok(()) };
+        all.set_list_pool(&self.lists);
+        if let Err(failed) = sender.move_aggregate(all, meta)
+            && send_over(&failed.error)?
+        {
+            *end = None;
         }
         Ok(())
     }

@@ -63,6 +63,7 @@ const POINTS: &[Point] = &[
     ("region::make::sealed", Role::Forwarder, &[1, 2, 3, 5, 7]),
     ("region::make::sealed", Role::Receiver, &[1, 2, 3, 5]),
     ("region::make::sealed", Role::Manager, &[1, 2]),
+    ("release.after_drop", Role::Receiver, &[1, 20]),
     ("resume.before_done", Role::Writer, &[1, 2]),
     ("resume.before_done", Role::Forwarder, &[1]),
     ("resume.before_done", Role::Receiver, &[1]),

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Aggregate, Body, Cbuf, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions, Receiver,
-    Role, Sender,
+    Aggregate, AggregateMut, Body, Cbuf, CbufMut, Domain, Kind, Listener, Message, Pool,
+    PoolOptions, Receiver, Role, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -255,6 +255,13 @@ impl Writer {
                 Some(buf) => sender.send_buf(buf.freeze(), id).err().map(|e| e.error),
                 None => None,
             },
+            2 => {
+                let mut list = AggregateMut::new();
+                for piece in pieces {
+                    list.push_back(piece).expect("a few");
+                }
+                sender.move_aggregate(list, id).err().map(|e| e.error)
+            }
             _ => {
                 let mut list = Aggregate::new();
                 for piece in pieces {

@@ -70,7 +70,7 @@ pub(crate) fn consume(
                 work.frame(offset, bytes)?;
                 len
             }
-            Body::Aggregate(_) | Body::Moved(_) => {
+            Body::Aggregate(_) | Body::Moved(_) | Body::MovedAggregate(_) | Body::Released(_) => {
                 work.frame(offset, &message.to_vec())?;
                 len
             }

@@ -77,6 +77,10 @@ impl Receiver {
         self.link.say_why(why);
     }
 
+    pub(in crate::link) fn store(&self) -> Option<&Store> {
+        self.store.as_deref()
+    }
+
     /// Passes a buffer back to a sender of this process.
     pub(super) fn pass_inside(&mut self, buf: CbufMut, meta: u64) -> Result<(), (Error, CbufMut)> {
         let store = match &self.store {

@@ -12,6 +12,7 @@ use crate::link::shared::{Assigned, Gone};
 use std::ptr;
 use std::sync::Arc;
 use tranship_ledger::PassStep;
+use tranship_proto::PoolId;
 use tranship_ring::Publish;
 use tranship_sys::crash;
 
@@ -62,7 +63,7 @@ impl Receiver {
         Ok(())
     }
 
-    pub(super) fn sender_is_there(&self) -> Result<(), Error> {
+    pub(in crate::link) fn sender_is_there(&self) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         if self.link.their_closed() || self.link.gone() != Gone::No {
             let text = format!("the sender of channel {} is gone", self.link.channel);
@@ -85,6 +86,26 @@ impl Receiver {
         }
         self.sender_is_there()?;
         let pool = buf.handle().wire_id().pool();
+        let found = self.assigned(pool)?;
+        let of_the_sender = |at: &usize| {
+            let entry = &self.ins[*at];
+            let foreign = match &entry.assignment.side {
+                Assigned::Foreign(foreign) => Arc::as_ptr(foreign),
+                Assigned::Own(_) => return false,
+            };
+            ptr::eq(foreign, home.as_ptr()) && !entry.forwarded
+        };
+        found.filter(of_the_sender).ok_or_else(|| {
+            let peer = self.link.peer;
+            let text = format!(
+                "pool {pool} is not assigned to this channel by its writer, as its sender is domain {peer}: drop the buffer, or move it on"
+            );
+            Error::new(Kind::PoolNotAssigned, text)
+        })
+    }
+
+    /// Where a pool is among those that are assigned, if it is.
+    pub(super) fn assigned(&mut self, pool: PoolId) -> Result<Option<usize>, Error> {
         let found = match self.find(pool) {
             Err(Untaken::NotOpen(_)) => {
                 // The news may wait for us. Before it the writer may not look at our counters.
@@ -95,25 +116,11 @@ impl Receiver {
         };
         if let Err(Untaken::NotOpen(_)) = found {
             let text = format!(
-                "the manager has not confirmed yet that pool {pool} is assigned to this channel: pass the buffer later"
+                "the manager has not confirmed yet that pool {pool} is assigned to this channel: hand the buffer back later"
             );
             return Err(Error::new(Kind::PoolPending, text));
         }
-        let of_the_sender = |at: &usize| {
-            let entry = &self.ins[*at];
-            let foreign = match &entry.assignment.side {
-                Assigned::Foreign(foreign) => Arc::as_ptr(foreign),
-                Assigned::Own(_) => return false,
-            };
-            ptr::eq(foreign, home.as_ptr()) && !entry.forwarded
-        };
-        found.ok().filter(of_the_sender).ok_or_else(|| {
-            let peer = self.link.peer;
-            let text = format!(
-                "pool {pool} is not assigned to this channel by its writer, as its sender is domain {peer}: drop the buffer, or move it on"
-            );
-            Error::new(Kind::PoolNotAssigned, text)
-        })
+        Ok(found.ok())
     }
 
     /// Room for a line to the sender.

@@ -3,6 +3,7 @@
 use super::Receiver;
 use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
+use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
 use crate::domain::{Subject, lock};
 use crate::error::{Error, Violation};
@@ -48,7 +49,9 @@ impl Receiver {
                 Carries::Buffer => self.take_buffer(reference).map(Body::Buf),
                 Carries::Aggregate => self.take_aggregate(reference).map(Body::Aggregate),
                 Carries::Moved => self.take_moved(reference).map(Body::Moved),
+                Carries::MovedAggregate => self.take_moved_all(reference).map(Body::MovedAggregate),
             },
+            Ok(Descriptor::Released(_)) => Err(Violation::Operation { op: 6 }.into()),
             Err(violation) => Err(violation.into()),
         };
         match outcome {
@@ -85,47 +88,77 @@ impl Receiver {
         }
     }
 
-    /// A buffer that is ours from here on. Of an own pool it has come back.
+    /// A buffer that is ours from here on.
     fn take_moved(&mut self, reference: Reference) -> Result<CbufMut, Untaken> {
         let at = self.find(reference.id.pool())?;
-        let entry = self.entry(at, reference)?;
-        let Reference {
-            id, offset, length, ..
-        } = reference;
-        let buf = match &entry.assignment.side {
-            Assigned::Own(own) => {
-                let buf = own.take_back_moved(id, offset, length)?;
-                self.note(buf.handle().tag, reference, true);
-                buf
-            }
-            Assigned::Foreign(foreign) => {
-                let trust = foreign.shape.trust;
-                let access = match trust.all_write() {
-                    true => Access::ReadWrite,
-                    false => Access::Read,
-                };
-                let len = hold(foreign, entry.forwarded, reference, access)?;
-                let flags = self.moved_flags(trust) | foreign.flags() & Tag::TRACED;
-                let tag = Tag::foreign(id.slot(), id.generation(), flags);
-                self.note(tag, reference, true);
-                // SAFETY: the reference was just counted, with that access, and its range checked.
-                let buf = unsafe {
-                    CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag)
-                };
-                match is_copied(foreign) {
-                    true => self.snapshot(buf.view())?,
-                    false => buf,
-                }
-            }
-        };
+        let buf = self.moved(at, reference)?;
         crash::point("recv.after_ref");
         self.count(at, reference);
         Ok(buf)
     }
 
-    /// The list is copied once and bounded; every piece is counted on its own.
+    /// What the receiver gets of a buffer that is moved. Of an own pool it has come back.
+    fn moved(&self, at: usize, reference: Reference) -> Result<CbufMut, Untaken> {
+        let entry = self.entry(at, reference)?;
+        let Reference {
+            id, offset, length, ..
+        } = reference;
+        let foreign = match &entry.assignment.side {
+            Assigned::Own(own) => {
+                let buf = own.take_back_moved(id, offset, length)?;
+                self.note(buf.handle().tag, reference, true);
+                return Ok(buf);
+            }
+            Assigned::Foreign(foreign) => foreign,
+        };
+        let trust = foreign.shape.trust;
+        let access = match trust.all_write() {
+            true => Access::ReadWrite,
+            false => Access::Read,
+        };
+        let len = hold(foreign, entry.forwarded, reference, access)?;
+        let flags = self.moved_flags(trust) | foreign.flags() & Tag::TRACED;
+        let tag = Tag::foreign(id.slot(), id.generation(), flags);
+        self.note(tag, reference, true);
+        // SAFETY: the reference was just counted, with that access, and its range checked.
+        let buf =
+            unsafe { CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) };
+        match is_copied(foreign) {
+            true => self.snapshot(buf.view()),
+            false => Ok(buf),
+        }
+    }
+
+    /// As an aggregate that is shared, with pieces that are ours from here on.
+    #[cold]
+    fn take_moved_all(&mut self, reference: Reference) -> Result<AggregateMut, Untaken> {
+        let mut back = Vec::new();
+        let taken = self.take_pieces(reference, |receiver, at, piece| {
+            let taken = receiver.moved(at, piece)?;
+            if let Assigned::Own(own) = &receiver.entry(at, piece)?.assignment.side {
+                back.push((own.clone(), piece.id));
+            }
+            Ok(taken)
+        });
+        if taken.is_err() {
+            // They are on their way again.
+            back.iter().for_each(|(own, id)| own.leave_again(*id));
+        }
+        taken.map(AggregateMut::from_pieces)
+    }
+
     #[cold]
     fn take_aggregate(&mut self, reference: Reference) -> Result<Aggregate, Untaken> {
+        let taken = self.take_pieces(reference, |receiver, at, piece| receiver.shared(at, piece));
+        taken.map(Aggregate::from_pieces)
+    }
+
+    /// The list is copied once and bounded; every piece is counted on its own.
+    fn take_pieces<T>(
+        &mut self,
+        reference: Reference,
+        mut take: impl FnMut(&Receiver, usize, Reference) -> Result<T, Untaken>,
+    ) -> Result<Vec<T>, Untaken> {
         let list_at = self.find(reference.id.pool())?;
         let list = self.reference(list_at, reference)?;
         let pieces = aggregate::parse_list(&list)?;
@@ -137,7 +170,7 @@ impl Receiver {
         let mut counts = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let at = self.find(piece.id.pool())?;
-            taken.push(self.shared(at, piece)?); // on failure all taken so far are released by drop
+            taken.push(take(self, at, piece)?); // on failure all taken so far are released by drop
             counts.push((at, piece));
             crash::point("recv.between_pieces");
         }
@@ -145,7 +178,7 @@ impl Receiver {
             self.count(at, piece);
         }
         self.count(list_at, reference);
-        Ok(Aggregate::from_pieces(taken))
+        Ok(taken)
     }
 
     /// The assignment of a pool, as an index into `ins`.

@@ -50,6 +50,11 @@ impl Sender {
         self.make_room(1)
     }
 
+    /// Whether the pieces of an aggregate go in a list.
+    pub(in crate::link) fn needs_lists(&self) -> bool {
+        self.store.is_none()
+    }
+
     /// The receiver takes no larger message.
     pub(in crate::link) fn limit(&mut self, bytes: u64) {
         self.most_bytes = bytes;
@@ -155,9 +160,11 @@ impl Sender {
 
     /// What the receiver has sent back.
     pub(super) fn take_reply_inside(&mut self) -> Result<Option<Message>, Error> {
+        // Asked first: what is late comes after all that the ring has.
+        let late = self.store.as_ref().filter(|store| store.has_late());
         let mut replies = lock(&self.link.replies);
         let Some(words) = replies.consumer.try_pop(self.link.their_lines()) else {
-            return Ok(None);
+            return Ok(late.and_then(|store| store.take_late()));
         };
         self.link.ring.give_back(replies.consumer.head());
         drop(replies);
@@ -166,6 +173,7 @@ impl Sender {
             OP_INSIDE => back().map(Body::Moved),
             _ => match descriptor::parse(&words)? {
                 Descriptor::Inline(inline) => Some(Body::Inline(inline)),
+                Descriptor::Released(id) => Some(Body::Released(id)),
                 Descriptor::Reference(..) => None,
             },
         };

@@ -4,7 +4,9 @@
 //! known of sending (`tranship_ledger::order`) holds; only the operation in the line differs.
 
 use super::{FIRST, Sender};
-use crate::cbuf::{CbufMut, Handle, Home, Tag};
+use crate::aggregate::make_list;
+use crate::aggregate_mut::AggregateMut;
+use crate::cbuf::{Cbuf, CbufMut, Handle, Home, Tag};
 use crate::domain::Subject;
 use crate::error::{Kind, SendError};
 use crate::link::descriptor::Carries;
@@ -13,6 +15,7 @@ use crate::pool::OwnPool;
 use std::ptr::NonNull;
 use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
+use tranship_sys::crash;
 
 impl Sender {
     /// Moves a buffer: it is the receiver's alone from here on, which gets it as [`Body::Moved`](crate::Body::Moved). On failure it comes back.
@@ -102,6 +105,60 @@ impl Sender {
         Ok(())
     }
 
+    /// Moves all pieces of an aggregate as one message, which the receiver gets as [`Body::MovedAggregate`](crate::Body::MovedAggregate): all of them or
+    /// none, and each becomes what one that is [moved by itself](Sender::move_buffer) does. On failure it comes back.
+    ///
+    /// Where memory is shared the list of pieces goes into a buffer of the first own pool among theirs; see
+    /// [`AggregateMut::set_list_pool`]. Blocks and fails as [`send`](Sender::send) does.
+    pub fn move_aggregate(
+        &mut self,
+        aggregate: AggregateMut,
+        meta: u64,
+    ) -> Result<(), SendError<AggregateMut>> {
+        if self.store.is_some() {
+            let handles = aggregate.pieces().iter().map(CbufMut::handle);
+            return match self.ready_inside(handles) {
+                Ok(()) => {
+                    self.put_inside(Body::MovedAggregate(aggregate), meta);
+                    Ok(())
+                }
+                Err(error) => self.not_sent(error, aggregate),
+            };
+        }
+        let pieces = aggregate.pieces().iter().map(CbufMut::handle);
+        let list = make_list(aggregate.list_pool.as_ref(), pieces.clone(), self.when_full);
+        let list = match list {
+            Ok(list) => list,
+            Err(error) => {
+                let error = error.context("the list of the aggregate could not be stored");
+                return Err(SendError::new(error, aggregate));
+            }
+        };
+        let ready = pieces
+            .chain([list.handle()])
+            .try_for_each(|piece| self.ready_for(piece))
+            .and_then(|()| self.make_room(1));
+        if let Err(error) = ready {
+            return self.not_sent(error, aggregate);
+        }
+        let pieces: Vec<Leaving> = aggregate
+            .into_pieces()
+            .into_iter()
+            .map(Leaving::of)
+            .collect();
+        // Crash: as for an aggregate that is shared.
+        for piece in &pieces {
+            self.note(piece.handle(), true);
+            self.count(piece.handle());
+            crash::point("send.between_pieces");
+        }
+        self.publish(list, Carries::MovedAggregate, meta, Publish::SeqCst);
+        for piece in pieces {
+            piece.go(|key| self.outs.iter().any(|out| out.home == key));
+        }
+        Ok(())
+    }
+
     /// # Safety
     /// As for `publish_first`.
     #[inline(always)]
@@ -123,6 +180,53 @@ impl Sender {
             };
             let over = (self.link.channel, self.link.peer);
             self.link.domain.note_on(What::Sent, of, over, moved);
+        }
+    }
+}
+
+/// A piece that is about to be moved, which counts as one that is shared until the message is out.
+enum Leaving {
+    /// Of a pool of our own, and never sent before.
+    First(Cbuf),
+    /// It came by a move itself.
+    Again(CbufMut),
+}
+
+impl Leaving {
+    fn of(piece: CbufMut) -> Leaving {
+        let handle = piece.handle();
+        match handle.home() {
+            Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
+                let first = piece.freeze();
+                // SAFETY: pools outlive their outstanding slots.
+                let pool = unsafe { home.as_ref() };
+                pool.take_away(handle.slot());
+                pool.leave(handle.slot());
+                Leaving::First(first)
+            }
+            _ => Leaving::Again(piece),
+        }
+    }
+
+    fn handle(&self) -> Handle {
+        match self {
+            Leaving::First(buf) => buf.handle(),
+            Leaving::Again(buf) => buf.handle(),
+        }
+    }
+
+    /// It was sent. The pool of one that goes a second time stays only if it is assigned.
+    fn go(self, is_assigned: impl Fn(*const ()) -> bool) {
+        let Leaving::Again(buf) = self else {
+            return;
+        };
+        let (handle, id) = (buf.handle(), buf.handle().wire_id());
+        drop(buf);
+        if let Home::Own(home) = handle.home()
+            && is_assigned(handle.home_key())
+        {
+            // SAFETY: the assignment, which was just found, keeps the pool.
+            unsafe { home.as_ref() }.leave_again(id);
         }
     }
 }

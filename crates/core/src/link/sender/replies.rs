@@ -9,14 +9,16 @@ use crate::domain::lock;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
-use crate::link::shared::{Assigned, LinkShared, Replies, Reply};
+use crate::link::shared::{Assigned, Gone, LinkShared, Replies, Reply};
 use std::sync::atomic::{Ordering, fence};
 use tranship_ledger::ReturnStep;
+use tranship_proto::CbufId;
 use tranship_sys::crash;
 
 impl Sender {
-    /// What the receiver has sent back, if something is there: a few bytes ([`Receiver::send_control`](crate::Receiver::send_control)), or a buffer
-    /// ([`Receiver::pass`](crate::Receiver::pass)), in the order in which it did so. It can still be had when the receiver is gone.
+    /// What the receiver has sent back, if something is there: a few bytes ([`Receiver::send_control`](crate::Receiver::send_control)), a buffer
+    /// ([`Receiver::pass`](crate::Receiver::pass)), or that it has let one go ([`Receiver::release_with`](crate::Receiver::release_with)), in the order in which it did
+    /// so. It can still be had when the receiver is gone. [`PollItem::control`](crate::PollItem::control) waits for it.
     ///
     /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.
     pub fn try_recv_control(&mut self) -> Result<Option<Message>, Error> {
@@ -42,6 +44,7 @@ impl Sender {
             let body = match reply {
                 Reply::Inline(inline) => Body::Inline(inline),
                 Reply::Returned(buf) => Body::Moved(buf),
+                Reply::Released(id) => Body::Released(id),
             };
             Message { meta, body }
         };
@@ -124,11 +127,43 @@ impl LinkShared {
                 self.returned(reference, outs).map(Reply::Returned)
             }
             Ok(Descriptor::Reference(..)) => Err(Violation::Operation { op: 2 }),
+            Ok(Descriptor::Released(id)) => self.released(id, outs).map(Reply::Released),
             Err(violation) => Err(violation),
         };
         // After the reference, as for data.
         self.ring.give_back(replies.consumer.head());
         Ok(Some((words[1], reply?)))
+    }
+
+    /// Whether something may be there that was sent back, or will never be again.
+    pub(in crate::link) fn may_have_reply(&self) -> bool {
+        self.has_reply() || self.gone() != Gone::No
+    }
+
+    /// What is said to be released is a buffer that we may have sent.
+    fn released(
+        &self,
+        id: Option<CbufId>,
+        outs: Option<&[Out]>,
+    ) -> Result<Option<CbufId>, Violation> {
+        let Some((id, pool)) = id.map(|id| (id, id.pool())) else {
+            return Ok(None);
+        };
+        let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
+        let slots = match known {
+            Some(out) => out.assignment.side.shape().1,
+            None => {
+                let found = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
+                found.side.shape().1
+            }
+        };
+        match id.slot() < slots {
+            true => Ok(Some(id)),
+            false => Err(Violation::Slot {
+                slot: id.slot(),
+                slots,
+            }),
+        }
     }
 
     /// A buffer of ours that is passed back.

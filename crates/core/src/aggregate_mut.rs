@@ -1,0 +1,138 @@
+//! Aggregates whose pieces are their holder's alone: they are moved as one message.
+
+use crate::aggregate::{Aggregate, MAX_PIECES};
+use crate::cbuf::CbufMut;
+use crate::error::{Error, Kind, SendError};
+use crate::pool::Pool;
+use std::collections::VecDeque;
+use std::io;
+
+/// A list of buffers that nobody else has, to be [moved](crate::Sender::move_aggregate) as one message: the receiver has all of them then, as
+/// [`Body::MovedAggregate`](crate::Body::MovedAggregate), and each is what a buffer that was [moved by itself](crate::Sender::move_buffer) is.
+///
+/// ```
+/// use tranship_core::{AggregateMut, Domain, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// let mut all = AggregateMut::new();
+/// all.push_back(pool.alloc_from(b"a body")?)?;
+/// all.push_front(pool.alloc_from(b"a header, ")?)?;
+/// assert_eq!(all.to_vec(), b"a header, a body");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct AggregateMut {
+    pieces: VecDeque<CbufMut>,
+    pub(crate) list_pool: Option<Pool>,
+}
+
+impl AggregateMut {
+    /// An empty one.
+    pub fn new() -> AggregateMut {
+        AggregateMut::default()
+    }
+
+    pub(crate) fn from_pieces(pieces: Vec<CbufMut>) -> AggregateMut {
+        AggregateMut {
+            pieces: pieces.into(),
+            list_pool: None,
+        }
+    }
+
+    /// Adds a piece at the end.
+    ///
+    /// # Errors
+    /// `BadArgument` with more than [`MAX_PIECES`] pieces; the piece comes back.
+    pub fn push_back(&mut self, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
+        self.insert(self.pieces.len(), piece)
+    }
+
+    /// Adds a piece in front.
+    ///
+    /// # Errors
+    /// As [`push_back`](AggregateMut::push_back).
+    pub fn push_front(&mut self, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
+        self.insert(0, piece)
+    }
+
+    /// Adds a piece before the one at `at`; at the number of pieces: at the end.
+    ///
+    /// # Errors
+    /// As [`push_back`](AggregateMut::push_back), and where there is no such place.
+    pub fn insert(&mut self, at: usize, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
+        let pieces = self.pieces.len();
+        let text = match (at <= pieces, pieces < MAX_PIECES) {
+            (true, true) => {
+                self.pieces.insert(at, piece);
+                return Ok(());
+            }
+            (false, _) => {
+                format!("no place {at} in an aggregate of {pieces} pieces, at most {pieces}")
+            }
+            (true, false) => format!(
+                "an aggregate of {pieces} pieces cannot take one more: it has at most {MAX_PIECES}; send it and begin another"
+            ),
+        };
+        Err(SendError::new(Error::new(Kind::BadArgument, text), piece))
+    }
+
+    /// Takes a piece out; none: there is none at this place.
+    pub fn remove(&mut self, at: usize) -> Option<CbufMut> {
+        self.pieces.remove(at)
+    }
+
+    /// The pieces, in order.
+    pub fn pieces(&self) -> &VecDeque<CbufMut> {
+        &self.pieces
+    }
+
+    /// The same, to be written.
+    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut CbufMut> {
+        self.pieces.iter_mut()
+    }
+
+    /// The pieces, each by itself from here on.
+    pub fn into_pieces(self) -> VecDeque<CbufMut> {
+        self.pieces
+    }
+
+    /// Ends writing: the pieces can be shared then.
+    pub fn freeze(self) -> Aggregate {
+        let pieces = self.pieces.into_iter().map(CbufMut::freeze);
+        let mut shared = Aggregate::from_pieces(pieces.collect());
+        if let Some(pool) = &self.list_pool {
+            shared.set_list_pool(pool);
+        }
+        shared
+    }
+
+    /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is this domain's own.
+    pub fn set_list_pool(&mut self, pool: &Pool) {
+        self.list_pool = Some(pool.clone());
+    }
+
+    /// Total bytes of all pieces.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(CbufMut::len).sum()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes all bytes; see [`Cbuf::write_to`](crate::Cbuf::write_to). Takes little memory, whatever the sender says.
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        self.pieces.iter().try_for_each(|piece| piece.write_to(to))
+    }
+
+    /// A private copy of all bytes, as long as [`len`](AggregateMut::len) says: look at that first, as for [`Aggregate::to_vec`].
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len());
+        self.pieces
+            .iter()
+            .for_each(|piece| all.extend(piece.to_vec()));
+        all
+    }
+}

@@ -1,0 +1,223 @@
+//! Aggregates that are moved: every piece is what one that is moved by itself is, and all go or none.
+
+use crate::kit::*;
+use tranship_core::{
+    AggregateMut, Body, Kind, Limit, LinkOptions, MAX_PIECES, Pool, PoolOptions, Receiver,
+    Shortage, Trust, WhenFull,
+};
+use tranship_testkit::probe::Access;
+
+#[track_caller]
+fn moved(from: &mut Receiver) -> AggregateMut {
+    match from.recv().expect("recv").body {
+        Body::MovedAggregate(all) => all,
+        other => panic!("a moved aggregate was expected, not {other:?}"),
+    }
+}
+
+fn of(pool: &Pool, pieces: &[(usize, u8)]) -> AggregateMut {
+    let mut all = AggregateMut::new();
+    for (len, byte) in pieces {
+        let mut buf = pool.alloc(*len).expect("a buffer");
+        buf.write(0, &vec![*byte; *len]).expect("inside");
+        all.push_back(buf).expect("room");
+    }
+    all
+}
+
+#[test]
+fn all_pieces_are_the_receivers_at_every_level() {
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let (pool, lists) = (pool_of(&a, trust), pool(&a, 1));
+        // One is larger than a chunk.
+        let mut all = of(&pool, &[(10, 1), (CHUNK + 1, 2), (5000, 3)]);
+        all.set_list_pool(&lists);
+        let ids: Vec<_> = all.pieces().iter().map(|piece| piece.id()).collect();
+        let at: Vec<_> = all
+            .pieces()
+            .iter()
+            .map(|piece| piece.view().as_ptr())
+            .collect();
+        to.move_aggregate(all, 7).expect("move");
+        for (id, at) in ids.iter().zip(at) {
+            let error = pool.lookup(*id).expect_err("it is another's");
+            assert_eq!(error.kind(), Kind::BufferInvalid, "{error}");
+            if trust == Trust::Half {
+                assert_eq!(access(at), Access::None, "it is not the sender's");
+            }
+        }
+        let mut got = moved(&mut from);
+        let found: Vec<_> = got.pieces().iter().map(|piece| piece.id()).collect();
+        assert_eq!(found, ids, "in their order");
+        let writable = trust != Trust::Producer;
+        for (piece, byte) in got.pieces_mut().zip(1u8..) {
+            assert_eq!(piece.to_vec(), vec![byte; piece.len()]);
+            assert_eq!(piece.is_writable(), writable);
+            let written = piece.write(0, &[byte + 10]);
+            assert_eq!(
+                written.map_err(|e| e.kind()),
+                if writable {
+                    Ok(())
+                } else {
+                    Err(Kind::BufferState)
+                }
+            );
+        }
+        assert_eq!(lists.in_use(), 0, "the list is read");
+        assert_eq!(pool.in_use(), 3);
+        // Each by itself from here on: one goes back, one is released, one dropped.
+        let mut pieces = got.into_pieces();
+        let (back, told) = (pieces.remove(0).expect("3"), pieces.remove(0).expect("2"));
+        from.pass_with(back, 1).expect("pass");
+        from.release_with(told, 2).expect("release");
+        drop(pieces);
+        let reply = to.try_recv_control().expect("no lie").expect("it is back");
+        let first = if writable { 11 } else { 1 };
+        assert_eq!((reply.meta, reply.to_vec()[0]), (1, first));
+        drop(reply);
+        let reply = to.try_recv_control().expect("no lie").expect("it is told");
+        assert!(matches!(reply.body, Body::Released(Some(id)) if id == ids[1]));
+        drop(pool.alloc_now(4 * CHUNK).expect("nobody has any"));
+    }
+}
+
+/// There, back by a move, on, and to the one whose they are.
+#[test]
+fn they_go_round_and_are_counted_right() {
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut ab, mut b_in) = link(&a, &b, "ab");
+        let (mut ba, mut a_in) = link(&b, &a, "ba");
+        let pool = pool_of(&a, trust);
+        let (lists, theirs) = (crate::kit::pool(&a, 1), crate::kit::pool(&b, 1));
+        pool.allow_forward(b.id()).expect("allow");
+        let mut all = of(&pool, &[(100, 1), (200, 2)]);
+        for _ in 0..20 {
+            all.set_list_pool(&lists);
+            ab.move_aggregate(all, 0).expect("move");
+            let mut there = moved(&mut b_in);
+            there.set_list_pool(&theirs);
+            ba.move_aggregate(there, 0).expect("move back");
+            all = moved(&mut a_in);
+            assert!(all.pieces().iter().all(|piece| !piece.is_writable()));
+            assert_eq!((all.len(), pool.in_use()), (300, 2));
+        }
+        drop(all);
+        drop(pool.alloc_now(4 * CHUNK).expect("nobody has any"));
+        assert_eq!((lists.in_use(), theirs.in_use()), (0, 0));
+    }
+}
+
+/// What comes out of a pool of level `none` is copied, all of it or nothing.
+#[test]
+fn what_is_copied_waits_for_room_for_all() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let copies = pool(&b, 2);
+    let listener = b.listen_with(
+        "x",
+        tranship_core::Role::Sink,
+        LinkOptions::new().snapshots(copies.id()),
+    );
+    let listener = listener.expect("listen");
+    let (mut to, mut from) = std::thread::scope(|s| {
+        let sender = s.spawn(|| a.open_sender("x").expect("open"));
+        let receiver = listener.accept_receiver().expect("accept");
+        (sender.join().expect("no panic"), receiver)
+    });
+    let (none, plain) = (pool_of(&a, Trust::None), pool_of(&a, Trust::Half));
+    let mut all = of(&plain, &[(10, 1)]);
+    for piece in of(&none, &[(CHUNK, 2), (CHUNK, 3)]).into_pieces() {
+        all.push_back(piece).expect("room");
+    }
+    all.set_list_pool(&pool(&a, 1));
+    let held = copies.alloc(CHUNK).expect("a buffer");
+    to.move_aggregate(all, 0).expect("move");
+    for _ in 0..3 {
+        assert!(from.try_recv().expect("it waits").is_none());
+        assert_eq!((plain.in_use(), none.in_use()), (1, 2), "nothing is lost");
+    }
+    drop(held);
+    let mut got = moved(&mut from);
+    let bytes: Vec<_> = got.pieces().iter().map(|piece| piece.to_vec()[0]).collect();
+    assert_eq!(bytes, [1, 2, 3]);
+    assert!(got.pieces_mut().all(|piece| piece.write(0, b"x").is_ok()));
+    assert_eq!((plain.in_use(), none.in_use(), copies.in_use()), (1, 0, 2));
+}
+
+#[test]
+fn what_cannot_be_sent_comes_back_whole() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut on, _end) = link(&b, &a, "y");
+    let pool = pool_of(&a, Trust::Half);
+    to.assign(&pool).expect("assign");
+    to.set_when_full(WhenFull::Error);
+    for _ in 0..2 {
+        to.move_aggregate(of(&pool, &[(10, 1), (10, 2)]), 0)
+            .expect("room");
+    }
+    let failed = to
+        .move_aggregate(of(&pool, &[(10, 3), (10, 4)]), 0)
+        .expect_err("full");
+    assert_eq!(failed.kind(), Kind::Full);
+    let mut back = failed.unsent;
+    assert_eq!(back.pieces().len(), 2);
+    assert!(
+        back.pieces_mut()
+            .all(|piece| piece.write(0, b"again").is_ok())
+    );
+    // Without a pool of its own the forwarder has no place for the list, and without the right it may not forward.
+    let got = moved(&mut from);
+    let failed = on.move_aggregate(got, 0).expect_err("no list");
+    assert!(
+        matches!(
+            failed.error.find::<Shortage>(),
+            Some(Shortage {
+                limit: Limit::NoPool,
+                ..
+            })
+        ),
+        "{failed}"
+    );
+    let mut got = failed.unsent;
+    got.set_list_pool(&crate::kit::pool(&b, 1));
+    let failed = on.move_aggregate(got, 0).expect_err("no right");
+    assert_eq!(
+        (failed.kind(), failed.unsent.pieces().len()),
+        (Kind::Refused, 2)
+    );
+}
+
+#[test]
+fn pieces_go_in_and_out_and_there_is_a_limit() {
+    let _dog = dog();
+    let a = embedded();
+    let options = PoolOptions::new(4 << 20).slots(8192);
+    let pool = a.create_pool(options).expect("a pool");
+    let buf = |byte| pool.alloc_from(&[byte]).expect("a buffer");
+    let mut all = AggregateMut::new();
+    assert!(all.is_empty());
+    for (at, byte) in [(0, 3), (0, 1), (1, 2)] {
+        all.insert(at, buf(byte)).expect("room");
+    }
+    all.push_front(buf(0)).expect("room");
+    assert_eq!((all.to_vec(), all.len()), (vec![0, 1, 2, 3], 4));
+    let failed = all.insert(5, buf(9)).expect_err("no such place");
+    assert_eq!(failed.kind(), Kind::BadArgument, "{failed}");
+    assert_eq!(all.remove(1).map(|piece| piece.to_vec()), Some(vec![1]));
+    assert!(all.remove(3).is_none());
+    let shared = all.freeze();
+    assert_eq!(shared.to_vec(), [0, 2, 3]);
+    let mut many = AggregateMut::new();
+    for _ in 0..MAX_PIECES {
+        many.push_back(buf(0)).expect("room");
+    }
+    let failed = many.push_back(buf(0)).expect_err("too many");
+    assert_eq!(failed.kind(), Kind::BadArgument, "{failed}");
+}

@@ -1,0 +1,210 @@
+//! Releases that are told: the sender gets a word for what the receiver has let go of, and the memory is free by then.
+
+use crate::kit::*;
+use tranship_core::{Body, CbufId, Kind, LinkOptions, PollItem, Sender, Trust, WhenFull, poll};
+
+#[track_caller]
+fn told(to: &mut Sender) -> (Option<CbufId>, u64) {
+    let reply = to.try_recv_control().expect("no lie").expect("it is told");
+    assert_eq!((reply.len(), reply.to_vec()), (0, Vec::new()));
+    match reply.body {
+        Body::Released(id) => (id, reply.meta),
+        other => panic!("a release was expected, not {other:?}"),
+    }
+}
+
+/// Of shared and of moved buffers, at each level at which memory is shared: by name.
+#[test]
+fn the_sender_learns_which_buffer_and_can_have_its_memory() {
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let pool = pool_of(&a, trust);
+        for moved in [false, true] {
+            let mut buf = pool.alloc(4 * CHUNK).expect("all of it");
+            buf.write(0, b"x").expect("inside");
+            let id = buf.id();
+            match moved {
+                true => to.move_buffer(buf).expect("move"),
+                false => to.send(buf).expect("send"),
+            }
+            let message = from.recv().expect("recv");
+            assert!(pool.alloc_now(1).is_err(), "the receiver has it");
+            from.release_with(message.body, 9).expect("release");
+            assert_eq!(told(&mut to), (Some(id), 9), "{trust}");
+            drop(pool.alloc_now(4 * CHUNK).expect("nobody has it"));
+        }
+        assert!(to.try_recv_control().expect("no lie").is_none());
+    }
+}
+
+/// Only the handle goes that is released.
+#[test]
+fn another_handle_keeps_the_buffer() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let pool = pool_of(&a, Trust::Producer);
+    to.send(pool.alloc(4 * CHUNK).expect("all of it"))
+        .expect("send");
+    let buf = from.recv().expect("recv").into_buf().expect("shared");
+    from.release_with(buf.slice(3..7), 1).expect("release");
+    assert_eq!(told(&mut to), (Some(buf.id()), 1));
+    assert!(pool.alloc_now(1).is_err(), "the receiver has it still");
+    from.release_with(buf, 2).expect("release");
+    assert_eq!(told(&mut to).1, 2);
+    drop(pool.alloc_now(4 * CHUNK).expect("nobody has it"));
+}
+
+/// What has no name that both know: copies, inline bytes, aggregates.
+#[test]
+fn what_has_no_name_is_told_without() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let copies = pool(&b, 4);
+    let options = LinkOptions::new().snapshots(copies.id());
+    let (mut to, mut from) = link_with_sink(&a, &b, options);
+    let none = pool_of(&a, Trust::None);
+    to.send(none.alloc_from(b"copied").expect("a buffer"))
+        .expect("send");
+    to.send_inline(b"inline", 0).expect("send");
+    let mut all = tranship_core::Aggregate::new();
+    let plain = pool_of(&a, Trust::Producer);
+    all.push_back(plain.alloc_from(b"piece").expect("a buffer").freeze())
+        .expect("room");
+    to.send(all).expect("send");
+    for meta in 1..4 {
+        let message = from.recv().expect("recv");
+        from.release_with(message.body, meta).expect("release");
+        assert_eq!(told(&mut to), (None, meta));
+    }
+    assert_eq!((copies.in_use(), plain.in_use()), (0, 0));
+}
+
+/// A link whose receiver has these options.
+fn link_with_sink(
+    a: &tranship_core::Domain,
+    b: &tranship_core::Domain,
+    options: LinkOptions,
+) -> (Sender, tranship_core::Receiver) {
+    let listener = b
+        .listen_with("x", tranship_core::Role::Sink, options)
+        .expect("listen");
+    std::thread::scope(|s| {
+        let sender = s.spawn(|| a.open_sender("x").expect("open"));
+        let receiver = listener.accept_receiver().expect("accept");
+        (sender.join().expect("no panic"), receiver)
+    })
+}
+
+#[test]
+fn what_cannot_be_told_comes_back() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut other, mut from_other) = link(&a, &b, "y");
+    let pool = pool_of(&a, Trust::Producer);
+    let buf = || pool.alloc_from(b"x").expect("a buffer").freeze();
+    // By the channel by which it came, or one that has its pool.
+    other.send(buf()).expect("send");
+    let strange = from_other.recv().expect("recv");
+    let failed = from
+        .release_with(strange.body, 0)
+        .expect_err("another channel");
+    assert_eq!(failed.kind(), Kind::PoolNotAssigned, "{failed}");
+    from_other.release_with(failed.unsent, 5).expect("that one");
+    assert_eq!(told(&mut other).1, 5);
+    // There is room for so many words.
+    for _ in 0..2 {
+        to.send(buf()).expect("send");
+        let body = from.recv().expect("recv").body;
+        from.release_with(body, 0).expect("room");
+    }
+    to.send(buf()).expect("send");
+    let body = from.recv().expect("recv").body;
+    let failed = from.release_with(body, 0).expect_err("no room");
+    assert_eq!(failed.kind(), Kind::Full, "{failed}");
+    assert_eq!(pool.in_use(), 1, "it is not released");
+    told(&mut to);
+    from.release_with(failed.unsent, 6).expect("room");
+    told(&mut to);
+    assert_eq!(told(&mut to).1, 6);
+    let twice = from.release_with(Body::Released(None), 0);
+    assert_eq!(twice.expect_err("no such thing").kind(), Kind::BadArgument);
+    // Nobody is there.
+    to.send(buf()).expect("send");
+    let body = from.recv().expect("recv").body;
+    drop(to);
+    let failed = from.release_with(body, 0).expect_err("nobody hears it");
+    assert_eq!(failed.kind(), Kind::PeerGone, "{failed}");
+    drop(failed);
+    assert_eq!(pool.in_use(), 0);
+}
+
+/// Words of all kinds come in their order, and a wait for them ends.
+#[test]
+fn words_come_in_order_and_are_waited_for() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let pool = pool_of(&a, Trust::Producer);
+    let now = Some(std::time::Duration::ZERO);
+    let ready = poll(&mut [PollItem::control(&mut to)], now).expect("poll");
+    assert!(ready.is_empty(), "nothing is there");
+    for _ in 0..2 {
+        to.move_buffer(pool.alloc(10).expect("a buffer"))
+            .expect("move");
+    }
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            from.send_control(b"first", 1).expect("room");
+            let one = from.recv().expect("recv").into_moved().expect("moved");
+            let two = from.recv().expect("recv").into_moved().expect("moved");
+            from.release_with(two, 2).expect("release");
+            from.pass_with(one, 3).expect("pass");
+        });
+        for wanted in 1..4 {
+            let reply = loop {
+                if let Some(reply) = to.try_recv_control().expect("no lie") {
+                    break reply;
+                }
+                let ready = poll(&mut [PollItem::control(&mut to)], None).expect("poll");
+                assert_eq!(ready, [0]);
+            };
+            assert_eq!(reply.meta, wanted);
+            let fits = match wanted {
+                1 => matches!(reply.body, Body::Inline(_)),
+                2 => matches!(reply.body, Body::Released(Some(_))),
+                _ => matches!(reply.body, Body::Moved(_)),
+            };
+            assert!(fits, "{reply:?}");
+        }
+    });
+    drop(from);
+    assert_eq!(
+        poll(&mut [PollItem::control(&mut to)], None).expect("poll"),
+        [0],
+        "its end"
+    );
+}
+
+/// It outlives the receiver.
+#[test]
+fn what_it_said_before_it_went_is_there() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let pool = pool_of(&a, Trust::Producer);
+    to.send(pool.alloc(10).expect("a buffer")).expect("send");
+    let body = from.recv().expect("recv").body;
+    from.release_with(body, 4).expect("release");
+    drop(from);
+    until(|| to.is_peer_gone());
+    assert_eq!(told(&mut to).1, 4);
+    to.set_when_full(WhenFull::Error);
+    assert_eq!(
+        to.send_inline(b"x", 0).expect_err("gone").kind(),
+        Kind::PeerGone
+    );
+}
