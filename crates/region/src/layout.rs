@@ -8,6 +8,7 @@ pub mod board;
 pub mod counts;
 mod header;
 mod load;
+pub mod page;
 pub mod refs;
 pub mod table;
 
@@ -16,6 +17,7 @@ pub use board::{BoardRo, BoardRw};
 pub use counts::{CountsRo, CountsRw, Way};
 pub use header::{FORMAT_VERSION, Kind, MAGIC, Says};
 pub use load::{LoadU32, LoadU64};
+pub use page::{PageRo, PageRw};
 pub use refs::{RefsRo, RefsRw};
 pub use table::{Slot, SlotRo, TableRo, TableRw};
 

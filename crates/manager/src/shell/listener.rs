@@ -1,6 +1,7 @@
 //! The listening socket: made at a path, safely over a stale one, or inherited from systemd.
 
 use super::lock::Lock;
+use super::page::Place;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -24,6 +25,8 @@ pub struct Listener {
     path: Option<PathBuf>,
     /// Where its ids are kept. Of each socket its own: others may be in the same directory.
     ids: Option<PathBuf>,
+    /// The socket's file, whoever made it.
+    at: Option<PathBuf>,
     bare: Bare,
     /// Held as long as the socket is served; the last to go.
     _lock: Option<Lock>,
@@ -58,6 +61,7 @@ impl Listener {
             fd,
             path: Some(path.to_owned()),
             ids: Some(path.with_added_extension("ids")),
+            at: Some(path.to_owned()),
             bare: if bare { Bare::Yes } else { Bare::No },
             _lock: Some(lock),
         })
@@ -66,10 +70,12 @@ impl Listener {
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, Error> {
         let can = prepare(&fd).map_err(Error::system("setting up the inherited socket"))?;
+        let at = socket::local_path(&fd);
         Ok(Listener {
             fd,
             path: None,
             ids: dir.map(|dir| dir.join("ids")),
+            at,
             bare: if can { Bare::OnceEmpty } else { Bare::No },
             _lock: None,
         })
@@ -97,6 +103,11 @@ impl Listener {
     /// Where it listens, if it made the socket itself.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Where its statistics page is; `rules`: not everybody may connect who may write to the socket.
+    pub(super) fn page(&self, rules: bool) -> Option<Place> {
+        Place::beside(self.at.as_deref()?, rules).ok()
     }
 
     pub(super) fn id_file(&self) -> Option<PathBuf> {

@@ -17,6 +17,7 @@ pub(crate) mod lock;
 mod machine;
 mod notify;
 mod out;
+mod page;
 mod party;
 mod porter;
 #[cfg(test)]
@@ -78,6 +79,7 @@ const CLIENT: u64 = 1 << 56;
 const WATCH: u64 = 2 << 56;
 const PORTER: u64 = 3 << 56;
 const PARTY: u64 = 4 << 56;
+const PAGE: u64 = 5 << 56;
 const KIND: u64 = 0xff << 56;
 
 /// Runs a manager until it is stopped or has been idle for as long as the configuration says.
@@ -111,6 +113,8 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
 struct Shell {
     state: State,
     epoll: Epoll,
+    /// Goes before the listener, whose lock says whose the file is.
+    pages: page::Pages,
     listener: Listener,
     /// There was no room for a connection: none is taken until then.
     listener_rests: Option<Instant>,
@@ -180,15 +184,17 @@ impl Shell {
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
+        let pages = page::Pages::new(listener.page(!config.connect.is_empty()));
         let start = idfile::load(ids.as_deref());
         let board_entries = config.pools_per_domain;
         let scheduled = config.is_scheduled();
         let mut state = State::new(config, total, instance, process::getpid(), start);
         state.limit_descriptors(max_files.saturating_sub(max_files / 8));
         state.set_owner(process::geteuid());
-        Ok(Shell {
+        let mut shell = Shell {
             state,
             epoll,
+            pages,
             listener,
             listener_rests: None,
             started: Instant::now(),
@@ -221,7 +227,9 @@ impl Shell {
             exit: false,
             trims: false,
             trim: None,
-        })
+        };
+        shell.watch_page(PAGE);
+        Ok(shell)
     }
 
     fn now(&self) -> Duration {
@@ -257,6 +265,7 @@ impl Shell {
                     self.beat.at(Place::Porter, 0, 0);
                     self.porter_speaks(r.token & !KIND);
                 }
+                PAGE => self.page_asked(),
                 _ => self.wake(party::of(r.token & !KIND)),
             }
         }
@@ -270,6 +279,10 @@ impl Shell {
             self.beat.at(Place::Tick, 0, 0);
             self.feed(Input::Tick);
             self.sort_trash();
+        }
+        if self.page_wait() == Some(Duration::ZERO) {
+            self.beat.at(Place::Page, 0, 0);
+            self.page_on();
         }
         self.trim();
         Ok(!self.exit)
@@ -303,6 +316,12 @@ impl Shell {
             let trim = trim.saturating_duration_since(Instant::now());
             wait = Some(wait.map_or(trim, |w| w.min(trim)));
         }
+        if let Some(page) = self.page_wait() {
+            if page.is_zero() {
+                return Some(page);
+            }
+            wait = Some(wait.map_or(page, |w| w.min(page)));
+        }
         if !self.lingering.is_empty() {
             let look = self.look.saturating_sub(self.now());
             wait = Some(wait.map_or(look, |w| w.min(look)));
@@ -334,6 +353,9 @@ impl Shell {
 
     /// Gives the state one input, does what it says, and what follows from that at once.
     fn feed(&mut self, input: Input) {
+        if !matches!(input, Input::Tick) {
+            self.pages.changed();
+        }
         self.answers.push_back(input);
         while let Some(input) = self.answers.pop_front() {
             let actions = self.state.step(self.started.elapsed(), input);

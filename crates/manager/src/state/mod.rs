@@ -36,12 +36,15 @@ mod settle;
 mod shape;
 mod show;
 mod stat;
+mod survey;
 mod sweep;
 mod ties;
 mod types;
 mod waiting;
 
 pub use ids::{BLOCK, IdStart};
+pub(crate) use model::Item;
+pub(crate) use survey::{Look, Surveyed};
 pub use types::{Action, ClientId, Facts, Fd, FdToken, Figures, Header, Input, Sealed};
 
 use crate::Config;

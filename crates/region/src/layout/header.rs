@@ -20,6 +20,7 @@ pub enum Kind {
     LinkSource = 6,
     LinkSink = 7,
     Board = 8,
+    Page = 9,
 }
 
 impl Kind {
@@ -33,6 +34,7 @@ impl Kind {
             Kind::LinkSource => "tranship-link-source",
             Kind::LinkSink => "tranship-link-sink",
             Kind::Board => "tranship-board",
+            Kind::Page => "tranship-page",
         }
     }
 }
@@ -74,6 +76,13 @@ impl Says {
         fill: impl FnOnce(&RwMapping),
     ) -> Result<(OwnedFd, RwMapping), CreateError> {
         let (fd, map) = make(self.kind.name(), len, Opts::default())?;
+        self.write(&map);
+        fill(&map);
+        Ok((fd, map))
+    }
+
+    /// Writes the header, before anybody else is shown the object.
+    pub(super) fn write(self, map: &RwMapping) {
         let header = Header {
             magic: MAGIC,
             version: FORMAT_VERSION,
@@ -85,8 +94,6 @@ impl Says {
         };
         // SAFETY: in bounds, aligned (checked by `at`), and nobody else was shown it yet.
         unsafe { map.at::<Header>(0).as_ptr().write(header) };
-        fill(&map);
-        Ok((fd, map))
     }
 
     /// Verifies and maps what we were shown, and compares its header, copied once.
@@ -96,6 +103,12 @@ impl Says {
             len_bytes: len,
             source,
         })?;
+        self.check(&map)?;
+        Ok(map)
+    }
+
+    /// Compares the header, copied once.
+    pub(super) fn check(self, map: &RoMapping) -> Result<(), OpenError> {
         // A mapping has at least a page.
         let header: Header = map.view().read(0).unwrap_or(Header {
             magic: 0,
@@ -127,6 +140,6 @@ impl Says {
                 });
             }
         }
-        Ok(map)
+        Ok(())
     }
 }
