@@ -12,6 +12,7 @@ mod recv;
 mod run;
 mod send;
 pub(crate) mod sockets;
+mod top;
 mod view;
 
 use crate::args::{Args, Command};
@@ -31,6 +32,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Cache(args) => cache::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
+        Command::Top(args) => top::run(&args),
         Command::Quota(action) => quota::run(&action),
         Command::Policy(action) => policy::run(&action),
         Command::Cert(action) => cert::run(&action),
