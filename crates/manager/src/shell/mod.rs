@@ -163,7 +163,7 @@ struct Shell {
 impl Shell {
     fn new(
         config: Config,
-        listener: Listener,
+        mut listener: Listener,
         stop: &Shutdown,
         mut porters: Porters,
         notify: Notify,
@@ -184,7 +184,7 @@ impl Shell {
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
-        let pages = page::Pages::new(listener.page(!config.connect.is_empty()));
+        let pages = listener.page(!config.connect.is_empty());
         let start = idfile::load(ids.as_deref());
         let board_entries = config.pools_per_domain;
         let scheduled = config.is_scheduled();

@@ -19,7 +19,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!("{} x {} is too small", area.width, area.height);
-        frame.render_widget(Paragraph::new(text), area);
+        let text = Paragraph::new(text).wrap(Wrap { trim: true });
+        frame.render_widget(text, area);
         return;
     }
     let (text, alarming) = headline(app);

@@ -51,6 +51,8 @@ pub(super) fn run(args: &TopArgs, source: Source) -> Result<Answer> {
     let pace: Pace = Arc::new(Mutex::new(args.every));
     start(send, signals, source, Arc::clone(&pace));
     let ended = serve(&mut app, &mut terminal, &news, &pace);
+    // It shows the cursor again.
+    drop(terminal);
     ratatui::restore();
     match ended? {
         Some(signal) => {

@@ -22,6 +22,8 @@ use tranship_sys::notice::Notice;
 const PERIOD: Duration = Duration::from_millis(250);
 /// Between two that nobody asked for.
 const UNASKED: Duration = Duration::from_secs(2);
+/// Where the kernel does not say who opens the file, asked for or not.
+const UNHEARD: Duration = Duration::from_secs(1);
 /// What is put together in one turn of the loop.
 const SHARE: Duration = Duration::from_micros(300);
 
@@ -43,13 +45,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Beside a socket; without one there is no page.
-    pub fn new(place: Option<Place>) -> Pages {
-        let notice = place.as_ref().and_then(|_| {
-            let made = Notice::new();
-            made.inspect_err(|error| tracing::warn!(%error, "who wants statistics is not noticed"))
-                .ok()
-        });
+    /// Without a place there is no page.
+    pub fn new(place: Option<Place>, notice: Option<Notice>) -> Pages {
         Pages {
             place,
             notice,
@@ -75,6 +72,7 @@ impl Pages {
             return Some(Duration::ZERO);
         }
         let period = match (self.asked, self.changed) {
+            _ if self.notice.is_none() => UNHEARD,
             (true, _) => PERIOD,
             (false, true) => UNASKED,
             (false, false) => return None,
