@@ -36,3 +36,4 @@ mod trails;
 mod trust;
 mod unopened;
 mod unreachable;
+mod watched;
