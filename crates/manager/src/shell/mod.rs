@@ -228,7 +228,7 @@ impl Shell {
             trims: false,
             trim: None,
         };
-        shell.watch_page(PAGE);
+        shell.pages.watch(&shell.epoll, PAGE);
         Ok(shell)
     }
 
@@ -265,7 +265,7 @@ impl Shell {
                     self.beat.at(Place::Porter, 0, 0);
                     self.porter_speaks(r.token & !KIND);
                 }
-                PAGE => self.page_asked(),
+                PAGE => self.pages.opened(),
                 _ => self.wake(party::of(r.token & !KIND)),
             }
         }
@@ -280,12 +280,23 @@ impl Shell {
             self.feed(Input::Tick);
             self.sort_trash();
         }
-        if self.page_wait() == Some(Duration::ZERO) {
-            self.beat.at(Place::Page, 0, 0);
-            self.page_on();
-        }
+        self.page();
         self.trim();
         Ok(!self.exit)
+    }
+
+    /// Goes on with the statistics page, if it is time to.
+    fn page(&mut self) {
+        let now = self.now();
+        if self.pages.wait(now) != Some(Duration::ZERO) {
+            return;
+        }
+        self.beat.at(Place::Page, 0, 0);
+        let (state, fds) = (&self.state, &self.fds);
+        let file = |token: FdToken| fds.get(&token).map(|f| &***f);
+        let file = &file;
+        self.pages
+            .go_on(&page::Sight { state, file, now }, self.instance);
     }
 
     /// Gives back what was needed for clients that have left, when there is nothing else to do.
@@ -316,7 +327,7 @@ impl Shell {
             let trim = trim.saturating_duration_since(Instant::now());
             wait = Some(wait.map_or(trim, |w| w.min(trim)));
         }
-        if let Some(page) = self.page_wait() {
+        if let Some(page) = self.pages.wait(self.now()) {
             if page.is_zero() {
                 return Some(page);
             }

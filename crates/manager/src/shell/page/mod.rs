@@ -7,15 +7,16 @@ mod ages;
 mod file;
 mod look;
 mod run;
+mod sight;
 
-use super::Shell;
 use crate::state::Item;
-use ages::Ages;
+use ages::{Ages, Ended};
 pub(super) use file::Place;
 use run::Run;
+pub(super) use sight::Sight;
 use std::time::{Duration, Instant};
 use tranship_region::layout::PageRw;
-use tranship_sys::epoll::Interest;
+use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::notice::Notice;
 
 /// Between two pages that were asked for.
@@ -89,123 +90,110 @@ impl Drop for Pages {
     }
 }
 
-impl Shell {
+impl Pages {
     /// Hears of who opens the page.
-    pub(super) fn watch_page(&mut self, token: u64) {
-        if let Some(notice) = &self.pages.notice
-            && let Err(error) = self.epoll.add(notice, token, Interest::Read)
+    pub fn watch(&mut self, epoll: &Epoll, token: u64) {
+        if let Some(notice) = &self.notice
+            && let Err(error) = epoll.add(notice, token, Interest::Read)
         {
-            tracing::warn!(%error, "who wants statistics is not noticed");
-            self.pages.notice = None;
+            tracing::warn!(%error, "who wants statistics is not heard");
+            self.notice = None;
         }
     }
 
     /// Somebody has opened it.
-    pub(super) fn page_asked(&mut self) {
-        self.pages.asked |= self.pages.notice.as_ref().is_some_and(Notice::drain);
+    pub fn opened(&mut self) {
+        self.asked |= self.notice.as_ref().is_some_and(Notice::drain);
     }
 
     /// How long there is nothing to do for it.
-    pub(super) fn page_wait(&self) -> Option<Duration> {
-        self.pages.due().map(|due| due.saturating_sub(self.now()))
+    pub fn wait(&self, now: Duration) -> Option<Duration> {
+        self.due().map(|due| due.saturating_sub(now))
     }
 
     /// Does a piece of what is to be done.
-    pub(super) fn page_on(&mut self) {
-        let now = self.now();
-        if self.pages.due().is_none_or(|due| due > now) {
+    pub fn go_on(&mut self, sight: &Sight<'_>, instance: u64) {
+        if self.due().is_none_or(|due| due > sight.now) {
             return;
         }
-        let mut run = match self.pages.run.take() {
+        let mut run = match self.run.take() {
             Some(run) => run,
-            None => self.begin_page(now),
+            None => self.begin(sight.now),
         };
         let begin = Instant::now();
         loop {
-            if !self.page_step(&mut run) {
-                self.show_page(run);
+            if !self.step(&mut run, sight) {
+                self.show(run, instance);
                 return;
             }
             if begin.elapsed() >= SHARE {
-                self.pages.run = Some(run);
+                self.run = Some(run);
                 return;
             }
         }
     }
 
-    fn begin_page(&mut self, now: Duration) -> Run {
-        let pages = &mut self.pages;
-        pages.begun = Some(now);
+    fn begin(&mut self, now: Duration) -> Run {
+        self.begun = Some(now);
         // Who opens it from here on wants to see what comes after.
-        (pages.asked, pages.changed) = (false, false);
-        self.ask_for_notice();
-        let pages = &mut self.pages;
-        pages.last = None;
-        pages.ages.begin();
+        (self.asked, self.changed) = (false, false);
+        self.ask();
+        self.last = None;
+        self.ages.begin();
         Run::default()
     }
 
-    fn ask_for_notice(&mut self) {
-        let pages = &mut self.pages;
-        let (Some(notice), Some(place), Some(_)) = (&pages.notice, &pages.place, &pages.file)
-        else {
+    /// To hear of the next one who opens it.
+    fn ask(&self) {
+        let (Some(notice), Some(place), Some(_)) = (&self.notice, &self.place, &self.file) else {
             return;
         };
         notice.drain();
         if let Err(error) = notice.ask(place.path()) {
-            tracing::debug!(%error, "who wants statistics is not noticed");
+            tracing::debug!(%error, "who wants statistics is not heard");
         }
     }
 
     /// Takes the next item; false: that was the last.
-    fn page_step(&mut self, run: &mut Run) -> bool {
+    fn step(&mut self, run: &mut Run, sight: &Sight<'_>) -> bool {
         if run.is_in_hold() {
-            run.go_on(self);
+            run.go_on(&mut self.ages, sight);
             return true;
         }
-        let Some((item, surveyed)) = self.state.survey(self.pages.last) else {
+        let Some((item, surveyed)) = sight.state.survey(self.last) else {
             return false;
         };
-        self.pages.last = Some(item);
+        self.last = Some(item);
         if let Some(surveyed) = surveyed {
-            run.take(self, surveyed);
+            run.take(&mut self.ages, sight, surveyed);
         }
         true
     }
 
-    fn show_page(&mut self, run: Run) {
-        let ended = self.pages.ages.end();
+    fn show(&mut self, run: Run, instance: u64) {
         // What could not be looked at this time will be.
-        self.pages.changed |= ended == ages::Ended::Behind;
-        let pages = &mut self.pages;
-        let Some(place) = &pages.place else { return };
+        self.changed |= self.ages.end() == Ended::Behind;
+        let Some(place) = &self.place else { return };
         let (words, left_out) = run.words();
-        let fits = pages
-            .file
-            .as_ref()
-            .is_some_and(|f| f.capacity() >= words.len());
-        let mut fresh = false;
-        if !fits {
-            match place.make(words.len(), self.instance) {
+        let file = self.file.as_ref();
+        if file.is_none_or(|f| f.capacity() < words.len()) {
+            match place.make(words.len(), instance) {
                 Ok(file) => {
-                    if let Some(old) = pages.file.replace(file) {
+                    if let Some(old) = self.file.replace(file) {
                         old.has_moved();
                     }
-                    fresh = true;
+                    self.ask();
                 }
-                Err(error) if pages.file.is_none() => {
+                Err(error) if self.file.is_none() => {
                     tracing::warn!(%error, path = %place.path().display(), "no statistics page");
-                    pages.place = None;
+                    self.place = None;
                     return;
                 }
                 Err(error) => tracing::debug!(%error, "no larger statistics page"),
             }
         }
-        if let Some(file) = &pages.file {
+        if let Some(file) = &self.file {
             file.publish(&words, tranship_sys::time::monotonic_ns(), left_out);
-        }
-        if fresh {
-            self.ask_for_notice();
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A page that is being put together: records, and the reader whose counters are being looked through.
 
-use super::super::{Shell, counters};
+use super::super::counters;
+use super::ages::Ages;
 use super::look::{self, Cursors};
+use super::sight::Sight;
 use crate::state::{FdToken, Look, Surveyed};
-use std::fs::File;
 use std::time::Duration;
 use tranship_proto::{
     ChannelStat, ChannelView, HoldStat, HoldView, PageRecord, PoolStat, PoolView, StatRecord,
@@ -55,15 +56,15 @@ impl Run {
     }
 
     /// Takes an item, and looks where the state has said.
-    pub fn take(&mut self, shell: &mut Shell, surveyed: Surveyed) {
+    pub fn take(&mut self, ages: &mut Ages, sight: &Sight<'_>, surveyed: Surveyed) {
         let record = match (surveyed.record, surveyed.look) {
             (StatRecord::Manager(m), _) => PageRecord::Manager(m),
             (StatRecord::Domain(d), _) => PageRecord::Domain(d),
             (StatRecord::Heap(h), _) => PageRecord::Heap(h),
-            (StatRecord::Pool(stat), look) => PageRecord::Pool(pool(shell, stat, look)),
-            (StatRecord::Channel(stat), look) => PageRecord::Channel(channel(shell, stat, look)),
+            (StatRecord::Pool(stat), look) => PageRecord::Pool(pool(ages, sight, stat, look)),
+            (StatRecord::Channel(stat), look) => PageRecord::Channel(channel(sight, stat, look)),
             (StatRecord::Hold(stat), Look::Held { table, refs, slots }) => {
-                return self.begin_hold(shell, stat, (table, refs, slots));
+                return self.begin_hold(ages, stat, (table, refs, slots));
             }
             (StatRecord::Hold(_), _) => return,
         };
@@ -72,12 +73,12 @@ impl Run {
 
     fn begin_hold(
         &mut self,
-        shell: &mut Shell,
+        ages: &mut Ages,
         stat: HoldStat,
         (table, refs, slots): (FdToken, FdToken, u32),
     ) {
         let key = (stat.pool, stat.domain);
-        match shell.pages.ages.turn_of(key, slots) {
+        match ages.turn_of(key, slots) {
             Ok(()) => {
                 self.holding = Some(Holding {
                     table,
@@ -99,16 +100,16 @@ impl Run {
     }
 
     /// Looks through the next piece of a reader's counters.
-    pub fn go_on(&mut self, shell: &mut Shell) {
+    pub fn go_on(&mut self, ages: &mut Ages, sight: &Sight<'_>) {
         let Some(mut holding) = self.holding.take() else {
             return;
         };
         let key = (holding.view.stat.pool, holding.view.stat.domain);
-        let now = shell.now();
+        let now = sight.now;
         let from = holding.next;
         let to = from.saturating_add(SLOTS_AT_ONCE).min(holding.slots);
         // Gone meanwhile: nothing of it is shown.
-        let (Some(table), Some(refs)) = (file(shell, holding.table), file(shell, holding.refs))
+        let (Some(table), Some(refs)) = ((sight.file)(holding.table), (sight.file)(holding.refs))
         else {
             return;
         };
@@ -118,7 +119,7 @@ impl Run {
         stat.buffers += u32::try_from(had.len()).unwrap_or(u32::MAX);
         stat.bytes = stat.bytes.saturating_add(bytes);
         holding.all.extend(had.iter().map(|h| h.slot));
-        let oldest = shell.pages.ages.found(key, &had, now);
+        let oldest = ages.found(key, &had, now);
         holding.oldest = [holding.oldest, oldest].into_iter().flatten().min();
         holding.next = to;
         if to < holding.slots {
@@ -129,7 +130,7 @@ impl Run {
             holding.view.oldest_ns = ns(now.saturating_sub(since));
             holding.view.oldest_bytes = bytes;
         }
-        shell.pages.ages.seen(key, &holding.all, &holding.view);
+        ages.seen(key, &holding.all, &holding.view);
         self.put(&PageRecord::Hold(holding.view));
     }
 }
@@ -138,24 +139,17 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn file(shell: &Shell, token: FdToken) -> Option<&File> {
-    shell.fds.get(&token).map(|f| &***f)
-}
-
-fn pool(shell: &mut Shell, stat: PoolStat, look: Look) -> PoolView {
+fn pool(ages: &mut Ages, sight: &Sight<'_>, stat: PoolStat, look: Look) -> PoolView {
     let figures = match look {
-        Look::Figures { table } => file(shell, table).and_then(|f| counters::figures(f).ok()),
+        Look::Figures { table } => (sight.file)(table).and_then(|f| counters::figures(f).ok()),
         _ => None,
     };
     let f = figures.unwrap_or_default();
-    let now = shell.now();
     let waiting = match f.waiters {
         0 => Duration::ZERO,
         // Never 0: somebody does.
-        _ => shell
-            .pages
-            .ages
-            .waits(stat.pool, now)
+        _ => ages
+            .waits(stat.pool, sight.now)
             .max(Duration::from_nanos(1)),
     };
     // Trust: a writer's word, of memory that it was granted.
@@ -176,10 +170,10 @@ fn pool(shell: &mut Shell, stat: PoolStat, look: Look) -> PoolView {
     }
 }
 
-fn channel(shell: &Shell, mut stat: ChannelStat, look: Look) -> ChannelView {
+fn channel(sight: &Sight<'_>, mut stat: ChannelStat, look: Look) -> ChannelView {
     let c = match look {
         Look::Rings { source, sink } => {
-            let [source, sink] = [source, sink].map(|t| t.and_then(|t| file(shell, t)));
+            let [source, sink] = [source, sink].map(|t| t.and_then(|t| (sight.file)(t)));
             look::cursors(source, sink, stat.lines)
         }
         _ => Cursors::default(),
