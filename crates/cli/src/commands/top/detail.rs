@@ -129,7 +129,7 @@ fn domain(view: &View, id: DomainId, page: &mut Page) {
         rate(d.taken_per_s)
     ));
     let waits = view.blocked.iter().filter(|b| b.domain == Some(id));
-    page.section("waits for", waits.map(|b| blocked_entry(b)).collect());
+    page.section("waits for", waits.map(blocked_entry).collect());
     let pools = view.pools.iter().filter(|p| p.view.stat.writer == id);
     let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.view.stat.pool))));
     page.section("writes pools", pools.collect());

@@ -6,7 +6,7 @@ pub(super) fn rate(per_second: f64) -> String {
     let mut value = per_second;
     for unit in ["", "k", "M", "G"] {
         if value < 999.5 {
-            return match unit.is_empty() && (value < 0.05 || value >= 9.95) {
+            return match unit.is_empty() && !(0.05..9.95).contains(&value) {
                 true => format!("{value:.0}"),
                 false => format!("{value:.1}{unit}"),
             };

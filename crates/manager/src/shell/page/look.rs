@@ -12,7 +12,7 @@ const LINES_AT: u64 = 4096;
 const LINE: u64 = 64;
 const REFS_AT: u64 = 128;
 const SLOTS_AT: u64 = 4096;
-const SLOT: u64 = 32;
+const SLOT: usize = 32;
 /// Slots that are read one by one; more are read as one stretch.
 const FEW: usize = 32;
 
@@ -106,19 +106,19 @@ pub(super) fn held(table: &File, refs: &File, slots: &Range<u32>) -> io::Result<
         generation: u32::try_from(word(raw, 0) & 0xffff_ffff).unwrap_or(0),
         bytes: word(raw, 16),
     };
-    let at = |slot: u32| SLOTS_AT + SLOT * u64::from(slot);
+    let at = |slot: u32| SLOTS_AT + SLOT as u64 * u64::from(slot);
     if held.len() <= FEW {
-        let mut raw = [0u8; SLOT as usize];
+        let mut raw = [0u8; SLOT];
         let read = held.iter().map(|slot| {
             table.read_exact_at(&mut raw, at(*slot))?;
             Ok(had(*slot, &raw))
         });
         return read.collect();
     }
-    let mut raw = vec![0u8; (last - first + 1) as usize * SLOT as usize];
+    let mut raw = vec![0u8; (last - first + 1) as usize * SLOT];
     table.read_exact_at(&mut raw, at(*first))?;
     let of = |slot: u32| {
-        let from = (slot - first) as usize * SLOT as usize;
+        let from = (slot - first) as usize * SLOT;
         had(slot, raw.get(from..).unwrap_or(&[]))
     };
     Ok(held.iter().map(|slot| of(*slot)).collect())
