@@ -188,7 +188,7 @@ mod tests {
             (&pool["name"], &pool["waiters"], &pool["live_bytes"]),
             (&json!("frames"), &json!(2), &json!(3 << 20))
         );
-        assert_eq!(value["blocked"][0]["on"][1], "its quota, 4.0 MiB");
+        assert_eq!(value["blocked"][0]["on"][2], "its quota, 4.0 MiB");
         let only = as_json(&args(&["--json", "--show", "pools"]), &view).expect("JSON");
         assert_eq!(only["domains"], json!([]));
     }

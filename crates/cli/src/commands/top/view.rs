@@ -355,7 +355,7 @@ fn blocked(view: &View) -> Vec<Blocked> {
             let had = &h.view;
             let (n, bytes) = (had.stat.buffers, size(had.stat.bytes));
             format!(
-                "{} has {n} buffers, {bytes}, since {}",
+                "{} has {n} buffers, {bytes}, for {}",
                 h.label,
                 time(had.oldest_ns)
             )
@@ -364,6 +364,7 @@ fn blocked(view: &View) -> Vec<Blocked> {
         if holders.len() > NAMED {
             on.push(format!("{} more", holders.len() - NAMED));
         }
+        on.extend(underway(view, s.pool));
         if s.granted_bytes.saturating_add(s.chunk_bytes) > s.quota_bytes {
             on.push(format!("its quota, {}", size(s.quota_bytes)));
         } else if on.is_empty() {
@@ -395,12 +396,27 @@ fn blocked(view: &View) -> Vec<Blocked> {
             channel: Some(s.channel.0),
             waiting_ns: c.view.waiting_ns,
             on: vec![format!(
-                "{}{how}, which has {} to take",
+                "{}{how} has {} to take",
                 c.sink_label, c.view.depth
             )],
         });
     }
     all
+}
+
+/// Who has not taken what was sent to it over channels of a pool, the most first.
+fn underway(view: &View, pool: PoolId) -> Vec<String> {
+    let of = |c: &&ChannelRow| c.view.depth > 0 && c.view.stat.pools.contains(&pool);
+    let mut channels: Vec<&ChannelRow> = view.channels.iter().filter(of).collect();
+    channels.sort_by_key(|c| std::cmp::Reverse(c.view.depth));
+    let named = channels.iter().take(NAMED);
+    let named = named.map(|c| {
+        format!(
+            "{} has {} to take from {}",
+            c.sink_label, c.view.depth, c.label
+        )
+    });
+    named.collect()
 }
 
 /// What domains have, by what their pools, channels and holdings say.
@@ -528,9 +544,10 @@ mod tests {
             "{:?}",
             memory.on
         );
-        assert_eq!(memory.on[1], "its quota, 4.0 MiB");
+        assert_eq!(memory.on[1], "viewer#2 has 16 to take from video#3");
+        assert_eq!(memory.on[2], "its quota, 4.0 MiB");
         assert_eq!(room.wants, "room in video#3");
-        assert_eq!(room.on, ["viewer#2, which has 16 to take"]);
+        assert_eq!(room.on, ["viewer#2 has 16 to take"]);
         let camera = &view.domains[0];
         assert_eq!((camera.pools, camera.waiting, camera.sources), (1, 3, 1));
         assert_eq!(view.domains[1].held_bytes, 3 << 20);

@@ -58,7 +58,11 @@ impl Run {
     /// Takes an item, and looks where the state has said.
     pub fn take(&mut self, ages: &mut Ages, sight: &Sight<'_>, surveyed: Surveyed) {
         let record = match (surveyed.record, surveyed.look) {
-            (StatRecord::Manager(m), _) => PageRecord::Manager(m),
+            (StatRecord::Manager(mut m), _) => {
+                // The state's time is that of its last input.
+                m.uptime_s = sight.now.as_secs();
+                PageRecord::Manager(m)
+            }
             (StatRecord::Domain(d), _) => PageRecord::Domain(d),
             (StatRecord::Heap(h), _) => PageRecord::Heap(h),
             (StatRecord::Pool(stat), look) => PageRecord::Pool(pool(ages, sight, stat, look)),
