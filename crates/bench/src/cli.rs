@@ -236,6 +236,15 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', value_parser = siege::MODES)]
         mode: Vec<String>,
     },
+    /// What looking costs: `tranship top` and the manager beside a hundred domains with a thousand channels, and the fast path with and without
+    /// somebody who looks.
+    Top {
+        #[command(flatten)]
+        common: Common,
+        /// The program `tranship` [default: the one beside this].
+        #[arg(long, value_name = "PATH")]
+        program: Option<std::path::PathBuf>,
+    },
     /// Buffers through a row of domains and back, by each way that bytes travel, on one core and on two; processor time for each.
     Hops {
         #[command(flatten)]

@@ -31,6 +31,7 @@ mod siege;
 mod spike;
 mod stats;
 mod systems;
+mod top;
 mod touch;
 mod zcopy;
 mod zone;
@@ -336,6 +337,10 @@ fn run(bench: Bench) -> Result<bool> {
         } => {
             let outcome = siege::bench(&common, attackers, &mode)?;
             say("siege", &common, outcome, &[])
+        }
+        Bench::Top { common, program } => {
+            let outcome = top::bench(&common, program.as_deref())?;
+            say("top", &common, outcome, &[])
         }
         Bench::Mbuf { common } => {
             common.check(&mbuf::systems())?;

@@ -3,6 +3,7 @@
 pub(crate) mod block;
 pub(crate) mod cache;
 pub(crate) mod policy;
+pub(crate) mod top;
 mod values;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.
     Stat(ViewArgs),
+    /// What happens now: rates, who waits on whom, who holds what for how long. Works while the manager hangs.
+    Top(top::TopArgs),
     /// How much memory pools and heaps of running programs may have.
     #[command(subcommand)]
     Quota(QuotaAction),

@@ -12,6 +12,7 @@ mod recv;
 mod run;
 mod send;
 pub(crate) mod sockets;
+mod top;
 mod trace;
 mod view;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Cache(args) => cache::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
+        Command::Top(args) => top::run(&args),
         Command::Quota(action) => quota::run(&action),
         Command::Trace(args) => trace::run(&args),
         Command::Policy(action) => policy::run(&action),

@@ -9,6 +9,7 @@
 
 mod config;
 mod embedded;
+pub mod page;
 pub mod paths;
 mod shell;
 pub mod state;

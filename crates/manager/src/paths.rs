@@ -10,6 +10,11 @@ pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
 
+/// The statistics page of the manager that listens at a socket.
+pub fn page_of(socket: &Path) -> PathBuf {
+    socket.with_added_extension("stat")
+}
+
 /// Where to look, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {

@@ -72,6 +72,14 @@ pub enum Pressure {
 }
 
 impl Pressure {
+    /// All, by their numbers.
+    pub const ALL: [Pressure; 4] = [
+        Pressure::Unwatched,
+        Pressure::None,
+        Pressure::Some,
+        Pressure::Full,
+    ];
+
     /// Its word.
     pub fn name(self) -> &'static str {
         match self {

@@ -14,6 +14,12 @@ pub(crate) struct Front {
     pub(crate) closed: AtomicU32,
     pad2: [u32; 15],
     pub(crate) head: AtomicU64,
+    pad3: [u64; 7],
+    /// For whoever watches: times that this end found no room for what it had to send, for how long it waited then (ns), and
+    /// since when it does now (`CLOCK_MONOTONIC`, ns; 0: it does not). From the slow path only.
+    stalls: AtomicU64,
+    stalled_ns: AtomicU64,
+    waits_since: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -22,6 +28,8 @@ const _: () = {
     assert!(std::mem::offset_of!(Front, asleep) == 128);
     assert!(std::mem::offset_of!(Front, closed) == 192);
     assert!(std::mem::offset_of!(Front, head) == 256);
+    assert!(std::mem::offset_of!(Front, stalls) == 320);
+    assert!(std::mem::offset_of!(Front, waits_since) == 336);
 };
 
 /// What an end says of itself in `closed`.
@@ -45,6 +53,33 @@ impl Front {
         if self.closed.load(Ordering::Relaxed) == Ending::Open as u32 {
             // Ordering: release; who sees it sees all lines before it (partner: `ending`).
             self.closed.store(how as u32, Ordering::Release);
+        }
+    }
+
+    /// This end finds no room, and does not know it yet.
+    pub(crate) fn stall(&self) {
+        // Ordering: Relaxed, here and below; statistics, each for itself, with one writer.
+        if self.waits_since.load(Ordering::Relaxed) == 0 {
+            let stalls = self.stalls.load(Ordering::Relaxed);
+            self.stalls.store(stalls.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// It waits for room from now on, if it did not before.
+    pub(crate) fn wait(&self, now_ns: u64) {
+        if self.waits_since.load(Ordering::Relaxed) == 0 {
+            self.waits_since.store(now_ns.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn wait_no_more(&self, now_ns: u64) {
+        let since = self.waits_since.load(Ordering::Relaxed);
+        if since != 0 {
+            let waited = self.stalled_ns.load(Ordering::Relaxed);
+            let waited = waited.wrapping_add(now_ns.saturating_sub(since));
+            self.stalled_ns.store(waited, Ordering::Relaxed);
+            self.waits_since.store(0, Ordering::Relaxed);
         }
     }
 

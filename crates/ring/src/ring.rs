@@ -111,6 +111,24 @@ impl Ring {
         self.fence_then_notify(press);
     }
 
+    /// We find no room for a line: for whoever watches.
+    #[cold]
+    pub fn stall(&self) {
+        self.own.front().stall();
+    }
+
+    /// We wait for room from now on, if we did not before.
+    #[cold]
+    pub fn wait(&self, now_ns: u64) {
+        self.own.front().wait(now_ns);
+    }
+
+    /// We do not wait any more.
+    #[cold]
+    pub fn wait_no_more(&self, now_ns: u64) {
+        self.own.front().wait_no_more(now_ns);
+    }
+
     /// Says how our end ended, once.
     pub fn end(&self, how: Ending) {
         self.own.front().end(how);

@@ -24,6 +24,7 @@ pub mod machine;
 pub mod map;
 pub mod membarrier;
 pub mod memfd;
+pub mod notice;
 pub mod pagemap;
 pub mod pidfd;
 pub mod pipe;

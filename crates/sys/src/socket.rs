@@ -4,7 +4,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod receive;
@@ -227,6 +227,15 @@ pub fn pass_pidfd(fd: impl AsFd, on: bool) -> io::Result<bool> {
 /// May messages bring descriptors? False: the kernel (before 6.16) cannot forbid it.
 pub fn pass_rights(fd: impl AsFd, on: bool) -> io::Result<bool> {
     if_known(set_option(fd.as_fd(), SO_PASSRIGHTS, on))
+}
+
+/// The file that a socket is bound to, if it is to one.
+pub fn local_path(fd: impl AsFd) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let bound = rustix::net::getsockname(fd).ok()?;
+    let bound = SocketAddrUnix::try_from(bound).ok()?;
+    let path = bound.path()?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes())))
 }
 
 /// Who connected (or listened, seen from the other end).

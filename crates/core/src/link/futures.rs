@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tranship_proto::Role;
 use tranship_ring::{SETTLE, Waker};
+use tranship_sys::time::monotonic_ns;
 
 /// A task's sleep on one end of a link.
 #[derive(Debug, Default)]
@@ -57,6 +58,13 @@ impl Nap {
             link.domain.tasks.wake_at(link.key(), at);
         }
         Ok(())
+    }
+
+    /// If it was for want of room, it is over.
+    fn end_stall(&self, link: &LinkShared) {
+        if self.asleep && !link.domain.fork.is_child() {
+            link.ring.wait_no_more(monotonic_ns());
+        }
     }
 
     fn end(&mut self, link: &LinkShared) {
@@ -282,12 +290,16 @@ impl Future for Sending<'_> {
             };
             let failed = match sender.try_message(unsent) {
                 Ok(()) => {
+                    nap.end_stall(&sender.link);
                     nap.end(&sender.link);
                     return Poll::Ready(Ok(()));
                 }
                 Err(failed) => failed,
             };
             let full = failed.kind() == Kind::Full;
+            if full {
+                sender.link.ring.wait(monotonic_ns());
+            }
             let begun = match failed.kind() {
                 // The receiver gives lines back without a fence.
                 Kind::Full => nap.begin(&sender.link, context, Waker::Lazy, None),
@@ -313,6 +325,7 @@ impl Future for Sending<'_> {
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
+        self.nap.end_stall(&self.sender.link);
         self.nap.end(&self.sender.link);
         self.sender.unsent = self.message.take().map(Box::new);
     }

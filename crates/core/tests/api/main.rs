@@ -39,3 +39,4 @@ mod trails;
 mod trust;
 mod unopened;
 mod unreachable;
+mod watched;

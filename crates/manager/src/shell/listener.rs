@@ -1,11 +1,13 @@
 //! The listening socket: made at a path, safely over a stale one, or inherited from systemd.
 
 use super::lock::Lock;
+use super::page::{Pages, Place};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use tranship_error::Error;
+use tranship_sys::notice::Notice;
 use tranship_sys::{errno, socket};
 
 /// Whether the kernel lets no descriptors into connections that are not accepted yet.
@@ -24,6 +26,10 @@ pub struct Listener {
     path: Option<PathBuf>,
     /// Where its ids are kept. Of each socket its own: others may be in the same directory.
     ids: Option<PathBuf>,
+    /// The socket's file, whoever made it.
+    at: Option<PathBuf>,
+    /// Made here, as the daemon cannot any more when it serves.
+    notice: Option<Notice>,
     bare: Bare,
     /// Held as long as the socket is served; the last to go.
     _lock: Option<Lock>,
@@ -58,6 +64,8 @@ impl Listener {
             fd,
             path: Some(path.to_owned()),
             ids: Some(path.with_added_extension("ids")),
+            at: Some(path.to_owned()),
+            notice: notice(),
             bare: if bare { Bare::Yes } else { Bare::No },
             _lock: Some(lock),
         })
@@ -66,10 +74,13 @@ impl Listener {
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, Error> {
         let can = prepare(&fd).map_err(Error::system("setting up the inherited socket"))?;
+        let at = socket::local_path(&fd);
         Ok(Listener {
             fd,
             path: None,
             ids: dir.map(|dir| dir.join("ids")),
+            at,
+            notice: notice(),
             bare: if can { Bare::OnceEmpty } else { Bare::No },
             _lock: None,
         })
@@ -99,9 +110,24 @@ impl Listener {
         self.path.as_deref()
     }
 
+    /// Where its statistics page is; `rules`: not everybody may connect who may write to the socket.
+    pub(super) fn page(&mut self, rules: bool) -> Pages {
+        let at = self.at.as_deref();
+        let place = at.and_then(|at| Place::beside(at, rules).ok());
+        Pages::new(place, self.notice.take())
+    }
+
     pub(super) fn id_file(&self) -> Option<PathBuf> {
         self.ids.clone()
     }
+}
+
+/// To hear of who opens the statistics page. A user may have only so many.
+fn notice() -> Option<Notice> {
+    let made = Notice::new();
+    let made =
+        made.inspect_err(|error| tracing::warn!(%error, "who wants statistics is not heard"));
+    made.ok()
 }
 
 /// Whether somebody lives there who is no manager: the kernel asks a socket for its kind only while somebody has it.

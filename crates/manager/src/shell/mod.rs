@@ -18,6 +18,7 @@ pub(crate) mod lock;
 mod machine;
 mod notify;
 mod out;
+mod page;
 mod party;
 mod porter;
 mod pressure;
@@ -81,6 +82,7 @@ const CLIENT: u64 = 1 << 56;
 const WATCH: u64 = 2 << 56;
 const PORTER: u64 = 3 << 56;
 const PARTY: u64 = 4 << 56;
+const PAGE: u64 = 5 << 56;
 const KIND: u64 = 0xff << 56;
 
 /// Runs a manager until it is stopped or has been idle for as long as the configuration says.
@@ -114,6 +116,8 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
 struct Shell {
     state: State,
     epoll: Epoll,
+    /// Goes before the listener, whose lock says whose the file is.
+    pages: page::Pages,
     listener: Listener,
     /// There was no room for a connection: none is taken until then.
     listener_rests: Option<Instant>,
@@ -163,7 +167,7 @@ struct Shell {
 impl Shell {
     fn new(
         config: Config,
-        listener: Listener,
+        mut listener: Listener,
         stop: &Shutdown,
         mut porters: Porters,
         notify: Notify,
@@ -185,15 +189,17 @@ impl Shell {
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
+        let pages = listener.page(!config.connect.is_empty());
         let start = idfile::load(ids.as_deref());
         let board_entries = config.pools_per_domain;
         let scheduled = config.is_scheduled();
         let mut state = State::new(config, total, instance, process::getpid(), start);
         state.limit_descriptors(max_files.saturating_sub(max_files / 8));
         state.set_owner(process::geteuid());
-        Ok(Shell {
+        let mut shell = Shell {
             state,
             epoll,
+            pages,
             listener,
             listener_rests: None,
             started: Instant::now(),
@@ -227,7 +233,9 @@ impl Shell {
             gauge,
             trims: false,
             trim: None,
-        })
+        };
+        shell.pages.watch(&shell.epoll, PAGE);
+        Ok(shell)
     }
 
     fn now(&self) -> Duration {
@@ -264,6 +272,7 @@ impl Shell {
                     self.beat.at(Place::Porter, 0, 0);
                     self.porter_speaks(r.token & !KIND);
                 }
+                PAGE => self.pages.opened(),
                 _ => self.wake(party::of(r.token & !KIND)),
             }
         }
@@ -283,8 +292,23 @@ impl Shell {
         {
             self.feed(Input::Pressure(pressure));
         }
+        self.page();
         self.trim();
         Ok(!self.exit)
+    }
+
+    /// Goes on with the statistics page, if it is time to.
+    fn page(&mut self) {
+        let now = self.now();
+        if self.pages.wait(now) != Some(Duration::ZERO) {
+            return;
+        }
+        self.beat.at(Place::Page, 0, 0);
+        let (state, fds) = (&self.state, &self.fds);
+        let file = |token: FdToken| fds.get(&token).map(|f| &***f);
+        let file = &file;
+        self.pages
+            .go_on(&page::Sight { state, file, now }, self.instance);
     }
 
     /// Gives back what was needed for clients that have left, when there is nothing else to do.
@@ -314,6 +338,12 @@ impl Shell {
         if let Some(trim) = self.trim {
             let trim = trim.saturating_duration_since(Instant::now());
             wait = Some(wait.map_or(trim, |w| w.min(trim)));
+        }
+        if let Some(page) = self.pages.wait(self.now()) {
+            if page.is_zero() {
+                return Some(page);
+            }
+            wait = Some(wait.map_or(page, |w| w.min(page)));
         }
         if !self.lingering.is_empty() {
             let look = self.look.saturating_sub(self.now());
@@ -349,6 +379,9 @@ impl Shell {
 
     /// Gives the state one input, does what it says, and what follows from that at once.
     fn feed(&mut self, input: Input) {
+        if !matches!(input, Input::Tick) {
+            self.pages.changed();
+        }
         self.answers.push_back(input);
         while let Some(input) = self.answers.pop_front() {
             let actions = self.state.step(self.started.elapsed(), input);

@@ -29,9 +29,10 @@ pub(super) enum Place {
     Closing,
     Looking,
     Tick,
+    Page,
 }
 
-const PLACES: [(Place, &str); 12] = [
+const PLACES: [(Place, &str); 13] = [
     (Place::Waiting, "waiting"),
     (Place::Accepting, "taking connections"),
     (Place::Porter, "hearing a helper"),
@@ -44,6 +45,7 @@ const PLACES: [(Place, &str); 12] = [
     (Place::Closing, "closing descriptors"),
     (Place::Looking, "looking at ended connections"),
     (Place::Tick, "doing what is due"),
+    (Place::Page, "writing statistics"),
 ];
 
 /// What the loop says of itself.
@@ -77,7 +79,9 @@ impl Beat {
     fn words(&self, limit: Duration) -> String {
         let (place, what) = self.place();
         let of = match place {
-            Place::Waiting | Place::Accepting | Place::Porter | Place::Tick => String::new(),
+            Place::Waiting | Place::Accepting | Place::Porter | Place::Tick | Place::Page => {
+                String::new()
+            }
             _ => format!(
                 ", for user {} (connection {})",
                 self.user.load(Ordering::Relaxed),

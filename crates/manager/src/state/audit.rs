@@ -198,13 +198,14 @@ impl State {
         }
         refs.extend(self.domains.values().flat_map(|d| [d.pidfd, d.board]));
         for c in self.channels.values() {
+            refs.extend(c.source_half);
             refs.extend(c.sink_half);
             if let super::model::Stage::Incoming { half, .. } = c.stage {
                 refs.push(half);
             }
         }
         for (key, r) in &self.registered {
-            refs.push(r.sink_half);
+            refs.extend([r.source_half, r.sink_half]);
             if self.client_of(key.0).is_none() {
                 return Err(format!("{key:?}: {r:?} of nobody who is there"));
             }

@@ -66,7 +66,11 @@ impl State {
         self.ties.untie(c.source, Tie::End(id, true));
         // What the sink does not take is not counted to the source any more.
         let payer = c.payers[0].take();
-        let sink = c.sink;
+        let (sink, half) = (c.sink, c.source_half.take());
+        let ring = half.and_then(|half| self.release_but_count(half));
+        if let Some(c) = self.channels.get_mut(&id) {
+            c.source_ring = ring;
+        }
         self.no_channel(&[payer, None]);
         self.tell(
             sink,
@@ -96,7 +100,7 @@ impl State {
         self.ties.untie(c.source, Tie::End(id, true));
         self.ties.untie(c.sink, Tie::End(id, false));
         self.no_channel(&c.payers);
-        if let Some(half) = c.sink_half {
+        for half in [c.source_half, c.sink_half].into_iter().flatten() {
             self.release(half);
         }
         if let Some(ring) = c.source_ring {

@@ -69,8 +69,6 @@ impl State {
         let mut counted = self.extent.emptied();
         let held = self.held.values().filter_map(|held| held.memory);
         let kept = self.channels.values().filter_map(|c| c.source_ring);
-        let registered = self.registered.values().filter_map(|r| r.source_ring);
-        let kept = kept.chain(registered);
         held.chain(kept).for_each(|piece| counted.add(piece));
         if counted != self.extent {
             return Err(format!("extent: {:?}, counted: {counted:?}", self.extent));
@@ -109,11 +107,12 @@ impl State {
         let Some(c) = self.channels.get(&channel) else {
             return 0;
         };
-        let source = c.source_ring.map_or(0, |piece| piece.bytes);
-        let half = match c.stage {
-            Stage::Incoming { half, .. } => Some(half),
-            Stage::Open => c.sink_half,
+        let halves = match c.stage {
+            Stage::Incoming { half, .. } => [Some(half), None],
+            Stage::Open => [c.source_half, c.sink_half],
         };
-        source + half.map_or(0, |half| self.bytes_of(half))
+        let halves = halves.into_iter().flatten();
+        let source = c.source_ring.map_or(0, |piece| piece.bytes);
+        source + halves.map(|half| self.bytes_of(half)).sum::<u64>()
     }
 }

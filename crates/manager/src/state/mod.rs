@@ -41,6 +41,7 @@ mod shape;
 mod show;
 mod stat;
 mod steer;
+mod survey;
 mod sweep;
 mod ties;
 mod trace;
@@ -49,6 +50,8 @@ mod waiting;
 mod watch;
 
 pub use ids::{BLOCK, IdStart};
+pub(crate) use model::Item;
+pub(crate) use survey::{Look, Surveyed};
 pub use types::{
     Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Sealed,
 };

@@ -293,9 +293,10 @@ pub(crate) struct Channel {
     pub lines: u32,
     pub stage: Stage,
     pub source_gone: bool,
-    /// Kept for `stat`.
+    /// Both kept for who watches.
+    pub source_half: Option<FdToken>,
     pub sink_half: Option<FdToken>,
-    /// The source's half, of which no descriptor is kept.
+    /// The half of a source that has gone, of which no descriptor is kept.
     pub source_ring: Option<Piece>,
     pub pools: BTreeSet<PoolId>,
 }
@@ -374,8 +375,8 @@ pub(crate) struct Registered {
     pub pool: Option<PoolId>,
     /// Of the source's half.
     pub lines: u32,
+    pub source_half: FdToken,
     pub sink_half: FdToken,
-    pub source_ring: Option<Piece>,
 }
 
 /// A domain, and its number for it.

@@ -302,6 +302,7 @@ impl State {
                 half: w.half,
             },
             source_gone: false,
+            source_half: None,
             sink_half: None,
             source_ring: None,
             pools: BTreeSet::new(),
@@ -433,14 +434,14 @@ impl State {
         let theirs = c.payers.into_iter().flatten().next();
         c.payers[usize::from(role == Role::Sink)] = Some(uid);
         self.accounts.add(uid, Of::Channels, 1);
-        let (kept, done) = match role {
+        let (source, sink) = match role {
             Role::Source => {
                 c.lines = lines;
-                (their_half, half)
+                (half, their_half)
             }
-            Role::Sink => (half, their_half),
+            Role::Sink => (their_half, half),
         };
-        c.sink_half = Some(kept);
+        (c.source_half, c.sink_half) = (Some(source), Some(sink));
         let connector = c.connector;
         self.ties.untie(connector, Tie::Asked(their_req, id));
         for end in [me, connector] {
@@ -459,10 +460,6 @@ impl State {
         self.tell(connector, opened, &[half, pidfd]);
         if let Some(theirs) = self.domains.get(&connector).map(|d| d.pidfd) {
             self.tell(me, Event::Accepted { req, channel: id }, &[theirs]);
-        }
-        let ring = self.release_but_count(done);
-        if let Some(c) = self.channels.get_mut(&id) {
-            c.source_ring = ring;
         }
         self.answered(me, theirs);
         Ok(())

@@ -52,7 +52,6 @@ impl State {
         };
         self.hold_memory(source.token, me, For::Rings, format::link_bytes(ours));
         self.hold_memory(sink, me, For::Rings, format::link_bytes(theirs));
-        let source_ring = self.release_but_count(source.token);
         let record = Registered {
             address: channel.address,
             role: channel.role,
@@ -60,8 +59,8 @@ impl State {
             place: channel.place,
             pool,
             lines: ours,
+            source_half: source.token,
             sink_half: sink,
-            source_ring,
         };
         self.registered.insert(key, record);
         Ok(())
@@ -70,10 +69,8 @@ impl State {
     pub(super) fn unregister_channel(&mut self, me: DomainId, channel: ChannelId) -> Done {
         let record = self.registered.remove(&(me, channel));
         let record = record.ok_or(no_such(channel.0))?;
+        self.release(record.source_half);
         self.release(record.sink_half);
-        if let Some(ring) = record.source_ring {
-            self.extent.sub(ring);
-        }
         Ok(())
     }
 
@@ -98,7 +95,6 @@ impl State {
             Role::Source => [here, there],
             Role::Sink => [there, here],
         };
-        let ring = r.source_ring.map_or(0, |piece| piece.bytes);
         let record = ChannelStat {
             channel: key.1,
             name: r.address.clone(),
@@ -109,7 +105,7 @@ impl State {
             pools: r.pool.into_iter().collect(),
             taken: 0,
             lines: r.lines,
-            ring_bytes: ring + self.bytes_of(r.sink_half),
+            ring_bytes: self.bytes_of(r.source_half) + self.bytes_of(r.sink_half),
             place: r.place.clone(),
         };
         Some((record, r.sink_half))

@@ -80,7 +80,6 @@ impl State {
         ) else {
             return;
         };
-        let source_ring = self.release_but_count(a.half);
         let record = Channel {
             name: a.name,
             source: a.domain,
@@ -90,8 +89,9 @@ impl State {
             lines: a.lines,
             stage: Stage::Open,
             source_gone: false,
+            source_half: Some(a.half),
             sink_half: Some(b.half),
-            source_ring,
+            source_ring: None,
             pools: BTreeSet::new(),
         };
         for payer in record.payers.into_iter().flatten() {

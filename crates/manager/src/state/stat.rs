@@ -6,8 +6,8 @@ use super::types::{Action, ClientId, Done, Figures};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{
-    ChannelId, ChannelStat, DomainId, DomainStat, Event, HeapStat, HoldStat, ManagerStat, PoolId,
-    PoolStat, RefusalCode, Req, Role, StatRecord,
+    ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HeapStat, HoldStat, ManagerStat,
+    PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
 /// Slots that are looked through for one request at most; holdings beyond are left out.
@@ -48,7 +48,7 @@ impl State {
     }
 
     /// What comes after an item, as things are now.
-    fn next_item(&self, last: Item) -> Option<Item> {
+    pub(super) fn next_item(&self, last: Item) -> Option<Item> {
         let mut last = Some(last);
         let domain = match last {
             Some(Item::Manager) => Some(None),
@@ -174,24 +174,7 @@ impl State {
 
     fn record(&mut self, client: ClientId, item: Item) -> Option<StatRecord> {
         match item {
-            Item::Manager => Some(StatRecord::Manager(ManagerStat {
-                instance: self.instance,
-                pid: self.pid,
-                uptime_s: self.now.as_secs(),
-                total_bytes: self.total_bytes,
-                granted_bytes: self.money.granted,
-                stranded_bytes: self.money.stranded,
-                data_bytes: self.extent.sum(For::Data),
-                table_bytes: self.extent.sum(For::Tables),
-                ring_bytes: self.extent.sum(For::Rings),
-                board_bytes: self.extent.sum(For::Boards),
-                descriptors: self.accounts.sum(Of::Descriptors),
-                max_descriptors: self.accounts.all(Of::Descriptors),
-                own_bytes_per_user: self.config.limits.own_bytes(),
-                longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
-                pressure: self.outside.level,
-                limit_bytes: self.outside.limit_bytes,
-            })),
+            Item::Manager => Some(StatRecord::Manager(self.manager_stat())),
             Item::Domain(id) => self.domain_record(id),
             Item::Pool(id) => {
                 let record = self.pool_record(id)?;
@@ -202,54 +185,11 @@ impl State {
                 self.ask_or(client, record, read, 1, bare)
             }
             Item::Heap(id) => self.heap_record(id),
-            Item::Export(id) => {
-                let e = self.exports.get(&id)?;
-                Some(StatRecord::Channel(ChannelStat {
-                    channel: ChannelId(0),
-                    name: e.name.clone(),
-                    source: (e.role != Some(Role::Sink)).then_some(e.domain),
-                    sink: (e.role == Some(Role::Sink)).then_some(e.domain),
-                    exported_as: e.role,
-                    waiting_as: None,
-                    pools: Vec::new(),
-                    taken: 0,
-                    lines: 0,
-                    ring_bytes: 0,
-                    place: None,
-                }))
-            }
-            Item::Waiting(domain, req) => {
-                let w = self.waiting.get(domain, req)?;
-                Some(StatRecord::Channel(ChannelStat {
-                    channel: ChannelId(0),
-                    name: w.name.clone(),
-                    source: (w.role == Role::Source).then_some(w.domain),
-                    sink: (w.role == Role::Sink).then_some(w.domain),
-                    exported_as: None,
-                    waiting_as: Some(w.role),
-                    pools: Vec::new(),
-                    taken: 0,
-                    lines: w.lines,
-                    ring_bytes: self.bytes_of(w.half),
-                    place: None,
-                }))
-            }
+            Item::Export(id) => self.export_record(id),
+            Item::Waiting(domain, req) => self.waiting_record(domain, req),
             Item::Channel(id) => {
-                let c = self.channels.get(&id)?;
-                let record = StatRecord::Channel(ChannelStat {
-                    channel: id,
-                    name: c.name.clone(),
-                    source: (!c.source_gone).then_some(c.source),
-                    sink: Some(c.sink),
-                    exported_as: None,
-                    waiting_as: None,
-                    pools: c.pools.iter().take(1024).copied().collect(),
-                    taken: 0,
-                    lines: c.lines,
-                    ring_bytes: self.ring_bytes(id),
-                    place: None,
-                });
-                match c.sink_half {
+                let record = self.channel_record(id)?;
+                match self.channels.get(&id)?.sink_half {
                     None => Some(record),
                     Some(half) => self.ask(client, record, Action::ReadTaken { client, half }, 1),
                 }
@@ -260,18 +200,8 @@ impl State {
                 self.ask(client, record, Action::ReadTaken { client, half }, 1)
             }
             Item::Hold(pool, domain) => {
-                let p = self.pools.get(&pool)?;
-                let hold = &p.readers.get(&domain)?.hold;
-                let held = hold.oldest(self.now).map(|age| age.as_millis());
-                let record = StatRecord::Hold(HoldStat {
-                    domain,
-                    pool,
-                    buffers: 0,
-                    bytes: 0,
-                    lingering_bytes: hold.lingering_bytes,
-                    held_ms: held.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
-                });
-                let slots = p.slots;
+                let record = StatRecord::Hold(self.hold_stat(pool, domain)?);
+                let slots = self.pools.get(&pool)?.slots;
                 let action = self.read_hold(client, pool, domain, 0)?;
                 self.ask(client, record, action, u64::from(slots))
             }
@@ -348,7 +278,94 @@ impl State {
         }
     }
 
-    fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
+    /// But for what its counters say.
+    pub(super) fn hold_stat(&self, pool: PoolId, domain: DomainId) -> Option<HoldStat> {
+        let hold = &self.pools.get(&pool)?.readers.get(&domain)?.hold;
+        let held = hold.oldest(self.now).map(|age| age.as_millis());
+        Some(HoldStat {
+            domain,
+            pool,
+            buffers: 0,
+            bytes: 0,
+            lingering_bytes: hold.lingering_bytes,
+            held_ms: held.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+        })
+    }
+
+    pub(super) fn manager_stat(&self) -> ManagerStat {
+        ManagerStat {
+            instance: self.instance,
+            pid: self.pid,
+            uptime_s: self.now.as_secs(),
+            total_bytes: self.total_bytes,
+            granted_bytes: self.money.granted,
+            stranded_bytes: self.money.stranded,
+            data_bytes: self.extent.sum(For::Data),
+            table_bytes: self.extent.sum(For::Tables),
+            ring_bytes: self.extent.sum(For::Rings),
+            board_bytes: self.extent.sum(For::Boards),
+            descriptors: self.accounts.sum(Of::Descriptors),
+            max_descriptors: self.accounts.all(Of::Descriptors),
+            own_bytes_per_user: self.config.limits.own_bytes(),
+            longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
+            pressure: self.outside.level,
+            limit_bytes: self.outside.limit_bytes,
+        }
+    }
+
+    /// But for what was taken of it.
+    pub(super) fn channel_record(&self, id: ChannelId) -> Option<StatRecord> {
+        let c = self.channels.get(&id)?;
+        Some(StatRecord::Channel(ChannelStat {
+            channel: id,
+            name: c.name.clone(),
+            source: (!c.source_gone).then_some(c.source),
+            sink: Some(c.sink),
+            exported_as: None,
+            waiting_as: None,
+            pools: c.pools.iter().take(1024).copied().collect(),
+            taken: 0,
+            lines: c.lines,
+            ring_bytes: self.ring_bytes(id),
+            place: None,
+        }))
+    }
+
+    pub(super) fn export_record(&self, id: ExportId) -> Option<StatRecord> {
+        let e = self.exports.get(&id)?;
+        Some(StatRecord::Channel(ChannelStat {
+            channel: ChannelId(0),
+            name: e.name.clone(),
+            source: (e.role != Some(Role::Sink)).then_some(e.domain),
+            sink: (e.role == Some(Role::Sink)).then_some(e.domain),
+            exported_as: e.role,
+            waiting_as: None,
+            pools: Vec::new(),
+            taken: 0,
+            lines: 0,
+            ring_bytes: 0,
+            place: None,
+        }))
+    }
+
+    pub(super) fn waiting_record(&self, domain: DomainId, req: Req) -> Option<StatRecord> {
+        let w = self.waiting.get(domain, req)?;
+        Some(StatRecord::Channel(ChannelStat {
+            channel: ChannelId(0),
+            name: w.name.clone(),
+            source: (w.role == Role::Source).then_some(w.domain),
+            sink: (w.role == Role::Sink).then_some(w.domain),
+            exported_as: None,
+            waiting_as: Some(w.role),
+            pools: Vec::new(),
+            taken: 0,
+            lines: w.lines,
+            ring_bytes: self.bytes_of(w.half),
+            place: None,
+        }))
+    }
+
+    pub(super) fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
         let d = self.domains.get(&id)?;
         Some(StatRecord::Domain(DomainStat {
             domain: id,
@@ -367,7 +384,7 @@ impl State {
         }))
     }
 
-    fn pool_record(&self, id: PoolId) -> Option<StatRecord> {
+    pub(super) fn pool_record(&self, id: PoolId) -> Option<StatRecord> {
         let p = self.pools.get(&id)?;
         Some(StatRecord::Pool(PoolStat {
             pool: id,
@@ -391,7 +408,7 @@ impl State {
         }))
     }
 
-    fn heap_record(&self, id: PoolId) -> Option<StatRecord> {
+    pub(super) fn heap_record(&self, id: PoolId) -> Option<StatRecord> {
         let h = self.heaps.get(&id)?;
         Some(StatRecord::Heap(HeapStat {
             heap: id,

@@ -21,6 +21,7 @@ pub enum Kind {
     LinkSink = 7,
     Board = 8,
     Trace = 9,
+    Page = 10,
 }
 
 impl Kind {
@@ -35,6 +36,7 @@ impl Kind {
             Kind::LinkSink => "tranship-link-sink",
             Kind::Board => "tranship-board",
             Kind::Trace => "tranship-trace",
+            Kind::Page => "tranship-page",
         }
     }
 }
@@ -76,6 +78,13 @@ impl Says {
         fill: impl FnOnce(&RwMapping),
     ) -> Result<(OwnedFd, RwMapping), CreateError> {
         let (fd, map) = make(self.kind.name(), len, Opts::default())?;
+        self.write(&map);
+        fill(&map);
+        Ok((fd, map))
+    }
+
+    /// Writes the header, before anybody else is shown the object.
+    pub(super) fn write(self, map: &RwMapping) {
         let header = Header {
             magic: MAGIC,
             version: FORMAT_VERSION,
@@ -87,8 +96,6 @@ impl Says {
         };
         // SAFETY: in bounds, aligned (checked by `at`), and nobody else was shown it yet.
         unsafe { map.at::<Header>(0).as_ptr().write(header) };
-        fill(&map);
-        Ok((fd, map))
     }
 
     /// Verifies and maps what we were shown, and compares its header, copied once.
@@ -98,6 +105,12 @@ impl Says {
             len_bytes: len,
             source,
         })?;
+        self.check(&map)?;
+        Ok(map)
+    }
+
+    /// Compares the header, copied once.
+    pub(super) fn check(self, map: &RoMapping) -> Result<(), OpenError> {
         // A mapping has at least a page.
         let header: Header = map.view().read(0).unwrap_or(Header {
             magic: 0,
@@ -129,6 +142,6 @@ impl Says {
                 });
             }
         }
-        Ok(map)
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use crate::options::{Wait, WhenFull};
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
 use tranship_ring::Waker;
+use tranship_sys::time::monotonic_ns;
 
 impl Sender {
     /// Room for that many lines, waiting as chosen.
@@ -71,7 +72,16 @@ impl Sender {
             WhenFull::BlockFor(time) => started.checked_add(time),
             WhenFull::Error | WhenFull::DropNew => Some(started),
         };
-        if self.poll_room(want, deadline)? {
+        let ring = &self.link.ring;
+        ring.stall();
+        if deadline != Some(started) {
+            ring.wait(monotonic_ns());
+            let found = self.poll_room(want, deadline);
+            self.link.ring.wait_no_more(monotonic_ns());
+            if found? {
+                return Ok(());
+            }
+        } else if self.poll_room(want, deadline)? {
             return Ok(());
         }
         Err(RingFull {

@@ -1,0 +1,330 @@
+//! All about one domain, pool or channel, as lines; some lead on to what they are about.
+
+use super::grid::Id;
+use super::view::{ChannelRow, PoolRow, View};
+use super::words::{rate, share, time};
+use crate::output::size;
+use tranship_proto::{DomainId, PoolId};
+
+/// A line, and what Enter on it shows.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Entry {
+    pub text: String,
+    pub to: Option<Id>,
+    pub heading: bool,
+}
+
+#[derive(Default)]
+struct Page(Vec<Entry>);
+
+impl Page {
+    fn heading(&mut self, text: &str) {
+        self.0.push(Entry {
+            text: text.to_owned(),
+            to: None,
+            heading: true,
+        });
+    }
+    fn line(&mut self, text: String) {
+        self.0.push(Entry {
+            text,
+            to: None,
+            heading: false,
+        });
+    }
+    fn to(&mut self, text: String, id: Id) {
+        self.0.push(Entry {
+            text,
+            to: Some(id),
+            heading: false,
+        });
+    }
+    fn section(&mut self, text: &str, lines: Vec<(String, Option<Id>)>) {
+        if lines.is_empty() {
+            return;
+        }
+        self.heading(text);
+        for (text, to) in lines {
+            match to {
+                Some(id) => self.to(text, id),
+                None => self.line(text),
+            }
+        }
+    }
+}
+
+fn channel_id(c: &ChannelRow) -> Id {
+    let s = &c.view.stat;
+    Id::Channel(s.channel.0, s.source, s.sink, s.name.clone())
+}
+
+fn channel_text(c: &ChannelRow) -> String {
+    format!(
+        "{}: {} -> {}, {}/s, {} of {} lines, {} stalls/s",
+        c.label,
+        c.source_label,
+        c.sink_label,
+        rate(c.taken_per_s),
+        c.view.depth,
+        c.view.stat.lines,
+        rate(c.stalls_per_s),
+    )
+}
+
+fn pool_text(p: &PoolRow) -> String {
+    let (v, s) = (&p.view, &p.view.stat);
+    format!(
+        "{} of {}: {} live, {} granted of {}, {} callers wait",
+        p.label,
+        p.writer_label,
+        size(v.live_bytes),
+        size(s.granted_bytes),
+        size(s.quota_bytes),
+        v.waiters,
+    )
+}
+
+/// What the page says of something; nothing, if it is not there any more.
+pub(super) fn about(view: &View, id: &Id) -> Vec<Entry> {
+    let mut page = Page::default();
+    match id {
+        Id::Domain(id) => domain(view, *id, &mut page),
+        Id::Pool(id) => pool(view, *id, &mut page),
+        Id::Heap(id) => heap(view, *id, &mut page),
+        Id::Channel(..) => channel(view, id, &mut page),
+        Id::Blocked(who, wants) => blocked(view, who, wants, &mut page),
+        Id::Holder(domain, pool) => holder(view, *domain, *pool, &mut page),
+    }
+    page.0
+}
+
+fn domain(view: &View, id: DomainId, page: &mut Page) {
+    let Some(d) = view.domains.iter().find(|d| d.stat.domain == id) else {
+        return;
+    };
+    let s = &d.stat;
+    page.heading(&format!("domain {}", d.label));
+    page.line(format!(
+        "process {}, user {}, {}{}",
+        s.pid,
+        s.uid,
+        if s.connected { "connected" } else { "away" },
+        if s.dumpable {
+            ", not isolated from its user"
+        } else {
+            ""
+        },
+    ));
+    page.line(format!(
+        "made data {}, tables {}, rings {}; holds {} of others', strands {}",
+        size(s.data_bytes),
+        size(s.table_bytes),
+        size(s.ring_bytes),
+        size(d.held_bytes),
+        size(s.stranded_bytes),
+    ));
+    page.line(format!(
+        "sends {}/s, takes {}/s",
+        rate(d.sent_per_s),
+        rate(d.taken_per_s)
+    ));
+    let waits = view.blocked.iter().filter(|b| b.domain == Some(id));
+    page.section("waits for", waits.map(blocked_entry).collect());
+    let pools = view.pools.iter().filter(|p| p.view.stat.writer == id);
+    let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.view.stat.pool))));
+    page.section("writes pools", pools.collect());
+    let heaps = view.heaps.iter().filter(|h| h.owner == id);
+    let heaps = heaps.map(|h| {
+        let text = format!(
+            "{}: {} of {}",
+            h.name,
+            size(h.admitted_bytes),
+            size(h.quota_bytes)
+        );
+        (text, Some(Id::Heap(h.heap)))
+    });
+    page.section("heaps", heaps.collect());
+    let of = |end: fn(&ChannelRow) -> Option<DomainId>| {
+        let own = view.channels.iter().filter(|c| end(c) == Some(id));
+        own.map(|c| (channel_text(c), Some(channel_id(c))))
+            .collect()
+    };
+    page.section("sends over", of(|c| c.view.stat.source));
+    page.section("receives over", of(|c| c.view.stat.sink));
+    let holds = view.holders.iter().filter(|h| h.view.stat.domain == id);
+    let holds = holds.map(|h| (held(&h.pool_label, h), Some(Id::Pool(h.view.stat.pool))));
+    page.section("holds", holds.collect());
+}
+
+fn held(what: &str, h: &super::view::Holder) -> String {
+    let (n, bytes) = (h.view.stat.buffers, size(h.view.stat.bytes));
+    let oldest = time(h.view.oldest_ns);
+    format!(
+        "{what}: {n} buffers, {bytes}; the oldest, {}, for {oldest}",
+        size(h.view.oldest_bytes)
+    )
+}
+
+fn blocked_entry(b: &super::view::Blocked) -> (String, Option<Id>) {
+    let text = format!(
+        "{}: {} callers, for {}; on {}",
+        b.wants,
+        b.callers,
+        time(b.waiting_ns),
+        b.on.join("; ")
+    );
+    (text, b.pool.map(Id::Pool))
+}
+
+fn pool(view: &View, id: PoolId, page: &mut Page) {
+    let Some(p) = view.pools.iter().find(|p| p.view.stat.pool == id) else {
+        return;
+    };
+    let (v, s) = (&p.view, &p.view.stat);
+    page.heading(&format!("pool {}", p.label));
+    page.to(format!("writer {}", p.writer_label), Id::Domain(s.writer));
+    page.line(format!(
+        "trust {}, at most {}, quota {}, granted {}, stranded {}",
+        s.trust,
+        size(s.max_bytes),
+        size(s.quota_bytes),
+        size(s.granted_bytes),
+        size(s.stranded_bytes),
+    ));
+    page.line(format!(
+        "live {} (lately at most {}), garbage {}, cached {}; chunks of {}, {} slots",
+        size(v.live_bytes),
+        size(v.peak_bytes),
+        size(v.garbage_bytes),
+        size(v.cached_bytes),
+        size(s.chunk_bytes),
+        s.slots,
+    ));
+    page.line(format!(
+        "{} buffers in use, {} in caches, {} handed out, {}/s; waited {}, collected {}",
+        v.live_buffers,
+        v.cached_buffers,
+        v.allocs,
+        rate(p.allocs_per_s),
+        time(v.blocked_ns),
+        time(v.collect_ns),
+    ));
+    let waits = view.blocked.iter().filter(|b| b.pool == Some(id));
+    let waits = waits.map(|b| {
+        let text = format!("{} callers, for {}", b.callers, time(b.waiting_ns));
+        (format!("{text}; on {}", b.on.join("; ")), None)
+    });
+    page.section("who waits", waits.collect());
+    let mut holders: Vec<_> = view
+        .holders
+        .iter()
+        .filter(|h| h.view.stat.pool == id)
+        .collect();
+    holders.sort_by_key(|h| std::cmp::Reverse(h.view.oldest_ns));
+    let holders = holders.into_iter();
+    let holders = holders.map(|h| (held(&h.label, h), Some(Id::Domain(h.view.stat.domain))));
+    page.section("who holds buffers", holders.collect());
+    let over = view
+        .channels
+        .iter()
+        .filter(|c| c.view.stat.pools.contains(&id));
+    let over = over.map(|c| (channel_text(c), Some(channel_id(c))));
+    page.section("is sent over", over.collect());
+}
+
+fn heap(view: &View, id: PoolId, page: &mut Page) {
+    let Some(h) = view.heaps.iter().find(|h| h.heap == id) else {
+        return;
+    };
+    page.heading(&format!("heap {}#{}", h.name, id.0));
+    page.to(format!("owner #{}", h.owner.0), Id::Domain(h.owner));
+    page.line(format!(
+        "admitted {} of {}, at most {}",
+        size(h.admitted_bytes),
+        size(h.quota_bytes),
+        size(h.max_bytes)
+    ));
+}
+
+fn channel(view: &View, id: &Id, page: &mut Page) {
+    let Some(c) = view.channels.iter().find(|c| channel_id(c) == *id) else {
+        return;
+    };
+    let (v, s) = (&c.view, &c.view.stat);
+    page.heading(&format!("channel {}", c.label));
+    for (what, label, end) in [
+        ("from", &c.source_label, s.source),
+        ("to", &c.sink_label, s.sink),
+    ] {
+        match end {
+            Some(domain) => page.to(format!("{what} {label}"), Id::Domain(domain)),
+            None => page.line(format!("{what} {label}")),
+        }
+    }
+    page.line(format!(
+        "taken {}, {}/s; sent {}/s; {} of {} lines are full; rings {}",
+        s.taken,
+        rate(c.taken_per_s),
+        rate(c.sent_per_s),
+        v.depth,
+        s.lines,
+        size(s.ring_bytes),
+    ));
+    page.line(format!(
+        "the sender found no room {} times, {}/s, and waited {}, {} of its time{}",
+        v.stalls,
+        rate(c.stalls_per_s),
+        time(v.stalled_ns.saturating_add(v.waiting_ns)),
+        share(c.stalled_share),
+        match v.waiting_ns {
+            0 => String::new(),
+            ns => format!("; it has been waiting for {}", time(ns)),
+        },
+    ));
+    if v.sink_asleep {
+        page.line("the receiver sleeps until something comes".to_owned());
+    }
+    let pools = view.pools.iter();
+    let pools = pools.filter(|p| s.pools.contains(&p.view.stat.pool));
+    let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.view.stat.pool))));
+    page.section("pools", pools.collect());
+}
+
+fn blocked(view: &View, who: &str, wants: &str, page: &mut Page) {
+    let found = view.blocked.iter();
+    let Some(b) = found
+        .into_iter()
+        .find(|b| b.label == who && b.wants == wants)
+    else {
+        return;
+    };
+    page.heading(&format!("{who} waits for {wants}"));
+    page.line(format!("{} callers, for {}", b.callers, time(b.waiting_ns)));
+    for on in &b.on {
+        page.line(format!("on {on}"));
+    }
+    if let Some(domain) = b.domain {
+        page.to(format!("domain {who}"), Id::Domain(domain));
+    }
+    if let Some(pool) = b.pool {
+        page.to("the pool".to_owned(), Id::Pool(pool));
+    }
+    let channels = view.channels.iter();
+    let same = |c: &&ChannelRow| {
+        Some(c.view.stat.channel.0) == b.channel && c.view.stat.source == b.domain
+    };
+    if let Some(c) = channels.into_iter().find(same) {
+        page.to(channel_text(c), channel_id(c));
+    }
+}
+
+fn holder(view: &View, domain: DomainId, pool: PoolId, page: &mut Page) {
+    let same = |h: &&super::view::Holder| h.view.stat.domain == domain && h.view.stat.pool == pool;
+    let Some(h) = view.holders.iter().find(same) else {
+        return;
+    };
+    page.heading(&format!("{} holds buffers of {}", h.label, h.pool_label));
+    page.line(held("in all", h));
+    page.to(format!("domain {}", h.label), Id::Domain(domain));
+    page.to(format!("pool {}", h.pool_label), Id::Pool(pool));
+}

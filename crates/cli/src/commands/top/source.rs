@@ -1,0 +1,111 @@
+//! Where the figures come from: the page of the manager that `stat` would ask.
+
+use crate::args::ConnectArgs;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tranship::{Error, Kind};
+use tranship_manager::page::{Reader, Snapshot};
+use tranship_manager::paths::{Places, page_of};
+
+/// How long the manager may take to answer before what it said last is shown: twice the time in which it does.
+const PATIENCE: Duration = Duration::from_millis(600);
+/// How long one that has just been started may take for its first word.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// A page.
+#[derive(Debug)]
+pub(super) struct Source {
+    reader: Reader,
+    socket: PathBuf,
+    any: bool,
+}
+
+impl Source {
+    /// The first page whose manager lives; else the first that there is.
+    pub fn find(args: &ConnectArgs) -> Result<Source> {
+        let places = match &args.socket {
+            Some(path) => vec![path.clone()],
+            None => {
+                let places = Places::find();
+                places
+                    .candidates()
+                    .iter()
+                    .map(|p| p.to_path_buf())
+                    .collect()
+            }
+        };
+        let mut left = None;
+        let mut why = Vec::new();
+        for socket in places {
+            match Reader::open(&socket) {
+                Ok(mut reader) => {
+                    let said = reader.look(FIRST);
+                    let lives = said.as_ref().is_some_and(|s| state(s.pid) != State::Ended);
+                    let any = said.is_some();
+                    let found = Source {
+                        reader,
+                        socket,
+                        any,
+                    };
+                    if lives {
+                        return Ok(found);
+                    }
+                    left = left.or(Some(found));
+                }
+                Err(error) => why.push(format!("{}: {error}", page_of(&socket).display())),
+            }
+        }
+        left.ok_or_else(|| {
+            let why = why.join("; ");
+            let text = format!("no manager has a statistics page here ({why})");
+            Error::new(Kind::NoManager, text).into()
+        })
+    }
+
+    /// What is true now, or what was last.
+    pub fn look(&mut self) -> Result<Snapshot> {
+        let patience = if self.any { PATIENCE } else { FIRST };
+        match self.reader.look(patience) {
+            Some(said) => {
+                self.any = true;
+                Ok(said)
+            }
+            None => {
+                let path = page_of(&self.socket);
+                let text = format!("nothing was published at {} in {FIRST:?}", path.display());
+                Err(Error::new(Kind::ManagerAway, text).into())
+            }
+        }
+    }
+}
+
+/// What a process does, as far as the kernel says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    Runs,
+    Stopped,
+    Ended,
+}
+
+/// Of a process; one that cannot be seen from here runs.
+pub(super) fn state(pid: u32) -> State {
+    let said = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(said) => said,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Without /proc nothing is known.
+            let proc = Path::new("/proc/self/stat").exists();
+            return if proc { State::Ended } else { State::Runs };
+        }
+        Err(_) => return State::Runs,
+    };
+    let letter = said
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim().chars().next());
+    match letter {
+        Some('T' | 't') => State::Stopped,
+        Some('Z' | 'X') => State::Ended,
+        _ => State::Runs,
+    }
+}

@@ -1,0 +1,569 @@
+//! What a page means: rates between two of them, sums by domain, who waits on whom.
+
+use super::source::{State, state};
+use super::words::time;
+use crate::output::size;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::time::Duration;
+use tranship_manager::page::Snapshot;
+use tranship_proto::{
+    ChannelView, DomainId, DomainStat, HeapStat, HoldView, ManagerStat, PageRecord, PoolId,
+    PoolView,
+};
+
+/// Whoever has not answered for so long is said to be silent.
+const SILENT: Duration = Duration::from_secs(1);
+/// Of those on whom somebody waits so many are named.
+const NAMED: usize = 3;
+
+/// Everything, as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct View {
+    /// When, ns of the monotonic clock.
+    pub at_ns: u64,
+    /// How long ago that was, ns.
+    pub age_ns: u64,
+    /// For how long the manager has not answered, ns.
+    pub silent_ns: u64,
+    /// Its process.
+    pub manager_pid: u32,
+    pub manager_state: State,
+    /// Records that are not on the page for want of room or time.
+    pub left_out: u64,
+    /// The time between this and what rates are reckoned from, ns; 0: there are no rates.
+    pub span_ns: u64,
+    pub manager: Option<ManagerStat>,
+    pub domains: Vec<DomainRow>,
+    pub pools: Vec<PoolRow>,
+    pub heaps: Vec<HeapStat>,
+    pub channels: Vec<ChannelRow>,
+    pub blocked: Vec<Blocked>,
+    pub holders: Vec<Holder>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct DomainRow {
+    #[serde(flatten)]
+    pub stat: DomainStat,
+    /// What it is called, and its number.
+    pub label: String,
+    pub pools: usize,
+    /// Granted to its pools, and admitted to its heaps.
+    pub granted_bytes: u64,
+    pub live_bytes: u64,
+    /// What it holds of others'.
+    pub held_bytes: u64,
+    pub sources: usize,
+    pub sinks: usize,
+    pub sent_per_s: f64,
+    pub taken_per_s: f64,
+    /// Of its callers.
+    pub waiting: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PoolRow {
+    #[serde(flatten)]
+    pub view: PoolView,
+    pub label: String,
+    pub writer_label: String,
+    pub allocs_per_s: f64,
+    /// Callers that waited on average.
+    pub blocked_callers: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ChannelRow {
+    #[serde(flatten)]
+    pub view: ChannelView,
+    pub label: String,
+    pub source_label: String,
+    pub sink_label: String,
+    pub sent_per_s: f64,
+    pub taken_per_s: f64,
+    pub stalls_per_s: f64,
+    /// The share of the time in which the source waited for room.
+    pub stalled_share: f64,
+}
+
+/// Somebody who waits.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Blocked {
+    pub domain: Option<DomainId>,
+    pub label: String,
+    /// How many callers.
+    pub callers: u64,
+    /// Memory of a pool, or room in a channel.
+    pub wants: String,
+    pub pool: Option<PoolId>,
+    pub channel: Option<u32>,
+    /// For how long, at least, ns.
+    pub waiting_ns: u64,
+    /// On whom.
+    pub on: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Holder {
+    #[serde(flatten)]
+    pub view: HoldView,
+    pub label: String,
+    pub pool_label: String,
+    pub writer_label: String,
+}
+
+/// What names a channel: those of processes have numbers of their own.
+type ChannelKey = (u32, Option<DomainId>, Option<DomainId>, String);
+
+fn channel_key(c: &ChannelView) -> ChannelKey {
+    let s = &c.stat;
+    (s.channel.0, s.source, s.sink, s.name.clone())
+}
+
+fn label(name: &str, id: u32) -> String {
+    match name.is_empty() {
+        true => format!("#{id}"),
+        false => format!("{name}#{id}"),
+    }
+}
+
+/// By how much a number that only rises has risen each second.
+#[allow(clippy::cast_precision_loss)] // for people
+fn per_second(now: u64, before: u64, span_ns: u64) -> f64 {
+    match span_ns {
+        0 => 0.0,
+        ns => now.saturating_sub(before) as f64 * 1e9 / ns as f64,
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The last page but one, which rates are reckoned from.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    instance: u64,
+    at_ns: u64,
+    pools: HashMap<PoolId, PoolView>,
+    channels: HashMap<ChannelKey, ChannelView>,
+    /// What was reckoned last: a page that says nothing new has the same rates.
+    span_ns: u64,
+    older: Option<Box<Before>>,
+}
+
+impl Before {
+    fn of(said: &Snapshot) -> Before {
+        let mut before = Before {
+            instance: said.instance,
+            at_ns: said.at_ns,
+            ..Before::default()
+        };
+        for record in &said.records {
+            match record {
+                PageRecord::Pool(p) => drop(before.pools.insert(p.stat.pool, p.clone())),
+                PageRecord::Channel(c) => drop(before.channels.insert(channel_key(c), c.clone())),
+                _ => {}
+            }
+        }
+        before
+    }
+
+    /// Reckons a view; what was said is what the next one is reckoned from.
+    pub fn view(&mut self, said: &Snapshot) -> View {
+        let same = said.instance == self.instance && said.at_ns == self.at_ns;
+        if !same {
+            let known = self.instance == said.instance && self.at_ns < said.at_ns;
+            let mut new = Before::of(said);
+            if known {
+                let mut older = std::mem::take(self);
+                older.older = None;
+                new.span_ns = said.at_ns - older.at_ns;
+                new.older = Some(Box::new(older));
+            }
+            *self = new;
+        }
+        let none = Before::default();
+        let before = self.older.as_deref().unwrap_or(&none);
+        build(said, before, self.span_ns)
+    }
+}
+
+struct Names {
+    domains: HashMap<DomainId, String>,
+    pools: HashMap<PoolId, (String, DomainId)>,
+}
+
+impl Names {
+    fn of(records: &[PageRecord]) -> Names {
+        let mut names = Names {
+            domains: HashMap::new(),
+            pools: HashMap::new(),
+        };
+        for record in records {
+            match record {
+                PageRecord::Domain(d) => {
+                    names.domains.insert(d.domain, label(&d.name, d.domain.0));
+                }
+                PageRecord::Pool(p) => {
+                    let s = &p.stat;
+                    let value = (label(&s.name, s.pool.0), s.writer);
+                    names.pools.insert(s.pool, value);
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+    fn domain(&self, id: DomainId) -> String {
+        let known = self.domains.get(&id);
+        known.cloned().unwrap_or_else(|| format!("#{}", id.0))
+    }
+    fn pool(&self, id: PoolId) -> String {
+        let known = self.pools.get(&id).map(|(label, _)| label.clone());
+        known.unwrap_or_else(|| format!("#{}", id.0))
+    }
+}
+
+fn build(said: &Snapshot, before: &Before, span_ns: u64) -> View {
+    let names = Names::of(&said.records);
+    let silent = said.silent.filter(|for_so_long| *for_so_long >= SILENT);
+    let mut view = View {
+        at_ns: said.at_ns,
+        age_ns: ns(said.age),
+        silent_ns: silent.map_or(0, ns),
+        manager_pid: said.pid,
+        manager_state: silent.map_or(State::Runs, |_| state(said.pid)),
+        left_out: said.left_out,
+        span_ns,
+        manager: None,
+        domains: Vec::new(),
+        pools: Vec::new(),
+        heaps: Vec::new(),
+        channels: Vec::new(),
+        blocked: Vec::new(),
+        holders: Vec::new(),
+    };
+    for record in &said.records {
+        match record {
+            PageRecord::Manager(m) => view.manager = Some(m.clone()),
+            PageRecord::Domain(d) => view.domains.push(domain_row(d)),
+            PageRecord::Pool(p) => {
+                let old = before.pools.get(&p.stat.pool);
+                view.pools.push(pool_row(p, old, span_ns, &names));
+            }
+            PageRecord::Heap(h) => view.heaps.push(h.clone()),
+            PageRecord::Channel(c) => {
+                let old = before.channels.get(&channel_key(c));
+                view.channels.push(channel_row(c, old, span_ns, &names));
+            }
+            // Whoever reads a pool without holding anything is counted with the pool's readers.
+            PageRecord::Hold(h) if h.stat.buffers == 0 => {}
+            PageRecord::Hold(h) => view.holders.push(Holder {
+                view: h.clone(),
+                label: names.domain(h.stat.domain),
+                pool_label: names.pool(h.stat.pool),
+                writer_label: names
+                    .pools
+                    .get(&h.stat.pool)
+                    .map_or_else(String::new, |(_, writer)| names.domain(*writer)),
+            }),
+        }
+    }
+    view.blocked = blocked(&view);
+    sum_up(&mut view);
+    view
+}
+
+fn domain_row(d: &DomainStat) -> DomainRow {
+    DomainRow {
+        label: label(&d.name, d.domain.0),
+        stat: d.clone(),
+        pools: 0,
+        granted_bytes: 0,
+        live_bytes: 0,
+        held_bytes: 0,
+        sources: 0,
+        sinks: 0,
+        sent_per_s: 0.0,
+        taken_per_s: 0.0,
+        waiting: 0,
+    }
+}
+
+fn pool_row(p: &PoolView, old: Option<&PoolView>, span_ns: u64, names: &Names) -> PoolRow {
+    let span_ns = if old.is_some() { span_ns } else { 0 };
+    let old = old.unwrap_or(p);
+    PoolRow {
+        label: names.pool(p.stat.pool),
+        writer_label: names.domain(p.stat.writer)
+            + if p.stat.writer_alive { "" } else { " (dead)" },
+        allocs_per_s: per_second(p.allocs, old.allocs, span_ns),
+        blocked_callers: per_second(p.blocked_ns, old.blocked_ns, span_ns) / 1e9,
+        view: p.clone(),
+    }
+}
+
+fn channel_row(
+    c: &ChannelView,
+    old: Option<&ChannelView>,
+    span_ns: u64,
+    names: &Names,
+) -> ChannelRow {
+    let span_ns = if old.is_some() { span_ns } else { 0 };
+    let old = old.unwrap_or(c);
+    let s = &c.stat;
+    let sent = |c: &ChannelView| c.stat.taken.saturating_add(c.depth);
+    // A wait that is not over counts, too.
+    let stalled = |c: &ChannelView| c.stalled_ns.saturating_add(c.waiting_ns);
+    let share = per_second(stalled(c), stalled(old), span_ns) / 1e9;
+    let missing = || match &s.place {
+        Some(place) => place.clone(),
+        None if s.waiting_as.is_some() => "(not exported yet)".to_owned(),
+        None => "(nobody)".to_owned(),
+    };
+    let end = |d: Option<DomainId>| d.map_or_else(missing, |d| names.domain(d));
+    ChannelRow {
+        label: match s.channel.0 {
+            0 => s.name.clone(),
+            id => label(&s.name, id),
+        },
+        source_label: end(s.source),
+        sink_label: end(s.sink),
+        sent_per_s: per_second(sent(c), sent(old), span_ns),
+        taken_per_s: per_second(s.taken, old.stat.taken, span_ns),
+        stalls_per_s: per_second(c.stalls, old.stalls, span_ns),
+        stalled_share: share.clamp(0.0, 1.0),
+        view: c.clone(),
+    }
+}
+
+/// Who waits on whom: for memory, on those who hold buffers of the pool, oldest first, or on the pool's quota; for room, on who takes
+/// nothing out of the channel.
+fn blocked(view: &View) -> Vec<Blocked> {
+    let mut all = Vec::new();
+    for p in view.pools.iter().filter(|p| p.view.waiters > 0) {
+        let (s, v) = (&p.view.stat, &p.view);
+        let mut holders: Vec<&Holder> = view
+            .holders
+            .iter()
+            .filter(|h| h.view.stat.pool == s.pool)
+            .collect();
+        holders.sort_by_key(|h| std::cmp::Reverse(h.view.oldest_ns));
+        let named = holders.iter().take(NAMED).map(|h| {
+            let had = &h.view;
+            let (n, bytes) = (had.stat.buffers, size(had.stat.bytes));
+            format!(
+                "{} has {n} buffers, {bytes}, for {}",
+                h.label,
+                time(had.oldest_ns)
+            )
+        });
+        let mut on: Vec<String> = named.collect();
+        if holders.len() > NAMED {
+            on.push(format!("{} more", holders.len() - NAMED));
+        }
+        on.extend(underway(view, s.pool));
+        if s.granted_bytes.saturating_add(s.chunk_bytes) > s.quota_bytes {
+            on.push(format!("its quota, {}", size(s.quota_bytes)));
+        } else if on.is_empty() {
+            on.push("memory in all".to_owned());
+        }
+        all.push(Blocked {
+            domain: Some(s.writer),
+            label: p.writer_label.clone(),
+            callers: v.waiters,
+            wants: format!("memory of {}", p.label),
+            pool: Some(s.pool),
+            channel: None,
+            waiting_ns: v.waiting_ns,
+            on,
+        });
+    }
+    for c in view.channels.iter().filter(|c| c.view.waiting_ns > 0) {
+        let s = &c.view.stat;
+        let how = match c.view.sink_asleep {
+            true => " (asleep)",
+            false => "",
+        };
+        all.push(Blocked {
+            domain: s.source,
+            label: c.source_label.clone(),
+            callers: 1,
+            wants: format!("room in {}", c.label),
+            pool: None,
+            channel: Some(s.channel.0),
+            waiting_ns: c.view.waiting_ns,
+            on: vec![format!(
+                "{}{how} has {} to take",
+                c.sink_label, c.view.depth
+            )],
+        });
+    }
+    all
+}
+
+/// Who has not taken what was sent to it over channels of a pool, the most first.
+fn underway(view: &View, pool: PoolId) -> Vec<String> {
+    let of = |c: &&ChannelRow| c.view.depth > 0 && c.view.stat.pools.contains(&pool);
+    let mut channels: Vec<&ChannelRow> = view.channels.iter().filter(of).collect();
+    channels.sort_by_key(|c| std::cmp::Reverse(c.view.depth));
+    let named = channels.iter().take(NAMED);
+    let named = named.map(|c| {
+        format!(
+            "{} has {} to take from {}",
+            c.sink_label, c.view.depth, c.label
+        )
+    });
+    named.collect()
+}
+
+/// What domains have, by what their pools, channels and holdings say.
+fn sum_up(view: &mut View) {
+    let mut index: HashMap<DomainId, DomainRow> = HashMap::new();
+    let order: Vec<DomainId> = view.domains.iter().map(|d| d.stat.domain).collect();
+    for row in view.domains.drain(..) {
+        index.insert(row.stat.domain, row);
+    }
+    for p in &view.pools {
+        if let Some(d) = index.get_mut(&p.view.stat.writer) {
+            d.pools += 1;
+            d.granted_bytes += p.view.stat.granted_bytes;
+            d.live_bytes += p.view.live_bytes;
+        }
+    }
+    for h in &view.heaps {
+        if let Some(d) = index.get_mut(&h.owner) {
+            d.granted_bytes += h.admitted_bytes;
+        }
+    }
+    for c in view
+        .channels
+        .iter()
+        .filter(|c| c.view.stat.exported_as.is_none())
+    {
+        let s = &c.view.stat;
+        if let Some(d) = s.source.and_then(|id| index.get_mut(&id)) {
+            d.sources += 1;
+            d.sent_per_s += c.sent_per_s;
+        }
+        if let Some(d) = s.sink.and_then(|id| index.get_mut(&id)) {
+            d.sinks += 1;
+            d.taken_per_s += c.taken_per_s;
+        }
+    }
+    for h in &view.holders {
+        if let Some(d) = index.get_mut(&h.view.stat.domain) {
+            d.held_bytes += h.view.stat.bytes;
+        }
+    }
+    for b in &view.blocked {
+        if let Some(d) = b.domain.and_then(|id| index.get_mut(&id)) {
+            d.waiting += b.callers;
+        }
+    }
+    view.domains = order.iter().filter_map(|id| index.remove(id)).collect();
+}
+
+impl View {
+    /// One line about the manager; `true`: it is silent.
+    pub fn headline(&self) -> (String, bool) {
+        let pid = self.manager_pid;
+        if self.silent_ns > 0 {
+            let how = match self.manager_state {
+                State::Runs => "",
+                State::Stopped => " (its process is stopped)",
+                State::Ended => " (its process has ended)",
+            };
+            let (silent, age) = (time(self.silent_ns), time(self.age_ns));
+            let text = format!(
+                "the manager, process {pid}, has been silent for {silent}{how}; this is what was last true, {age} ago"
+            );
+            return (text, true);
+        }
+        let Some(m) = &self.manager else {
+            return (format!("manager, process {pid}"), false);
+        };
+        let mut text = format!(
+            "manager {pid}, up {}: granted {} of {}, stranded {}; {} domains, {} pools, {} channels, {} callers wait",
+            time(m.uptime_s.saturating_mul(1_000_000_000)),
+            size(m.granted_bytes),
+            size(m.total_bytes),
+            size(m.stranded_bytes),
+            self.domains.len(),
+            self.pools.len(),
+            self.channels.len(),
+            self.blocked.iter().map(|b| b.callers).sum::<u64>(),
+        );
+        if self.left_out > 0 {
+            text += &format!("; {} entries are left out", self.left_out);
+        }
+        (text, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_time_between_two_pages() {
+        let mut before = Before::default();
+        let first = before.view(&sample::snapshot(1));
+        assert_eq!((first.span_ns, first.channels[0].sent_per_s), (0, 0.0));
+        let second = before.view(&sample::snapshot(3));
+        assert_eq!(second.span_ns, 2_000_000_000);
+        let c = &second.channels[0];
+        assert_eq!(
+            (c.taken_per_s, c.sent_per_s, c.stalls_per_s),
+            (100.0, 100.0, 1.0)
+        );
+        assert!((c.stalled_share - 0.25).abs() < 1e-9);
+        assert_eq!(second.pools[0].allocs_per_s, 50.0);
+        // The same page once more, as of a manager that hangs.
+        let third = before.view(&sample::snapshot(3));
+        assert_eq!(third.channels[0].taken_per_s, 100.0);
+        // Another manager's numbers are not compared with this one's.
+        let mut other = sample::snapshot(4);
+        other.instance += 1;
+        assert_eq!(before.view(&other).span_ns, 0);
+    }
+
+    #[test]
+    fn who_waits_waits_on_somebody() {
+        let view = Before::default().view(&sample::snapshot(1));
+        let [memory, room] = &view.blocked[..] else {
+            panic!("{:?}", view.blocked);
+        };
+        assert_eq!((memory.label.as_str(), memory.callers), ("camera#1", 2));
+        assert_eq!(memory.wants, "memory of frames#7");
+        assert!(
+            memory.on[0].starts_with("viewer#2 has 3 buffers"),
+            "{:?}",
+            memory.on
+        );
+        assert_eq!(memory.on[1], "viewer#2 has 16 to take from video#3");
+        assert_eq!(memory.on[2], "its quota, 4.0 MiB");
+        assert_eq!(room.wants, "room in video#3");
+        assert_eq!(room.on, ["viewer#2 has 16 to take"]);
+        let camera = &view.domains[0];
+        assert_eq!((camera.pools, camera.waiting, camera.sources), (1, 3, 1));
+        assert_eq!(view.domains[1].held_bytes, 3 << 20);
+    }
+
+    #[test]
+    fn who_is_silent_is_said_to_be() {
+        let mut said = sample::snapshot(1);
+        said.silent = Some(Duration::from_millis(3200));
+        said.pid = std::process::id();
+        let (text, silent) = Before::default().view(&said).headline();
+        assert!(
+            silent && text.contains("has been silent for 3.2 s"),
+            "{text}"
+        );
+        said.silent = Some(Duration::from_millis(200));
+        assert!(!Before::default().view(&said).headline().1);
+    }
+}

@@ -1,0 +1,182 @@
+use super::stage::{Stage, top_at};
+use serde_json::Value;
+use std::process::{Output, Stdio};
+use tranship_testkit::Watchdog;
+
+fn run(stage: &Stage, more: &[&str]) -> Output {
+    let output = stage.top(more).stdin(Stdio::null()).output();
+    output.expect("running the program")
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout.clone()).expect("text");
+    let values = text.lines().map(|l| serde_json::from_str(l).expect("JSON"));
+    values.collect()
+}
+
+fn named<'a>(all: &'a Value, list: &str, name: &str) -> &'a Value {
+    let entries = all[list].as_array().expect("a list");
+    let found = entries.iter().find(|e| e["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} in {all}"))
+}
+
+#[test]
+fn it_says_what_there_is_and_what_moves() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new();
+    let said = lines(&run(
+        &stage,
+        &["--json", "--count", "2", "--every", "300ms"],
+    ));
+    let [_, all] = &said[..] else {
+        panic!("{said:?}");
+    };
+    assert_eq!((&all["schema"], &all["silent_ns"]), (&1.into(), &0.into()));
+    assert!(all["span_ns"].as_u64() > Some(0));
+    let video = named(all, "channels", "video");
+    assert_eq!((&video["taken"], &video["depth"]), (&1.into(), &2.into()));
+    assert_eq!(
+        (&video["stalls"], &video["waiting_ns"]),
+        (&0.into(), &0.into())
+    );
+    let frames = named(all, "pools", "frames");
+    assert_eq!(
+        frames["writer_label"],
+        named(all, "domains", "camera")["label"]
+    );
+    assert_eq!(frames["waiters"], 0);
+    let holder = &all["holders"][0];
+    assert_eq!(
+        (&holder["buffers"], &holder["bytes"]),
+        (&1.into(), &4096.into())
+    );
+    assert!(holder["oldest_ns"].as_u64() > Some(0), "{holder}");
+    assert!(
+        holder["label"]
+            .as_str()
+            .is_some_and(|l| l.starts_with("viewer#"))
+    );
+
+    let text = run(&stage, &["--once", "--show", "holders"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert!(
+        text.contains("viewer#") && text.contains("frames#"),
+        "{text}"
+    );
+    assert!(!text.contains("channels\n"), "{text}");
+}
+
+#[test]
+fn who_waits_is_shown_with_whom_it_waits_for() {
+    let _dog = Watchdog::new();
+    let mut stage = Stage::new();
+    let socket = stage.socket();
+    let (pool, sender) = (stage.pool.clone(), &mut stage.sender);
+    let mut all_memory = Vec::new();
+    while let Ok(buf) = pool.try_alloc(64 << 10) {
+        all_memory.push(buf);
+    }
+    let all = std::thread::scope(|s| {
+        // One more than there is memory for, and more than there are lines.
+        s.spawn(|| drop(pool.alloc(64 << 10).expect("alloc")));
+        s.spawn(|| (0..20).for_each(|_| sender.send_inline(b"x", 0).expect("send")));
+        let all = loop {
+            let output = top_at(&socket, &["--json", "--count", "1"]).output();
+            let all = lines(&output.expect("running the program")).remove(0);
+            if all["blocked"].as_array().is_some_and(|b| b.len() == 2) {
+                break all;
+            }
+        };
+        drop(all_memory);
+        for _ in 0..18 {
+            drop(stage.receiver.recv().expect("recv"));
+        }
+        all
+    });
+    let blocked = all["blocked"].as_array().expect("a list");
+    let wants = |what: &str| {
+        let found = blocked
+            .iter()
+            .find(|b| b["wants"].as_str().is_some_and(|w| w.starts_with(what)));
+        found.unwrap_or_else(|| panic!("{what}: {blocked:?}"))
+    };
+    let room = wants("room in video#");
+    assert!(
+        room["on"][0]
+            .as_str()
+            .is_some_and(|on| on.starts_with("viewer#")),
+        "{room}"
+    );
+    assert!(room["waiting_ns"].as_u64() > Some(0));
+    let memory = wants("memory of frames#");
+    assert_eq!(memory["callers"], 1);
+    assert!(memory["on"].to_string().contains("viewer#"), "{memory}");
+    let video = named(&all, "channels", "video");
+    assert_eq!(video["depth"], 16);
+    assert!(video["stalls"].as_u64() > Some(0));
+}
+
+#[test]
+fn a_manager_that_hangs_or_is_dead_is_said_to_be_and_what_was_is_shown() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new();
+    lines(&run(&stage, &["--once", "--json"]));
+    stage.manager.signal(libc::SIGSTOP);
+    let hung = lines(&run(&stage, &["--once", "--json"])).remove(0);
+    assert!(hung["silent_ns"].as_u64() > Some(1_000_000_000), "{hung}");
+    assert_eq!(hung["manager_state"], "stopped");
+    assert_eq!(named(&hung, "channels", "video")["depth"], 2);
+    let text = run(&stage, &["--batch", "--count", "1"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert!(
+        text.contains("has been silent for") && text.contains("is stopped"),
+        "{text}"
+    );
+    stage.manager.signal(libc::SIGCONT);
+    // The answer to what was asked meanwhile may be older than this.
+    while lines(&run(&stage, &["--once", "--json"]))[0]["silent_ns"] != 0 {}
+    stage.manager.signal(libc::SIGKILL);
+    let dead = loop {
+        let dead = lines(&run(&stage, &["--once", "--json"])).remove(0);
+        if dead["silent_ns"] != 0 {
+            break dead;
+        }
+    };
+    assert_eq!(dead["manager_state"], "ended");
+    assert_eq!(
+        named(&dead, "pools", "frames")["quota_bytes"],
+        8 * (64 << 10)
+    );
+}
+
+#[test]
+fn without_a_page_or_a_terminal_it_says_what_to_do() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let none = top_at(&dir.path().join("no.sock"), &["--once"]).output();
+    let none = none.expect("running the program");
+    assert_eq!(none.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(said.contains("no.sock.stat"), "{said}");
+    let screen = top_at(&dir.path().join("no.sock"), &[])
+        .stdin(Stdio::null())
+        .output();
+    let screen = screen.expect("running the program");
+    assert_eq!(screen.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&screen.stderr).into_owned();
+    assert!(said.contains("--batch"), "{said}");
+}
+
+/// In order it goes with its manager, and nothing is left beside the socket.
+#[test]
+fn a_manager_that_ends_in_order_takes_its_page_along() {
+    let _dog = Watchdog::new();
+    let mut stage = Stage::new();
+    lines(&run(&stage, &["--once", "--json"]));
+    stage.manager.signal(libc::SIGTERM);
+    assert!(stage.manager.0.wait().expect("its end").success());
+    let left = std::fs::read_dir(stage.socket().parent().expect("a folder")).expect("it");
+    let left: Vec<_> = left.flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["m.sock.ids"]);
+}

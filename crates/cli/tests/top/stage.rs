@@ -1,0 +1,109 @@
+//! A manager, and two domains of which one sends more than the other takes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tranship::{Cbuf, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+
+pub const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
+const CHUNK: u64 = 64 << 10;
+
+/// A process that does not outlive a test.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        Running(command.spawn().expect("a process"))
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
+        let pid = self.0.id().cast_signed();
+        // SAFETY: our own child, which was not waited for.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub struct Stage {
+    pub manager: Running,
+    _domains: [Domain; 2],
+    pub pool: Pool,
+    pub sender: Sender,
+    pub receiver: Receiver,
+    /// What the viewer has taken and not given back.
+    _held: Option<Cbuf>,
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    /// Three buffers were sent, and one of them was taken.
+    pub fn new() -> Stage {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let socket = dir.path().join("m.sock");
+        let mut command = Command::new(TRANSHIP);
+        command.args(["manager", "--socket"]).arg(&socket);
+        let manager = Running::start(command.stdin(Stdio::null()));
+        while !socket.exists() {
+            std::thread::yield_now();
+        }
+        let join = |name: &str| {
+            let builder = Domain::builder().name(name).socket(&socket);
+            builder.helper_thread(true).connect().expect("connect")
+        };
+        let (camera, viewer) = (join("camera"), join("viewer"));
+        let options = PoolOptions::new(8 * CHUNK)
+            .chunk_bytes(CHUNK)
+            .name("frames");
+        let pool = camera.create_pool(options).expect("a pool");
+        let (mut sender, mut receiver) = std::thread::scope(|s| {
+            let receiver = s.spawn(|| {
+                let options = LinkOptions::new().lines(16);
+                viewer
+                    .open_receiver_with("video", options)
+                    .expect("receiver")
+            });
+            let options = LinkOptions::new().lines(16);
+            let listener = camera.listen_with("video", Role::Source, options);
+            let sender = listener.expect("listen").accept_sender().expect("sender");
+            (sender, receiver.join().expect("the receiver"))
+        });
+        let held = std::thread::scope(|s| {
+            let taken = s.spawn(|| receiver.recv().expect("recv").into_buf());
+            for _ in 0..3 {
+                let buf = pool.alloc(4096).expect("alloc").freeze();
+                sender.send(buf).expect("send");
+            }
+            taken.join().expect("the viewer")
+        });
+        Stage {
+            manager,
+            _domains: [camera, viewer],
+            pool,
+            sender,
+            receiver,
+            _held: held,
+            dir,
+        }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("m.sock")
+    }
+
+    /// `tranship top` with these arguments.
+    pub fn top(&self, more: &[&str]) -> Command {
+        top_at(&self.socket(), more)
+    }
+}
+
+pub fn top_at(socket: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(TRANSHIP);
+    command.arg("top").args(more).arg("--socket").arg(socket);
+    command.env_remove("RUST_LOG");
+    command
+}

@@ -1,0 +1,135 @@
+//! Reading a manager's statistics page (`docs/format.md`, kind 10): no connection, nothing that it could be waited for.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tranship_proto::{PageRecord, decode_page};
+use tranship_region::layout::PageRo;
+use tranship_sys::{futex, time};
+
+/// What a page said.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Random per start of the manager.
+    pub instance: u64,
+    /// Its process.
+    pub pid: u32,
+    /// When it said this, ns of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// How long ago that was.
+    pub age: Duration,
+    /// For how long it has been asked for something newer in vain.
+    pub silent: Option<Duration>,
+    /// Records that had no room.
+    pub left_out: u64,
+    /// What there was.
+    pub records: Vec<PageRecord>,
+}
+
+/// A page, mapped read-only.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    page: PageRo,
+    place: (u64, u64),
+    /// The last publication that was seen, and since when a newer one is asked for.
+    seen: u32,
+    asked: Option<Instant>,
+}
+
+fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
+    // It asks for a new page.
+    let file = File::open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a file"));
+    }
+    Ok((file, (found.dev(), found.ino()), found.len()))
+}
+
+impl Reader {
+    /// The page of the manager that listens at a socket, or did.
+    pub fn open(socket: &Path) -> io::Result<Reader> {
+        let path = crate::paths::page_of(socket);
+        let (file, place, bytes) = open(&path)?;
+        let page = PageRo::open(&file, bytes).map_err(io::Error::other)?;
+        Ok(Reader {
+            path,
+            page,
+            place,
+            seen: 0,
+            asked: Some(Instant::now()),
+        })
+    }
+
+    /// Asks for a new page: one comes within a quarter of a second, if the manager lives.
+    pub fn ask(&mut self) {
+        self.asked.get_or_insert_with(Instant::now);
+        // A file that is not there any more, or cannot be opened: what it said last stays.
+        let Ok((file, place, bytes)) = open(&self.path) else {
+            return;
+        };
+        // Another manager's, or a larger one.
+        if place != self.place
+            && let Ok(page) = PageRo::open(&file, bytes)
+        {
+            (self.page, self.place, self.seen) = (page, place, 0);
+        }
+    }
+
+    /// Waits until there is something newer than what was read last, at most that long.
+    pub fn wait(&mut self, most: Duration) -> bool {
+        let until = Instant::now() + most;
+        loop {
+            let turn = self.page.turn();
+            if turn != self.seen {
+                return true;
+            }
+            if self.page.has_moved() {
+                self.ask();
+                if self.page.turn() != self.seen {
+                    return true;
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // In steps: a file that was replaced while nobody lived who could say so is found by asking.
+            let step = left.min(Duration::from_millis(250));
+            if matches!(
+                futex::wait(self.page.turn_ptr(), turn, Some(step)),
+                Ok(futex::Woken::Timeout)
+            ) {
+                self.ask();
+            }
+        }
+    }
+
+    /// What was said last. `None`: nothing yet.
+    pub fn read(&mut self) -> Option<Snapshot> {
+        let found = self.page.read()?;
+        if found.turn != self.seen {
+            (self.seen, self.asked) = (found.turn, None);
+        }
+        let age = time::monotonic_ns().saturating_sub(found.at_ns);
+        Some(Snapshot {
+            instance: self.page.instance(),
+            pid: self.page.pid(),
+            at_ns: found.at_ns,
+            age: Duration::from_nanos(age),
+            silent: self.asked.map(|asked| asked.elapsed()),
+            left_out: found.left_out,
+            records: decode_page(&found.words),
+        })
+    }
+
+    /// Asks, waits and reads.
+    pub fn look(&mut self, most: Duration) -> Option<Snapshot> {
+        self.ask();
+        self.wait(most);
+        self.read()
+    }
+}

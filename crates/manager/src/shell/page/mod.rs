@@ -1,0 +1,199 @@
+//! The statistics page: a file beside the socket, from which tools learn what is, and after the manager hangs, what was last true.
+//!
+//! Who opens the file asks for a new page by that, and gets one, but no more than four a second. Otherwise there is a new one two seconds after
+//! something has happened; where nothing happens nothing is done. A page is put together in pieces between which clients have their turn.
+
+mod ages;
+mod file;
+mod look;
+mod run;
+mod sight;
+
+use crate::state::Item;
+use ages::{Ages, Ended};
+pub(super) use file::Place;
+use run::Run;
+pub(super) use sight::Sight;
+use std::time::{Duration, Instant};
+use tranship_region::layout::PageRw;
+use tranship_sys::epoll::{Epoll, Interest};
+use tranship_sys::notice::Notice;
+
+/// Between two pages that were asked for.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Between two that nobody asked for.
+const UNASKED: Duration = Duration::from_secs(2);
+/// Where the kernel does not say who opens the file, asked for or not.
+const UNHEARD: Duration = Duration::from_secs(1);
+/// What is put together in one turn of the loop.
+const SHARE: Duration = Duration::from_micros(300);
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Pages {
+    place: Option<Place>,
+    file: Option<PageRw>,
+    notice: Option<Notice>,
+    /// Somebody has opened the file since the last page was begun.
+    asked: bool,
+    /// Something has happened since then.
+    changed: bool,
+    /// When that was.
+    begun: Option<Duration>,
+    run: Option<Run>,
+    last: Option<Item>,
+    ages: Ages,
+}
+
+impl Pages {
+    /// Without a place there is no page.
+    pub fn new(place: Option<Place>, notice: Option<Notice>) -> Pages {
+        Pages {
+            place,
+            notice,
+            changed: true,
+            file: None,
+            asked: false,
+            begun: None,
+            run: None,
+            last: None,
+            ages: Ages::default(),
+        }
+    }
+
+    /// Something has happened.
+    pub fn changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// When the next page is begun, or gone on with.
+    fn due(&self) -> Option<Duration> {
+        self.place.as_ref()?;
+        if self.run.is_some() {
+            return Some(Duration::ZERO);
+        }
+        let period = match (self.asked, self.changed) {
+            _ if self.notice.is_none() => UNHEARD,
+            (true, _) => PERIOD,
+            (false, true) => UNASKED,
+            (false, false) => return None,
+        };
+        Some(self.begun.map_or(Duration::ZERO, |begun| begun + period))
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if let (Some(place), Some(_)) = (&self.place, &self.file) {
+            place.remove();
+        }
+    }
+}
+
+impl Pages {
+    /// Hears of who opens the page.
+    pub fn watch(&mut self, epoll: &Epoll, token: u64) {
+        if let Some(notice) = &self.notice
+            && let Err(error) = epoll.add(notice, token, Interest::Read)
+        {
+            tracing::warn!(%error, "who wants statistics is not heard");
+            self.notice = None;
+        }
+    }
+
+    /// Somebody has opened it.
+    pub fn opened(&mut self) {
+        self.asked |= self.notice.as_ref().is_some_and(Notice::drain);
+    }
+
+    /// How long there is nothing to do for it.
+    pub fn wait(&self, now: Duration) -> Option<Duration> {
+        self.due().map(|due| due.saturating_sub(now))
+    }
+
+    /// Does a piece of what is to be done.
+    pub fn go_on(&mut self, sight: &Sight<'_>, instance: u64) {
+        if self.due().is_none_or(|due| due > sight.now) {
+            return;
+        }
+        let mut run = match self.run.take() {
+            Some(run) => run,
+            None => self.begin(sight.now),
+        };
+        let begin = Instant::now();
+        loop {
+            if !self.step(&mut run, sight) {
+                self.show(run, instance);
+                return;
+            }
+            if begin.elapsed() >= SHARE {
+                self.run = Some(run);
+                return;
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Duration) -> Run {
+        self.begun = Some(now);
+        // Who opens it from here on wants to see what comes after.
+        (self.asked, self.changed) = (false, false);
+        self.ask();
+        self.last = None;
+        self.ages.begin();
+        Run::default()
+    }
+
+    /// To hear of the next one who opens it.
+    fn ask(&self) {
+        let (Some(notice), Some(place), Some(_)) = (&self.notice, &self.place, &self.file) else {
+            return;
+        };
+        notice.drain();
+        if let Err(error) = notice.ask(place.path()) {
+            tracing::debug!(%error, "who wants statistics is not heard");
+        }
+    }
+
+    /// Takes the next item; false: that was the last.
+    fn step(&mut self, run: &mut Run, sight: &Sight<'_>) -> bool {
+        if run.is_in_hold() {
+            run.go_on(&mut self.ages, sight);
+            return true;
+        }
+        let Some((item, surveyed)) = sight.state.survey(self.last) else {
+            return false;
+        };
+        self.last = Some(item);
+        if let Some(surveyed) = surveyed {
+            run.take(&mut self.ages, sight, surveyed);
+        }
+        true
+    }
+
+    fn show(&mut self, run: Run, instance: u64) {
+        // What could not be looked at this time will be.
+        self.changed |= self.ages.end() == Ended::Behind;
+        let Some(place) = &self.place else { return };
+        let (words, left_out) = run.words();
+        let file = self.file.as_ref();
+        if file.is_none_or(|f| f.capacity() < words.len()) {
+            match place.make(words.len(), instance) {
+                Ok(file) => {
+                    if let Some(old) = self.file.replace(file) {
+                        old.has_moved();
+                    }
+                    self.ask();
+                }
+                Err(error) if self.file.is_none() => {
+                    tracing::warn!(%error, path = %place.path().display(), "no statistics page");
+                    self.place = None;
+                    return;
+                }
+                Err(error) => tracing::debug!(%error, "no larger statistics page"),
+            }
+        }
+        if let Some(file) = &self.file {
+            file.publish(&words, tranship_sys::time::monotonic_ns(), left_out);
+        }
+    }
+}

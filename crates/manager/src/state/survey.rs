@@ -1,0 +1,77 @@
+//! What the statistics page is made of: item after item, and where the shell finds what only their owners know. Nothing changes by it.
+
+use super::State;
+use super::model::Item;
+use super::types::FdToken;
+use tranship_proto::StatRecord;
+
+/// An item, as far as the state knows it.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    pub record: StatRecord,
+    pub look: Look,
+}
+
+/// Where the rest of it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// There is no more.
+    Nowhere,
+    /// What a pool's writer says of it.
+    Figures { table: FdToken },
+    /// A channel's cursors.
+    Rings {
+        source: Option<FdToken>,
+        sink: Option<FdToken>,
+    },
+    /// A reader's counters.
+    Held {
+        table: FdToken,
+        refs: FdToken,
+        slots: u32,
+    },
+}
+
+impl State {
+    /// What comes after an item: the next one, and what is known of it, if it is still there.
+    pub(crate) fn survey(&self, last: Option<Item>) -> Option<(Item, Option<Surveyed>)> {
+        let item = match last {
+            None => Item::Manager,
+            Some(last) => self.next_item(last)?,
+        };
+        Some((item, self.surveyed(item)))
+    }
+
+    fn surveyed(&self, item: Item) -> Option<Surveyed> {
+        let (record, look) = match item {
+            Item::Manager => (StatRecord::Manager(self.manager_stat()), Look::Nowhere),
+            Item::Domain(id) => (self.domain_record(id)?, Look::Nowhere),
+            Item::Heap(id) => (self.heap_record(id)?, Look::Nowhere),
+            Item::Pool(id) => {
+                let table = self.pools.get(&id)?.table;
+                (self.pool_record(id)?, Look::Figures { table })
+            }
+            Item::Channel(id) => {
+                let c = self.channels.get(&id)?;
+                let (source, sink) = (c.source_half, c.sink_half);
+                (self.channel_record(id)?, Look::Rings { source, sink })
+            }
+            Item::Registered(key) => {
+                let (record, sink) = self.registered_record(key)?;
+                let source = Some(self.registered.get(&key)?.source_half);
+                let sink = Some(sink);
+                (StatRecord::Channel(record), Look::Rings { source, sink })
+            }
+            Item::Export(id) => (self.export_record(id)?, Look::Nowhere),
+            Item::Waiting(domain, req) => (self.waiting_record(domain, req)?, Look::Nowhere),
+            Item::Hold(pool, domain) => {
+                let p = self.pools.get(&pool)?;
+                let refs = p.readers.get(&domain)?.refs?;
+                let (table, slots) = (p.table, p.slots);
+                let record = StatRecord::Hold(self.hold_stat(pool, domain)?);
+                (record, Look::Held { table, refs, slots })
+            }
+        };
+        Some(Surveyed { record, look })
+    }
+}

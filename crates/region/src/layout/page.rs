@@ -1,0 +1,426 @@
+//! Kind 10: the statistics page, a file that the manager writes and tools map read-only.
+//!
+//! ```text
+//! header | turn, instance, pid, area, moved | state of area 0 | state of area 1 | ... | area 0 | area 1
+//! ```
+//! Two areas take turns. The one that `turn` names is whole: the other is being written, or will be next. So a manager that is killed in
+//! the middle leaves what it last published, and a reader has to look again only if two publications go by while it copies.
+
+use super::header::Kind;
+use super::{OpenError, Says};
+use crate::{RoMapping, RwMapping};
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+const FRONT: usize = 64;
+const AREAS: usize = 4096;
+/// Words of an area at most: 32 MiB.
+pub const MAX_WORDS: u32 = 4 << 20;
+/// Times that a reader looks again: its copy has then been overtaken as often.
+const TRIES: u32 = 64;
+
+/// One area's.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Area {
+    /// Odd while it is being written.
+    sequence: AtomicU64,
+    /// Of `CLOCK_MONOTONIC`: when it was published.
+    at_ns: AtomicU64,
+    /// Words that were written.
+    words: AtomicU64,
+    /// Records that had no room.
+    left_out: AtomicU64,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Front {
+    /// Publications, modulo 2^32; the lowest bit names the area. Readers sleep on it.
+    turn: AtomicU32,
+    /// Non-zero once another file has taken this one's place.
+    moved: AtomicU32,
+    instance: AtomicU64,
+    pid: AtomicU64,
+    pad: [u64; 5],
+    areas: [Area; 2],
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Front, instance) == 8);
+    assert!(std::mem::offset_of!(Front, areas) == 64);
+    assert!(size_of::<Area>() == 64);
+    assert!(FRONT + size_of::<Front>() <= AREAS);
+};
+
+fn says(words: u32) -> Says {
+    Says {
+        kind: Kind::Page,
+        count: words,
+        extra: [0; 2],
+    }
+}
+
+/// Length of the file, bytes; `words` of each area.
+pub fn len(words: u32) -> usize {
+    AREAS + 2 * 8 * words as usize
+}
+
+/// The manager's side.
+#[derive(Debug)]
+pub struct PageRw {
+    front: NonNull<Front>,
+    areas: [NonNull<AtomicU64>; 2],
+    words: u32,
+    map: RwMapping,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl Send for PageRw {}
+// SAFETY: as for Send.
+unsafe impl Sync for PageRw {}
+
+impl PageRw {
+    /// In a fresh file that is [`len`] long and all 0, and that nobody else was shown yet.
+    pub fn create(fd: impl AsFd, words: u32, instance: u64, pid: u32) -> io::Result<PageRw> {
+        let map = RwMapping::map(fd, len(words))?;
+        says(words).write(&map);
+        let page = PageRw {
+            front: map.at(FRONT),
+            areas: [0, 1].map(|i| map.array(AREAS + i * 8 * words as usize, words as usize)),
+            words,
+            map,
+        };
+        page.front().instance.store(instance, Ordering::Relaxed);
+        page.front().pid.store(pid.into(), Ordering::Relaxed);
+        Ok(page)
+    }
+
+    fn front(&self) -> &Front {
+        // SAFETY: atomics in the mapping; `pad` is never written.
+        unsafe { self.front.as_ref() }
+    }
+
+    /// Words that an area has.
+    pub fn capacity(&self) -> usize {
+        self.words as usize
+    }
+
+    /// Shows these words from now on; more than there is room for are cut off.
+    // Crash: until `turn` is stored readers are at the other area, which is whole.
+    pub fn publish(&self, words: &[u64], at_ns: u64, left_out: u64) {
+        let front = self.front();
+        // Ordering: relaxed, here and below; our own words.
+        let turn = front.turn.load(Ordering::Relaxed).wrapping_add(1);
+        let (area, lines) = match turn & 1 {
+            0 => (&front.areas[0], self.areas[0]),
+            _ => (&front.areas[1], self.areas[1]),
+        };
+        let count = words.len().min(self.words as usize);
+        let sequence = area.sequence.load(Ordering::Relaxed) | 1;
+        area.sequence.store(sequence, Ordering::Relaxed);
+        // Ordering: release; who finds any of what follows finds the odd number after it (partner: the second look in `read`).
+        fence(Ordering::Release);
+        area.at_ns.store(at_ns, Ordering::Relaxed);
+        area.words.store(count as u64, Ordering::Relaxed);
+        area.left_out.store(left_out, Ordering::Relaxed);
+        for (i, word) in words[..count].iter().enumerate() {
+            // SAFETY: below the count that was checked against the length; an atomic; mapped as long as `self`.
+            unsafe { lines.add(i).as_ref() }.store(*word, Ordering::Relaxed);
+        }
+        // Ordering: release; partner: the first look in `read`.
+        area.sequence
+            .store(sequence.wrapping_add(1), Ordering::Release);
+        // Ordering: release; partner: the load of `turn` in `read`.
+        front.turn.store(turn, Ordering::Release);
+        let _ = tranship_sys::futex::wake(&front.turn, u32::MAX);
+    }
+
+    /// Another file is where this one was.
+    pub fn has_moved(&self) {
+        self.front().moved.store(1, Ordering::Release);
+        let _ = tranship_sys::futex::wake(&self.front().turn, u32::MAX);
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &RwMapping {
+        &self.map
+    }
+}
+
+/// What was published last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Published {
+    /// Which one it is.
+    pub turn: u32,
+    /// When, of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// Records that had no room.
+    pub left_out: u64,
+    /// What.
+    pub words: Vec<u64>,
+}
+
+/// A tool's side.
+#[derive(Debug)]
+pub struct PageRo {
+    front: NonNull<Front>,
+    areas: [NonNull<AtomicU64>; 2],
+    words: u32,
+    /// Kept mapped.
+    _map: RoMapping,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl Send for PageRo {}
+// SAFETY: as for Send.
+unsafe impl Sync for PageRo {}
+
+impl PageRo {
+    /// A file that is `bytes` long. Whoever may write the file can cut it short, and so end this process (SIGBUS).
+    pub fn open(fd: impl AsFd, bytes: u64) -> Result<PageRo, OpenError> {
+        let whole = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let wrong = |field, found, expected| OpenError::Header {
+            field,
+            found,
+            expected,
+        };
+        if whole < AREAS || whole > len(MAX_WORDS) {
+            return Err(wrong("the file's length", bytes, AREAS as u64));
+        }
+        let map = RoMapping::map(fd, whole).map_err(|source| OpenError::Map {
+            len_bytes: whole,
+            source,
+        })?;
+        // Trust: the file's writer; checked against the length before it is used.
+        let count = map.view().read_u32(16).unwrap_or(0);
+        says(count).check(&map)?;
+        if count > MAX_WORDS || len(count) > whole {
+            return Err(wrong("the file's length", bytes, len(count) as u64));
+        }
+        Ok(PageRo {
+            front: map.at(FRONT),
+            areas: [0, 1].map(|i| map.array(AREAS + i * 8 * count as usize, count as usize)),
+            words: count,
+            _map: map,
+        })
+    }
+
+    fn front(&self) -> &Front {
+        // SAFETY: atomics in the mapping, of which we only load; `pad` is never written.
+        unsafe { self.front.as_ref() }
+    }
+
+    /// Of the manager that made the file.
+    pub fn instance(&self) -> u64 {
+        self.front().instance.load(Ordering::Relaxed)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        u32::try_from(self.front().pid.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Which publication is the last; 0: there was none.
+    pub fn turn(&self) -> u32 {
+        self.front().turn.load(Ordering::Relaxed)
+    }
+
+    /// What to sleep on for the next publication. Mapped read-only.
+    pub fn turn_ptr(&self) -> *const AtomicU32 {
+        &raw const self.front().turn
+    }
+
+    /// Whether another file has taken its place.
+    pub fn has_moved(&self) -> bool {
+        self.front().moved.load(Ordering::Relaxed) != 0
+    }
+
+    /// Copies what was published last. `None`: nothing was, or it was overtaken whenever it was looked at.
+    pub fn read(&self) -> Option<Published> {
+        let front = self.front();
+        for _ in 0..TRIES {
+            // On a read-only mapping Rust defines relaxed loads only, hence the fences.
+            let turn = front.turn.load(Ordering::Relaxed);
+            // Ordering: acquire; partner: the release of `turn` in `publish`.
+            fence(Ordering::Acquire);
+            if turn == 0 {
+                return None;
+            }
+            let (area, lines) = match turn & 1 {
+                0 => (&front.areas[0], self.areas[0]),
+                _ => (&front.areas[1], self.areas[1]),
+            };
+            let sequence = area.sequence.load(Ordering::Relaxed);
+            // Ordering: acquire; partner: the release of the even number in `publish`.
+            fence(Ordering::Acquire);
+            if sequence & 1 != 0 {
+                continue;
+            }
+            // Trust: the writer's; bounded by what is mapped.
+            let count = area.words.load(Ordering::Relaxed);
+            let count = count.min(self.words.into());
+            let mut published = Published {
+                turn,
+                at_ns: area.at_ns.load(Ordering::Relaxed),
+                left_out: area.left_out.load(Ordering::Relaxed),
+                words: Vec::new(),
+            };
+            let count = usize::try_from(count).unwrap_or(0);
+            // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
+            let word = |i: usize| unsafe { lines.add(i).as_ref() }.load(Ordering::Relaxed);
+            published.words.extend((0..count).map(word));
+            // Ordering: acquire; the loads above come before the second look (partner: the fence in `publish`).
+            fence(Ordering::Acquire);
+            if area.sequence.load(Ordering::Relaxed) == sequence {
+                return Some(published);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::sync::atomic::AtomicBool;
+
+    const WORDS: u32 = 1 << 12;
+
+    fn made(words: u32) -> (File, PageRw) {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(len(words) as u64).expect("a length");
+        let page = PageRw::create(&file, words, 7, 9).expect("a page");
+        (file, page)
+    }
+
+    fn opened(file: &File) -> PageRo {
+        let bytes = file.metadata().expect("it").len();
+        PageRo::open(file, bytes).expect("a page")
+    }
+
+    /// Every word follows from the first.
+    fn of(n: u64) -> Vec<u64> {
+        let count = 1 + n % (u64::from(WORDS) - 1);
+        (0..count)
+            .map(|i| n.wrapping_mul(0x9e37).wrapping_add(i))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_published_is_read() {
+        let (file, page) = made(WORDS);
+        let reader = opened(&file);
+        assert_eq!((reader.instance(), reader.pid()), (7, 9));
+        assert!(reader.read().is_none());
+        for n in 1..5u32 {
+            page.publish(&of(n.into()), 100 + u64::from(n), 3);
+            let found = reader.read().expect("it");
+            assert_eq!(
+                (found.turn, found.at_ns, found.left_out),
+                (n, 100 + u64::from(n), 3)
+            );
+            assert_eq!(found.words, of(n.into()));
+        }
+        page.publish(&vec![1; WORDS as usize + 5], 0, 0);
+        assert_eq!(reader.read().expect("it").words.len(), WORDS as usize);
+        page.has_moved();
+        assert!(reader.has_moved());
+    }
+
+    #[test]
+    fn no_reader_sees_half_of_two() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (file, page) = made(WORDS);
+        page.publish(&of(1), 1, 0);
+        let done = AtomicBool::new(false);
+        let seen = std::thread::scope(|s| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    s.spawn(|| {
+                        let reader = opened(&file);
+                        let mut last = 0;
+                        let mut seen = 0u64;
+                        while !done.load(Ordering::Relaxed) {
+                            let Some(found) = reader.read() else { continue };
+                            assert_eq!(found.words, of(found.at_ns), "torn");
+                            assert!(found.at_ns >= last, "went back");
+                            seen += u64::from(found.at_ns > last);
+                            last = found.at_ns;
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            for n in 2..20_000 {
+                page.publish(&of(n), n, 0);
+            }
+            done.store(true, Ordering::Relaxed);
+            let seen = readers.into_iter().map(|r| r.join().expect("no panic"));
+            seen.sum::<u64>()
+        });
+        assert!(seen > 0);
+    }
+
+    /// A process that is killed while it does nothing but publish leaves something whole, whenever that is.
+    #[test]
+    fn who_dies_in_the_middle_leaves_the_last_one_whole() {
+        let _dog = tranship_testkit::Watchdog::new();
+        for _ in 0..50 {
+            let (file, page) = made(WORDS);
+            let reader = opened(&file);
+            // A child would inherit no mapping.
+            drop(page);
+            // SAFETY: the child allocates, which is fine after a fork in glibc, writes its own mapping, and never returns.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                if let Ok(page) = PageRw::create(&file, WORDS, 7, 9) {
+                    for n in 1.. {
+                        page.publish(&of(n), n, 0);
+                    }
+                }
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(1) };
+            }
+            while reader.turn() < 20 {
+                std::thread::yield_now();
+            }
+            // SAFETY: our own child.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            let pid = rustix::process::Pid::from_raw(pid);
+            rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).expect("its end");
+            let found = reader.read().expect("something whole");
+            assert_eq!(found.words, of(found.at_ns));
+        }
+    }
+
+    #[test]
+    fn who_may_only_read_cannot_map_it_to_write() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("page");
+        let file = File::create_new(&path).expect("a file");
+        file.set_len(len(64) as u64).expect("a length");
+        let file = File::options().read(true).write(true).open(&path);
+        let page = PageRw::create(file.expect("it"), 64, 7, 9).expect("a page");
+        page.publish(&[1, 2], 3, 0);
+        let file = File::open(&path).expect("it");
+        assert!(RwMapping::map(&file, len(64)).is_err());
+        assert_eq!(opened(&file).read().expect("it").words, [1, 2]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_page_is_refused() {
+        let (file, _page) = made(64);
+        let bytes = len(64) as u64;
+        for wrong in [0, 4095, bytes - 1, u64::MAX] {
+            assert!(PageRo::open(&file, wrong).is_err(), "{wrong}");
+        }
+        assert!(PageRo::open(&file, bytes).is_ok());
+        let other = tempfile::tempfile().expect("a file");
+        other.set_len(bytes).expect("a length");
+        assert!(PageRo::open(&other, bytes).is_err());
+    }
+}
