@@ -4,7 +4,7 @@ use tranship_core::Role;
 use tranship_transport::FrameBytes;
 
 const MAGIC: [u8; 4] = *b"tsch";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Most bytes of an inline message.
 pub(crate) const INLINE_BYTES: usize = 48;
 /// What the receiver's program may say before the sender's has taken any of it.
