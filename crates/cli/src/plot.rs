@@ -1,9 +1,10 @@
 //! A picture of something over time, as SVG and as text.
 
+pub(crate) mod page;
 mod svg;
 mod text;
 
-pub(crate) use svg::{HEIGHT, WIDTH, escape, svg};
+pub(crate) use svg::{stack, svg};
 pub(crate) use text::text;
 
 /// Curves over one time axis, with marks where something happened.
@@ -16,6 +17,10 @@ pub(crate) struct Plot {
     pub curves: Vec<Curve>,
     /// Seconds and what happened.
     pub marks: Vec<(f64, String)>,
+    /// What goes across; nothing: seconds.
+    pub across: &'static str,
+    /// Where something is written there, instead of at round numbers.
+    pub places: Vec<(f64, String)>,
 }
 
 /// One line of the picture.
@@ -80,6 +85,7 @@ fn sample() -> Plot {
             curve("lz4", &[0.0, 400.0, 0.0]),
         ],
         marks: vec![(1.5, "lz4 stopped".to_owned())],
+        ..Plot::default()
     }
 }
 
