@@ -60,14 +60,14 @@ fn ran(run: &Value) {
     }
     let frames = list(run, "frames");
     let last = frames.last().expect("frames")["at_ms"].as_u64();
-    assert!(last >= Some(65_000), "{last:?}");
+    assert!(last >= Some(65_000), "{last:?} ms");
     let served = frames
         .iter()
         .any(|f| f["apps"][0]["per_second"].as_f64() > Some(0.0));
     let disturbed = frames
         .iter()
         .any(|f| f["apps"][1]["per_second"].as_f64() > Some(0.0));
-    assert!(served && disturbed, "{}", run["name"]);
+    assert!(served && disturbed, "{served} {disturbed}: {run}");
     for frame in frames {
         assert_eq!(
             (list(frame, "pools").len(), list(frame, "apps").len()),

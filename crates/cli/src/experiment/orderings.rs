@@ -227,11 +227,12 @@ fn within_total(played: &Played) -> Option<Ordering> {
                 played.setting.name
             ),
             format!(
-                "at most {:.0} of {:.0} pages resident in {} samples ({:.0} a second), {:.0} with what nobody was granted yet in {}; quotas {:.0}",
+                "at most {:.0} of {:.0} pages resident in {} samples ({:.0} a second; {} beyond), {:.0} with what nobody was granted yet in {}; quotas {:.0}",
                 whole_pages(seen.max_bytes),
                 whole_pages(seen.total_bytes),
                 seen.samples,
                 seen.samples_per_second,
+                seen.samples_beyond,
                 whole_pages(seen.outside_max_bytes),
                 seen.outside_samples,
                 whole_pages(seen.quotas_max_bytes)

@@ -60,7 +60,7 @@ pub(super) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
     crew.processes[CLIENT].want(CALLERS.into())?;
     let begin = Instant::now();
     let mut told = 0;
-    while scaled(begin.elapsed()) < OVER {
+    while run.frames.last().is_none_or(|f| f.at_ms < OVER) {
         let due = period * u32::try_from(run.frames.len() + 1)?;
         while begin.elapsed() < due {
             std::thread::sleep(TOLD.min(due.saturating_sub(begin.elapsed())));
@@ -79,10 +79,14 @@ pub(super) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
         let frame = crew.frame(at_ms, callers, &figures, &run.pools)?;
         run.frames.push(frame);
         quotas_most = quotas_most.max(figures.iter().map(|p| p.quota_bytes).sum());
-        let (granted, stranded) = granted(&domain)?;
-        granted_most = granted_most.max(granted + stranded);
+        let (granted_now, before) = granted(&domain)?;
+        granted_most = granted_most.max(granted_now + before);
         let pids = crew.processes.iter().map(Process::pid);
-        outside_most = outside_most.max(stranded + outside(pids.chain([std::process::id()])));
+        let pids: Vec<u32> = pids.chain([std::process::id()]).collect();
+        let seen = outside(&pids, limit_bytes - before.min(limit_bytes));
+        // What is stranded before and after has been so meanwhile, or as much of it.
+        let (_, after) = granted(&domain)?;
+        outside_most = outside_most.max(seen + before.min(after));
     }
     let mut memory = watch.end();
     memory.outside_samples = run.frames.len() as u64;

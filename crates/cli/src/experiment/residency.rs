@@ -2,10 +2,13 @@
 //!
 //! The manager holds a descriptor of each chunk that it granted, and lives in this process: a thread looks at all of them a thousand times a second. Less often everything is
 //! looked at from outside, also what processes have made and not been granted yet, or the manager has let go of.
+//!
+//! A look takes a while, and chunks come and go meanwhile: one that went after it was counted and one that came before the end were never there at once. A look that finds more than
+//! the total is therefore repeated at once. What both found was there between them, all at the same time.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +31,8 @@ pub(super) struct Residency {
     pub samples_per_second: f64,
     /// The most of all those.
     pub max_bytes: u64,
-    /// Those with more than the total.
+    /// Those that found more than the total, and were repeated; and those of which it was true.
+    pub samples_repeated: u64,
     pub samples_beyond: u64,
     /// Looks from outside, at the processes' descriptors, with what the manager counts as stranded; and the most of them.
     pub outside_samples: u64,
@@ -67,12 +71,16 @@ fn look(total_bytes: u64, until: &AtomicBool) -> Residency {
         total_bytes,
         ..Residency::default()
     };
-    let mut known = HashMap::new();
+    let mut chunks = Chunks::default();
     let begin = Instant::now();
     let mut next = begin;
     while !until.load(Ordering::Relaxed) {
-        let bytes = granted(&mut known);
+        let mut bytes = chunks.look();
         seen.samples += 1;
+        if bytes > total_bytes {
+            seen.samples_repeated += 1;
+            bytes = chunks.look_again();
+        }
         seen.max_bytes = seen.max_bytes.max(bytes);
         seen.samples_beyond += u64::from(bytes > total_bytes);
         // Not made up for: a look is a look at one moment.
@@ -85,20 +93,48 @@ fn look(total_bytes: u64, until: &AtomicBool) -> Residency {
     seen
 }
 
-/// Of the chunks of which this process has a descriptor. `known`: the inode that a number stood for, and whether it is a chunk.
-fn granted(known: &mut HashMap<i32, (u64, bool)>) -> u64 {
-    let (mut bytes, mut number, mut last) = (0, 0, 0);
-    while number - last < GAP {
-        if let Some(it) = memfd::glance(number) {
-            last = number;
-            let before = known.get(&number).filter(|(inode, _)| *inode == it.inode);
-            let is_chunk = before.map_or_else(|| is_chunk(number), |(_, is_chunk)| *is_chunk);
-            known.insert(number, (it.inode, is_chunk));
-            bytes += if is_chunk { it.resident } else { 0 };
+/// The chunks of which this process has a descriptor.
+#[derive(Debug, Default)]
+struct Chunks {
+    /// By the descriptor's number: the inode that it stood for, and whether that is a chunk.
+    known: HashMap<i32, (u64, bool)>,
+    /// Of the last look: inodes and bytes. Of one with several descriptors each.
+    found: Vec<(u64, u64)>,
+}
+
+impl Chunks {
+    /// The bytes of all.
+    fn look(&mut self) -> u64 {
+        self.found.clear();
+        let (mut number, mut last) = (0, 0);
+        while number - last < GAP {
+            if let Some(it) = memfd::glance(number) {
+                last = number;
+                let before = self
+                    .known
+                    .get(&number)
+                    .filter(|(inode, _)| *inode == it.inode);
+                let is_chunk = before.map_or_else(|| is_chunk(number), |(_, is_chunk)| *is_chunk);
+                self.known.insert(number, (it.inode, is_chunk));
+                if is_chunk {
+                    self.found.push((it.inode, it.resident));
+                }
+            }
+            number += 1;
         }
-        number += 1;
+        self.found.iter().map(|(_, bytes)| bytes).sum()
     }
-    bytes
+
+    /// The bytes of those that the last look has found, too.
+    fn look_again(&mut self) -> u64 {
+        let before: HashSet<u64> = self.found.iter().map(|(inode, _)| *inode).collect();
+        self.look();
+        let both = self
+            .found
+            .iter()
+            .filter(|(inode, _)| before.contains(inode));
+        both.map(|(_, bytes)| bytes).sum()
+    }
 }
 
 fn is_chunk(number: i32) -> bool {
@@ -106,8 +142,20 @@ fn is_chunk(number: i32) -> bool {
     target.is_ok_and(|to| to.as_os_str().to_string_lossy().starts_with(CHUNK))
 }
 
-/// Of all chunks of which any of these processes has a descriptor, each counted once.
-pub(super) fn outside(pids: impl Iterator<Item = u32>) -> u64 {
+/// Of all chunks of which any of these processes has a descriptor, each counted once. More than `total_bytes` is looked at again, as above.
+pub(super) fn outside(pids: &[u32], total_bytes: u64) -> u64 {
+    let found = chunks_of(pids);
+    let bytes = found.values().sum();
+    if bytes <= total_bytes {
+        return bytes;
+    }
+    let again = chunks_of(pids);
+    let both = found.iter().filter(|(inode, _)| again.contains_key(inode));
+    both.map(|(_, bytes)| bytes).sum()
+}
+
+/// By inode.
+fn chunks_of(pids: &[u32]) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
     for pid in pids {
         let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
@@ -123,7 +171,7 @@ pub(super) fn outside(pids: impl Iterator<Item = u32>) -> u64 {
             }
         }
     }
-    found.values().sum()
+    found
 }
 
 #[cfg(test)]
@@ -137,18 +185,16 @@ mod tests {
         let domain = Domain::embedded().expect("a manager");
         let options = PoolOptions::new(8 * CHUNK).chunk_bytes(CHUNK);
         let pool = domain.create_pool(options).expect("a pool");
-        let mut known = HashMap::new();
-        let (inside, before) = (
-            granted(&mut known),
-            outside([std::process::id()].into_iter()),
-        );
-        let held: Vec<_> = (0..5).map(|_| pool.alloc(1 << 20).expect("room")).collect();
+        let mut chunks = Chunks::default();
+        let outside = || outside(&[std::process::id()], u64::MAX);
+        let (inside, before) = (chunks.look(), outside());
+        let mut held: Vec<_> = (0..5).map(|_| pool.alloc(1 << 20).expect("room")).collect();
         // The writer has a descriptor of each, and the manager another one, both in this process.
-        assert_eq!(granted(&mut known) - inside, 2 * 5 * CHUNK);
-        assert_eq!(
-            outside([std::process::id()].into_iter()) - before,
-            5 * CHUNK
-        );
-        drop(held);
+        assert_eq!(chunks.look() - inside, 2 * 5 * CHUNK);
+        assert_eq!(outside() - before, 5 * CHUNK);
+        // What has come since was not there before.
+        held.push(pool.alloc(1 << 20).expect("room"));
+        assert_eq!(chunks.look_again() - inside, 2 * 5 * CHUNK);
+        assert_eq!(chunks.look() - inside, 2 * 6 * CHUNK);
     }
 }
