@@ -49,21 +49,29 @@ impl Plot {
             .curves
             .iter()
             .flat_map(|curve| curve.points.iter().map(|(_, value)| *value));
-        round_up(values.fold(0.0, f64::max))
+        above(values.fold(0.0, f64::max), &QUARTERED)
     }
 }
 
+/// Of which a quarter is a round number.
+const QUARTERED: [f64; 10] = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
+
 /// 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
+    above(value, &[1.0, 2.0, 5.0, 10.0])
+}
+
+/// The first of these, times a power of ten, that is not below a value.
+fn above(value: f64, steps: &[f64]) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0];
-    steps
-        .into_iter()
-        .map(|step| step * power)
-        .find(|round| *round >= value)
+    let found = steps.iter().map(|step| step * power);
+    // What is a rounding error above is not above.
+    found
+        .clone()
+        .find(|round| *round >= value * (1.0 - 1e-9))
         .unwrap_or(10.0 * power)
 }
 
@@ -99,6 +107,8 @@ mod tests {
         assert!((round_up(1001.0) - 2000.0).abs() < 1e-9);
         assert!((round_up(0.3) - 0.5).abs() < 1e-9);
         assert!((round_up(0.0) - 1.0).abs() < 1e-9);
+        assert!((above(299.0, &QUARTERED) - 320.0).abs() < 1e-9);
+        assert!((above(1.6000000000001, &QUARTERED) - 1.6).abs() < 1e-9);
         assert!((sample().end() - 2.0).abs() < 1e-9);
     }
 }

@@ -69,15 +69,11 @@ pub(crate) fn svg(plot: &Plot) -> String {
             across => across,
         }
     ));
-    for (number, (time, what)) in plot.marks.iter().enumerate() {
-        // Neighbours alternate in height, so that their texts do not cover each other.
-        let height = TOP + 12.0 + f64::from(u8::try_from(number % 3).unwrap_or(0)) * 14.0;
+    for (time, _) in &plot.marks {
         put(format_args!(
-            r##"<path d="M{0:.1} {TOP}V{1:.1}" stroke="#888" stroke-dasharray="4 3"/><text x="{2:.1}" y="{height:.1}" fill="#555">{3}</text>"##,
+            r##"<path d="M{0:.1} {TOP}V{1:.1}" stroke="#888" stroke-dasharray="4 3"/>"##,
             x(*time),
-            HEIGHT - BOTTOM,
-            x(*time) + 4.0,
-            escape(what)
+            HEIGHT - BOTTOM
         ));
     }
     for (number, curve) in plot.curves.iter().enumerate() {
@@ -98,6 +94,16 @@ pub(crate) fn svg(plot: &Plot) -> String {
             r##"<text x="{:.1}" y="{line:.1}" fill="{colour}">{}</text>"##,
             WIDTH - RIGHT + 10.0,
             escape(&curve.name)
+        ));
+    }
+    // Above the curves, each with a rim.
+    for (number, (time, what)) in plot.marks.iter().enumerate() {
+        // Neighbours alternate in height, so that their texts do not cover each other.
+        let height = TOP + 12.0 + f64::from(u8::try_from(number % 3).unwrap_or(0)) * 14.0;
+        put(format_args!(
+            r##"<text x="{:.1}" y="{height:.1}" fill="#555" stroke="#fff" stroke-width="3" paint-order="stroke">{}</text>"##,
+            x(*time) + 4.0,
+            escape(what)
         ));
     }
     put(format_args!("</svg>"));
