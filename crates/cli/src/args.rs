@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod cache;
+pub(crate) mod experiment;
 pub(crate) mod policy;
 pub(crate) mod top;
 mod values;
@@ -24,7 +25,8 @@ pub(crate) struct Args {
 }
 
 const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there, 4 a transfer was cut short.
+    "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there, 4 a transfer was cut short,
+5 an experiment's ordering did not hold.
 A reader of standard output that goes away (a broken pipe) is no error. NO_COLOR is respected.";
 
 #[derive(Subcommand, Debug)]
@@ -60,6 +62,8 @@ pub(crate) enum Command {
     /// How memory is divided among pools: the policies that there are, and a simulator for them.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
+    /// The CBUF paper's experiments, with real processes: what memory costs, and what policies do with it.
+    Experiment(experiment::ExperimentArgs),
     /// Certificates for channels between machines: an authority of one's own, and what it signs.
     #[command(subcommand)]
     Cert(CertAction),
@@ -78,6 +82,9 @@ pub(crate) enum Command {
     /// A consumer of the demonstration; started by `demo`, not by people.
     #[command(name = "demo-consumer", hide = true)]
     DemoConsumer(ConsumerArgs),
+    /// A process of an experiment; started by `experiment`, not by people.
+    #[command(name = "experiment-part", hide = true)]
+    ExperimentPart(experiment::PartArgs),
 }
 
 #[derive(ClapArgs, Debug)]

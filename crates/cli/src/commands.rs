@@ -18,7 +18,7 @@ mod view;
 
 use crate::args::{Args, Command};
 use crate::exit::Answer;
-use crate::{demo, doctor};
+use crate::{demo, doctor, experiment};
 use anyhow::Result;
 
 /// Runs what the command line asks for.
@@ -37,10 +37,12 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Quota(action) => quota::run(&action),
         Command::Trace(args) => trace::run(&args),
         Command::Policy(action) => policy::run(&action),
+        Command::Experiment(args) => experiment::run(&args),
         Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::man(&dir),
         Command::DemoConsumer(args) => demo::run_consumer(&args),
+        Command::ExperimentPart(args) => experiment::run_part(&args),
     }
 }

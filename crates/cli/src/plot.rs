@@ -1,9 +1,10 @@
 //! A picture of something over time, as SVG and as text.
 
+pub(crate) mod page;
 mod svg;
 mod text;
 
-pub(crate) use svg::{HEIGHT, WIDTH, escape, svg};
+pub(crate) use svg::{stack, svg};
 pub(crate) use text::text;
 
 /// Curves over one time axis, with marks where something happened.
@@ -16,6 +17,10 @@ pub(crate) struct Plot {
     pub curves: Vec<Curve>,
     /// Seconds and what happened.
     pub marks: Vec<(f64, String)>,
+    /// What goes across; nothing: seconds.
+    pub across: &'static str,
+    /// Where something is written there, instead of at round numbers.
+    pub places: Vec<(f64, String)>,
 }
 
 /// One line of the picture.
@@ -44,21 +49,29 @@ impl Plot {
             .curves
             .iter()
             .flat_map(|curve| curve.points.iter().map(|(_, value)| *value));
-        round_up(values.fold(0.0, f64::max))
+        above(values.fold(0.0, f64::max), &QUARTERED)
     }
 }
 
+/// Of which a quarter is a round number.
+const QUARTERED: [f64; 10] = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
+
 /// 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
+    above(value, &[1.0, 2.0, 5.0, 10.0])
+}
+
+/// The first of these, times a power of ten, that is not below a value.
+fn above(value: f64, steps: &[f64]) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0];
-    steps
-        .into_iter()
-        .map(|step| step * power)
-        .find(|round| *round >= value)
+    let found = steps.iter().map(|step| step * power);
+    // What is a rounding error above is not above.
+    found
+        .clone()
+        .find(|round| *round >= value * (1.0 - 1e-9))
         .unwrap_or(10.0 * power)
 }
 
@@ -80,6 +93,7 @@ fn sample() -> Plot {
             curve("lz4", &[0.0, 400.0, 0.0]),
         ],
         marks: vec![(1.5, "lz4 stopped".to_owned())],
+        ..Plot::default()
     }
 }
 
@@ -93,6 +107,8 @@ mod tests {
         assert!((round_up(1001.0) - 2000.0).abs() < 1e-9);
         assert!((round_up(0.3) - 0.5).abs() < 1e-9);
         assert!((round_up(0.0) - 1.0).abs() < 1e-9);
+        assert!((above(299.0, &QUARTERED) - 320.0).abs() < 1e-9);
+        assert!((above(1.6000000000001, &QUARTERED) - 1.6).abs() < 1e-9);
         assert!((sample().end() - 2.0).abs() < 1e-9);
     }
 }

@@ -32,6 +32,13 @@ impl Table {
         (self.titles(), &self.rows)
     }
 
+    /// Whether a column is text, and not aligned to the right.
+    pub(crate) fn is_text(&self, column: usize) -> bool {
+        self.heading
+            .get(column)
+            .is_some_and(|it| !it.starts_with('>'))
+    }
+
     fn titles(&self) -> Vec<&str> {
         let titles = self.heading.iter();
         titles

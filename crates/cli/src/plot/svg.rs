@@ -3,8 +3,8 @@
 use super::Plot;
 use std::fmt::Write;
 
-pub(crate) const WIDTH: f64 = 960.0;
-pub(crate) const HEIGHT: f64 = 420.0;
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 110.0;
 const TOP: f64 = 48.0;
@@ -46,12 +46,13 @@ pub(crate) fn svg(plot: &Plot) -> String {
             number(value, top)
         ));
     }
-    for step in 0..=8 {
-        let time = end * f64::from(step) / 8.0;
+    for (place, name) in places(plot) {
         put(format_args!(
-            r##"<text x="{:.1}" y="{:.1}" text-anchor="middle">{time:.1}</text>"##,
-            x(time),
-            HEIGHT - BOTTOM + 18.0
+            r##"<path d="M{0:.1} {1}v4" stroke="#888"/><text x="{0:.1}" y="{2:.1}" text-anchor="middle">{3}</text>"##,
+            x(place),
+            HEIGHT - BOTTOM,
+            HEIGHT - BOTTOM + 18.0,
+            escape(&name)
         ));
     }
     put(format_args!(
@@ -60,19 +61,19 @@ pub(crate) fn svg(plot: &Plot) -> String {
         escape(plot.unit)
     ));
     put(format_args!(
-        r##"<text x="{:.1}" y="{:.1}" text-anchor="end">seconds</text>"##,
+        r##"<text x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"##,
         WIDTH - RIGHT,
-        HEIGHT - 6.0
+        HEIGHT - 6.0,
+        match plot.across {
+            "" => "seconds",
+            across => across,
+        }
     ));
-    for (number, (time, what)) in plot.marks.iter().enumerate() {
-        // Neighbours alternate in height, so that their texts do not cover each other.
-        let height = TOP + 12.0 + f64::from(u8::try_from(number % 3).unwrap_or(0)) * 14.0;
+    for (time, _) in &plot.marks {
         put(format_args!(
-            r##"<path d="M{0:.1} {TOP}V{1:.1}" stroke="#888" stroke-dasharray="4 3"/><text x="{2:.1}" y="{height:.1}" fill="#555">{3}</text>"##,
+            r##"<path d="M{0:.1} {TOP}V{1:.1}" stroke="#888" stroke-dasharray="4 3"/>"##,
             x(*time),
-            HEIGHT - BOTTOM,
-            x(*time) + 4.0,
-            escape(what)
+            HEIGHT - BOTTOM
         ));
     }
     for (number, curve) in plot.curves.iter().enumerate() {
@@ -95,7 +96,54 @@ pub(crate) fn svg(plot: &Plot) -> String {
             escape(&curve.name)
         ));
     }
+    // Above the curves, each with a rim.
+    for (number, (time, what)) in plot.marks.iter().enumerate() {
+        // Neighbours alternate in height, so that their texts do not cover each other.
+        let height = TOP + 12.0 + f64::from(u8::try_from(number % 3).unwrap_or(0)) * 14.0;
+        put(format_args!(
+            r##"<text x="{:.1}" y="{height:.1}" fill="#555" stroke="#fff" stroke-width="3" paint-order="stroke">{}</text>"##,
+            x(*time) + 4.0,
+            escape(what)
+        ));
+    }
     put(format_args!("</svg>"));
+    out
+}
+
+/// Where something is written below the axis: the places that the plot names, or round numbers, ten at most.
+fn places(plot: &Plot) -> Vec<(f64, String)> {
+    if !plot.places.is_empty() {
+        return plot.places.clone();
+    }
+    let end = plot.end();
+    let step = super::round_up(end / 10.0);
+    let digits = usize::from(step < 1.0) + usize::from(step < 0.1);
+    (0u32..=10)
+        .map(|n| step * f64::from(n))
+        .take_while(|at| *at <= end * 1.001)
+        .map(|at| (at, format!("{at:.digits$}")))
+        .collect()
+}
+
+/// Several pictures below each other, under a line that says what they are.
+pub(crate) fn stack(title: &str, plots: &[Plot]) -> String {
+    let head = 40.0;
+    #[allow(clippy::cast_precision_loss)] // few
+    let high = head + HEIGHT * plots.len() as f64;
+    let mut out = format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {high}" font-family="sans-serif" font-size="14">
+<rect width="100%" height="100%" fill="#fff"/>
+<text x="16" y="26">{}</text>
+"##,
+        escape(title)
+    );
+    let mut at = head;
+    for plot in plots {
+        let place = format!(r#"<svg y="{at}" width="{WIDTH}" height="{HEIGHT}" "#);
+        out.push_str(&svg(plot).replacen("<svg ", &place, 1));
+        at += HEIGHT;
+    }
+    out.push_str("</svg>\n");
     out
 }
 
@@ -111,7 +159,7 @@ fn number(value: f64, top: f64) -> String {
     format!("{value:.places$}")
 }
 
-pub(crate) fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -179,7 +179,9 @@ impl OwnPool {
     fn begin(&self, resizing: &mut Resizing, rest: VecDeque<u32>) -> Result<Growing, Error> {
         let bytes = (rest.len() as u64) << self.chunk_shift;
         let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
-        let likely = !resizing.ask_first && self.domain.is_managed();
+        // Where a policy moves quotas, who is to give has often not given yet when others may have more; and the total is kept at every moment.
+        let scheduled = self.domain.board().is_scheduled();
+        let likely = !resizing.ask_first && !scheduled && self.domain.is_managed();
         if little && likely && self.bytes_present() + bytes <= self.quota_bytes() {
             return self.make_some(resizing, rest);
         }

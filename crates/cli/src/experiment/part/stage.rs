@@ -1,0 +1,63 @@
+//! A stage of the pipeline: reads a request out of the page that it came in, writes it into one of its own pool, and sends that on.
+
+use super::super::plan::{CALLERS, PAGE, STAGES};
+use super::desk::{Desk, mark};
+use anyhow::{Context, Result};
+use tranship::{Body, Domain, Kind, LinkOptions, Message, PoolOptions, Receiver, Role, Wait};
+
+/// Where a stage, or after the last one the client, receives.
+pub(super) fn address(stage: u32) -> String {
+    match stage as usize {
+        1..=STAGES => format!("stage {stage}"),
+        _ => "answers".to_owned(),
+    }
+}
+
+/// All requests that there are fit.
+pub(super) fn options() -> LinkOptions {
+    let lines = CALLERS.next_power_of_two() * 2;
+    LinkOptions::new().lines(lines).wait(Wait::Sleep)
+}
+
+pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
+    let options_of_pool = PoolOptions::new(PAGE * 1024)
+        .chunk_bytes(PAGE)
+        .name(&address(number));
+    let pool = domain.create_pool(options_of_pool)?;
+    let listener = domain.listen_with(&address(number), Role::Sink, options())?;
+    // The last one's end is taken first, so that all are there when the client's first request comes.
+    let mut next = domain
+        .open_sender_with(&address(number + 1), options())
+        .context("the next stage")?;
+    next.assign(&pool)?;
+    let mut desk = Desk::new(pool, hold_ms, number.into());
+    desk.report();
+    let mut requests = listener.accept_receiver()?;
+    while desk.report() {
+        desk.serve()?;
+        while let Some((request, page)) = desk.done() {
+            next.send_with(page.freeze(), request)?;
+        }
+        match requests.recv_timeout(desk.pause()) {
+            Ok(message) => all(&mut desk, &mut requests, message)?,
+            Err(error) if error == Kind::TimedOut => {}
+            Err(error) => return Err(error).context("the stage before"),
+        }
+    }
+    Ok(())
+}
+
+/// The page that a request came in is let go before one for it is waited for: who waits has none.
+fn all(desk: &mut Desk, requests: &mut Receiver, first: Message) -> Result<()> {
+    let mut message = Some(first);
+    while let Some(Message { meta, body }) = message {
+        if let Body::Buf(page) = body
+            && page.view().read_u8(0)? != mark(meta)
+        {
+            desk.wrong();
+        }
+        desk.come(meta)?;
+        message = requests.try_recv()?;
+    }
+    Ok(())
+}
