@@ -4,6 +4,7 @@ pub(crate) mod block;
 pub(crate) mod cache;
 pub(crate) mod policy;
 mod values;
+pub(crate) mod zcopy;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     Block(block::BlockArgs),
     /// Serves memcached's protocol; values go out without being copied.
     Cache(cache::CacheArgs),
+    /// What programs send without copying, and why the rest is copied.
+    #[command(subcommand)]
+    Zcopy(zcopy::ZcopyAction),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.

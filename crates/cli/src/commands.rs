@@ -13,6 +13,7 @@ mod run;
 mod send;
 pub(crate) mod sockets;
 mod view;
+mod zcopy;
 
 use crate::args::{Args, Command};
 use crate::exit::Answer;
@@ -29,6 +30,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Run(args) => run::run(&args),
         Command::Block(args) => block::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Zcopy(action) => zcopy::run(&action),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Quota(action) => quota::run(&action),

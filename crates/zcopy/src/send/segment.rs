@@ -1,5 +1,6 @@
 //! What is sent: pieces as the program names them, segments as the kernel is told.
 
+use super::way::Cause;
 use crate::arena::Inner;
 use crate::{Arena, Value};
 use std::ops::Range;
@@ -88,6 +89,8 @@ pub(super) struct Segment {
     pub(super) len: usize,
     /// Pages with the same bytes that never change again.
     pub(super) pages: Option<Pages>,
+    /// Why it is copied, if there are none.
+    pub(super) cause: Cause,
     /// The file they are of.
     pub(super) file: Option<(std::os::fd::RawFd, u64)>,
 }
@@ -102,6 +105,7 @@ impl Segment {
         Segment {
             at,
             len,
+            cause: Cause::Unprotected,
             pages: offset.map(|offset| arena.pages_at(offset).as_ptr().cast_const()),
             file: offset.map(|offset| (arena.file().as_raw_fd(), offset as u64)),
         }
@@ -111,6 +115,7 @@ impl Segment {
         Segment {
             at: bytes.as_ptr(),
             len: bytes.len(),
+            cause: Cause::Plain,
             pages: None,
             file: None,
         }
@@ -123,9 +128,10 @@ impl Segment {
         }
     }
 
-    /// To be copied, although there are pages.
+    /// To be copied, although there are pages: they were written.
     pub(super) fn copied(self) -> Segment {
         Segment {
+            cause: Cause::Written,
             pages: None,
             file: None,
             ..self
@@ -138,6 +144,7 @@ impl Segment {
         let rest = Segment {
             at: self.at.wrapping_add(len),
             len: self.len - len,
+            cause: self.cause,
             pages: self.pages.map(|pages| pages.wrapping_add(len)),
             file: self.file.map(|(file, offset)| (file, offset + len as u64)),
         };
@@ -150,4 +157,10 @@ impl Segment {
         let at = self.pages.unwrap_or(self.at).addr();
         (at + self.len).div_ceil(PAGE) - at / PAGE
     }
+}
+
+/// How many bytes may go by reference.
+pub(super) fn referable(segments: &[Segment]) -> usize {
+    let referable = segments.iter().filter(|segment| segment.pages.is_some());
+    referable.map(|segment| segment.len).sum()
 }
