@@ -90,14 +90,19 @@ pub(crate) fn own() -> Option<&'static Arena> {
     let arena = Box::leak(Box::new(Arena::with(&options).ok()?));
     // Ordering: release, partner of the acquire in `arena_of`.
     place.store(arena, Ordering::Release);
-    if wishes.stats {
-        static ONCE: std::sync::Once = std::sync::Once::new();
+    report_at_exit();
+    Some(arena)
+}
+
+/// If that is wished for, once.
+fn report_at_exit() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    if wishes().stats {
         // SAFETY: a function that is always there.
         ONCE.call_once(|| unsafe {
             libc::atexit(report);
         });
     }
-    Some(arena)
 }
 
 fn last() -> Option<&'static Arena> {
@@ -114,7 +119,10 @@ pub(crate) fn with_sender<T>(work: impl FnOnce(&mut Sender) -> T) -> Option<T> {
             let mut sender = sender.try_borrow_mut().ok()?;
             let sender = match &mut *sender {
                 Some(sender) => sender,
-                none => none.insert(Sender::new().ok()?),
+                none => {
+                    report_at_exit();
+                    none.insert(Sender::new().ok()?)
+                }
             };
             Some(work(sender))
         })

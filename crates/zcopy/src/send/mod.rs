@@ -308,7 +308,7 @@ impl Sender {
             let part = segment.len.min(left) as u64;
             if segment.pages.is_none() {
                 copied[segment.cause as usize] += part;
-            } else if way == Way::Copy {
+            } else if way == Way::Copy || way == Way::File && segment.file.is_none() {
                 copied[Cause::Chosen as usize] += part;
             } else {
                 self.counts.referred_bytes += part;

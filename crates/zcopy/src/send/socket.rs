@@ -48,6 +48,18 @@ impl Socket {
         })
     }
 
+    /// As [`Socket::new`], for a socket whose owner does not know of notifications: without MSG_ZEROCOPY, which would have poll(2)
+    /// say that there is an error.
+    ///
+    /// # Errors
+    /// As [`Socket::new`].
+    pub fn without_notifications(fd: impl AsFd) -> io::Result<Socket> {
+        Ok(Socket {
+            notified: Notified::Off,
+            ..Socket::new(fd)?
+        })
+    }
+
     /// Is it a stream, of which parts can go by reference?
     #[must_use]
     pub fn is_stream(&self) -> bool {
