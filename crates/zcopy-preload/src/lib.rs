@@ -12,6 +12,7 @@
 //!
 //! NOT here: the allocator and the sends (`zcopy`).
 
+mod descriptors;
 mod environment;
 mod memory;
 mod next;

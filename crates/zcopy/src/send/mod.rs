@@ -40,7 +40,7 @@ use segment::Segment;
 use splice::Pipe;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::time::Instant;
 use tranship_sys::ForkGuard;
@@ -319,6 +319,26 @@ impl Sender {
             self.counts.copied_bytes += bytes;
             tally.add(layout::CAUSES + cause, bytes);
         }
+    }
+
+    /// Makes what it will need of descriptors now, and says which: a program that closes them while it lives would have it write into
+    /// whatever comes under their numbers.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
+        let pipe = match &mut self.pipe {
+            Some(pipe) => pipe,
+            none => none.insert(Pipe::new()?),
+        };
+        let mut all = pipe.descriptors()?;
+        let pagemap = match &self.pagemap {
+            Some(pagemap) => pagemap,
+            None => self.pagemap.insert(Pagemap::open()?),
+        };
+        all.push(pagemap.as_fd().as_raw_fd());
+        all.extend(self.chooser.tally.descriptor());
+        Ok(all)
     }
 
     /// What it has sent so far.

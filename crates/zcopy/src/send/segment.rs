@@ -4,6 +4,8 @@ use super::way::Cause;
 use crate::arena::Inner;
 use crate::{Arena, Value};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use tranship_sys::process;
 
 /// A piece of a message.
 #[derive(Clone, Debug)]
@@ -92,7 +94,27 @@ pub(super) struct Segment {
     /// Why it is copied, if there are none.
     pub(super) cause: Cause,
     /// The file they are of.
-    pub(super) file: Option<(std::os::fd::RawFd, u64)>,
+    pub(super) file: Option<Place>,
+}
+
+/// A place in an arena's file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    fd: RawFd,
+    /// What the descriptor stood for when it was made.
+    identity: (u64, u64),
+    pub(super) offset: u64,
+}
+
+impl Place {
+    /// The file; none if the program closed it, and there may be another one under its number.
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the arena's, which the piece borrows, or what took its number, which is only asked what it is.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        process::identity(fd)
+            .is_ok_and(|now| now == self.identity)
+            .then_some(fd)
+    }
 }
 
 /// Where the kernel finds pages.
@@ -100,14 +122,18 @@ pub(super) type Pages = *const u8;
 
 impl Segment {
     pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
-        use std::os::fd::AsRawFd;
         let offset = arena.frozen(at, len);
+        let (fd, identity) = arena.file();
         Segment {
             at,
             len,
             cause: Cause::Unprotected,
             pages: offset.map(|offset| arena.pages_at(offset).as_ptr().cast_const()),
-            file: offset.map(|offset| (arena.file().as_raw_fd(), offset as u64)),
+            file: offset.map(|offset| Place {
+                fd: fd.as_raw_fd(),
+                identity,
+                offset: offset as u64,
+            }),
         }
     }
 
@@ -146,7 +172,10 @@ impl Segment {
             len: self.len - len,
             cause: self.cause,
             pages: self.pages.map(|pages| pages.wrapping_add(len)),
-            file: self.file.map(|(file, offset)| (file, offset + len as u64)),
+            file: self.file.map(|place| Place {
+                offset: place.offset + len as u64,
+                ..place
+            }),
         };
         (Segment { len, ..self }, rest)
     }

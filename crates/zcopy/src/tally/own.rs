@@ -22,7 +22,7 @@ pub(super) struct Page {
     pub(super) words: &'static [AtomicU64],
     pub(super) guard: ForkGuard,
     /// Others find the page by it.
-    _file: OwnedFd,
+    pub(super) file: OwnedFd,
 }
 
 /// A forked child makes one of its own; that of its parent it does not have.
@@ -68,7 +68,7 @@ impl Page {
         let page = Page {
             words,
             guard,
-            _file: file,
+            file,
         };
         page.begin();
         Ok(page)

@@ -2,6 +2,7 @@
 
 use super::layout::{HEAD, HEAD_UNSEEN, LEFT, OWNER, PLACE, PLACES};
 use super::own;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_sys::{ForkGuard, process};
 
@@ -13,6 +14,7 @@ struct Place {
     words: &'static [AtomicU64],
     /// A forked child has no such memory.
     guard: ForkGuard,
+    file: RawFd,
 }
 
 // All relaxed: counts, on which nothing else depends.
@@ -34,12 +36,18 @@ impl Tally {
                     return Some(Place {
                         words,
                         guard: page.guard,
+                        file: page.file.as_raw_fd(),
                     });
                 }
             }
             page.words[HEAD_UNSEEN].fetch_add(1, Ordering::Relaxed);
             None
         }))
+    }
+
+    /// By which others find the page.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.0.as_ref().map(|place| place.file)
     }
 
     /// What stands there: of a sender that had the place before.
