@@ -100,6 +100,21 @@ fn what_never_changes_goes_by_reference_wherever_it_lies() {
     }
 }
 
+/// By the library's functions, one by one, and without the library's knowledge.
+#[test]
+fn a_program_that_closes_what_it_does_not_know_keeps_its_memory_and_its_files() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/closes.c")) else {
+        return;
+    };
+    for how in ["library", "each", "kernel"] {
+        let mut command = preloaded(&program, &library());
+        let output = command.arg(how).output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{how}: {}: {text}", output.status);
+    }
+}
+
 #[test]
 fn a_c_program_is_told_what_it_is_always_told() {
     let _dog = Watchdog::new();
