@@ -33,7 +33,9 @@ impl Served {
         stream.write_all(b"set k 0 0 100000\r\n").expect("write");
         stream.write_all(&value).expect("write");
         stream.write_all(b"\r\n").expect("write");
-        stream.read_exact(&mut [0; b"STORED\r\n".len()]).expect("read");
+        stream
+            .read_exact(&mut [0; b"STORED\r\n".len()])
+            .expect("read");
         for _ in 0..20 {
             stream.write_all(b"get k\r\n").expect("write");
             let reply = b"VALUE k 0 100000\r\n".len() + 100_000 + b"\r\nEND\r\n".len();
@@ -72,10 +74,15 @@ fn check_json(text: &str, pid: u32) {
     let bytes = |name: &str| counts[name].as_u64().expect("a number");
     assert!(bytes("referred_bytes") + bytes("copied_bytes") > 20 * 100_000);
     let choices = ours["choices"].as_array().expect("a list").iter();
-    let sends: u64 = choices.map(|choice| choice["sends"].as_u64().expect("a number")).sum();
+    let sends: u64 = choices
+        .map(|choice| choice["sends"].as_u64().expect("a number"))
+        .sum();
     assert_eq!(sends, bytes("sends"));
     let sizes = ours["sizes"].as_array().expect("a list");
-    assert!(sizes.iter().any(|size| size["socket"] == "loopback"), "{text}");
+    assert!(
+        sizes.iter().any(|size| size["socket"] == "loopback"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -84,18 +91,28 @@ fn a_server_that_runs_and_one_that_was_killed() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Served::start(None);
     let kept = Served::start(Some(folder.path()));
-    (server.use_it(), kept.use_it());
+    server.use_it();
+    kept.use_it();
     let (pid, kept_pid) = (server.0.id(), kept.0.id());
     for pid in [pid, kept_pid] {
         let text = said(&[&pid.to_string()]);
-        assert!(text.contains(&format!("tranship (process {pid}): ")), "{text}");
-        for part in ["Ways, and why", "Why bytes were copied", "What they cost", "loopback"] {
+        assert!(
+            text.contains(&format!("tranship (process {pid}): ")),
+            "{text}"
+        );
+        for part in [
+            "Ways, and why",
+            "Why bytes were copied",
+            "What they cost",
+            "loopback",
+        ] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         check_json(&said(&["--json"]), pid);
     }
     // Killed, as nobody is asked.
-    (drop(server), drop(kept));
+    drop(server);
+    drop(kept);
     let folder = folder.path().to_str().expect("UTF-8");
     check_json(&said(&[folder, "--json"]), kept_pid);
     let file = format!("{folder}/tranship.{kept_pid}.zcopy");

@@ -2,6 +2,7 @@
 //!
 //! Daemons do so when they start. What comes under those numbers later must not be taken for ours.
 
+use crate::inside::is_inside;
 use crate::next;
 use std::ffi::{c_int, c_uint};
 use std::os::fd::RawFd;
@@ -43,8 +44,10 @@ pub(crate) fn give_up(fd: RawFd) {
 /// May the program not close it? What we close ourselves is ours no more.
 fn is_ours(fd: RawFd) -> bool {
     let there = (0..TOP.load(Ordering::Relaxed)).contains(&fd)
-        && kept().iter().any(|place| place.load(Ordering::Relaxed) == fd);
-    if there && crate::state::is_inside() {
+        && kept()
+            .iter()
+            .any(|place| place.load(Ordering::Relaxed) == fd);
+    if there && is_inside() {
         give_up(fd);
         return false;
     }

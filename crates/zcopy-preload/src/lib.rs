@@ -14,6 +14,7 @@
 
 mod descriptors;
 mod environment;
+mod inside;
 mod memory;
 mod next;
 mod readonly;

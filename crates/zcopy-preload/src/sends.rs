@@ -1,5 +1,6 @@
 //! write(2), writev(2), send(2), sendto(2), sendmsg(2).
 
+use crate::inside::inside;
 use crate::readonly::is_readonly;
 use crate::{next, state};
 use std::ffi::{c_int, c_void};
@@ -161,7 +162,7 @@ fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> 
             return None;
         }
         let quiet = flags & libc::MSG_NOSIGNAL != 0;
-        state::inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, waits, quiet)))
+        inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, waits, quiet)))
             .flatten()
     });
     match answer {

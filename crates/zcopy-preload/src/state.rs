@@ -2,7 +2,7 @@
 
 use crate::descriptors;
 use crate::environment::{self, Wishes};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,8 +21,6 @@ pub(crate) static DONE: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 thread_local! {
     static SENDER: RefCell<Option<Ours>> = const { RefCell::new(None) };
-    /// This thread is inside: what it allocates now is ours.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A thread's sender, whose descriptors the program cannot close.
@@ -51,31 +49,8 @@ impl Drop for Ours {
     }
 }
 
-/// Is this thread inside?
-pub(crate) fn is_inside() -> bool {
-    INSIDE.try_with(Cell::get).unwrap_or(true)
-}
-
 pub(crate) fn wishes() -> &'static Wishes {
     WISHES.get_or_init(environment::wishes)
-}
-
-/// Runs something whose allocations are not the program's; `None` if this thread already does, or is ending.
-pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> Option<T> {
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            let _ = INSIDE.try_with(|inside| inside.set(false));
-        }
-    }
-    if INSIDE
-        .try_with(|inside| inside.replace(true))
-        .unwrap_or(true)
-    {
-        return None;
-    }
-    let _leave = Leave;
-    Some(work())
 }
 
 /// The arena that an address is of.

@@ -93,9 +93,15 @@ fn what_never_changes_goes_by_reference_wherever_it_lies() {
         );
         if refers {
             let [sends, referred, _] = said(&output);
-            assert!(sends >= 100 && referred > 0, "{what}: {sends} sends, {referred} bytes");
+            assert!(
+                sends >= 100 && referred > 0,
+                "{what}: {sends} sends, {referred} bytes"
+            );
         } else {
-            assert!(output.stderr.is_empty(), "{what}: nothing of it is the library's");
+            assert!(
+                output.stderr.is_empty(),
+                "{what}: nothing of it is the library's"
+            );
         }
     }
 }

@@ -69,12 +69,23 @@ impl Varnish {
         let port = free.local_addr().expect("an address").port();
         drop(free);
         let started = Command::new("varnishd")
-            .args(["-F", "-j", "none", "-p", "thread_pools=1", "-s", "malloc,256m"])
+            .args([
+                "-F",
+                "-j",
+                "none",
+                "-p",
+                "thread_pools=1",
+                "-s",
+                "malloc,256m",
+            ])
             .args(["-a", &format!("127.0.0.1:{port}")])
             .args(["-b", &format!("127.0.0.1:{}", origin())])
             .arg("-n")
             .arg(folder.path())
-            .env("LD_PRELOAD", artifact("tranship-zcopy-preload", "libtranship_zcopy.so"))
+            .env(
+                "LD_PRELOAD",
+                artifact("tranship-zcopy-preload", "libtranship_zcopy.so"),
+            )
             .env("TRANSHIP_ZCOPY_EXPLAIN", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -85,7 +96,12 @@ impl Varnish {
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = varnish.0.try_wait().expect("wait") {
                 let mut said = String::new();
-                let _ = varnish.0.stderr.take().expect("piped").read_to_string(&mut said);
+                let _ = varnish
+                    .0
+                    .stderr
+                    .take()
+                    .expect("piped")
+                    .read_to_string(&mut said);
                 panic!("varnishd: {status}: {said}");
             }
             std::thread::yield_now();
@@ -103,7 +119,9 @@ impl Varnish {
         let mut body = Vec::new();
         stream.read_to_end(&mut body).expect("read");
         // Two numbers: this request, and the one that brought the object.
-        let had = head.lines().find_map(|line| line.strip_prefix("X-Varnish: "));
+        let had = head
+            .lines()
+            .find_map(|line| line.strip_prefix("X-Varnish: "));
         (body, had.is_some_and(|numbers| numbers.contains(' ')))
     }
 }
@@ -111,7 +129,10 @@ impl Varnish {
 #[test]
 fn an_unmodified_varnish_serves_by_reference_what_it_was_given() {
     let _dog = Watchdog::new();
-    let there = Command::new("varnishd").arg("-V").stderr(Stdio::null()).status();
+    let there = Command::new("varnishd")
+        .arg("-V")
+        .stderr(Stdio::null())
+        .status();
     if !there.is_ok_and(|status| status.success()) {
         return skipped("no varnishd (apt-get install varnish)");
     }
@@ -127,7 +148,12 @@ fn an_unmodified_varnish_serves_by_reference_what_it_was_given() {
     let paths = reports.filter_map(|entry| Some(entry.ok()?.path()));
     let referred: u64 = paths
         .filter(|path| path.extension().is_some_and(|end| end == "zcopy"))
-        .map(|path| Report::of_file(&path).expect("a report").counts.referred_bytes)
+        .map(|path| {
+            Report::of_file(&path)
+                .expect("a report")
+                .counts
+                .referred_bytes
+        })
         .sum();
     assert!(referred > 1_000_000, "{referred} bytes went by reference");
 }

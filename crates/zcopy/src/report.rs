@@ -246,7 +246,9 @@ fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
                 route: route.name(),
                 up_to_bytes: (2 << logarithm) - 1,
                 way: Way::ALL.get(current).copied().unwrap_or(Way::Copy),
-                sends: used.clone().fold(0, |sum: u64, place| sum.wrapping_add(place[at])),
+                sends: used
+                    .clone()
+                    .fold(0, |sum: u64, place| sum.wrapping_add(place[at])),
                 changes: u32::try_from(used.clone().map(changes).fold(0, u64::wrapping_add))
                     .unwrap_or(u32::MAX),
                 choices: choices
@@ -259,11 +261,7 @@ fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
 }
 
 /// What a way costs, over some senders; none if nobody tried.
-fn mean<'a>(
-    places: impl Iterator<Item = &'a Vec<u64>>,
-    at: usize,
-    way: Way,
-) -> Option<Choice> {
+fn mean<'a>(places: impl Iterator<Item = &'a Vec<u64>>, at: usize, way: Way) -> Option<Choice> {
     let mut choice = Choice {
         way,
         ns_per_kib: 0.0,
@@ -293,7 +291,9 @@ fn words(file: &File, at: usize, count: usize) -> io::Result<Vec<u64>> {
 /// A process's number in its own namespace: what it wrote.
 fn own_number(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
 }
 

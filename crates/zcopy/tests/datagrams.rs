@@ -13,11 +13,13 @@ use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 /// Bytes and datagrams of a batch: what a receiver's buffer holds, which counts some hundred bytes for each besides.
 const BATCH: (usize, usize) = (20_000, 60);
 
+/// A header's number, and parts of values: number, from, to.
+type Parts = (usize, Vec<(usize, usize, usize)>);
+
 struct Batch {
     headers: Vec<Vec<u8>>,
     values: Vec<Value>,
-    /// A header, and parts of values: number, from, to.
-    parts: Vec<(usize, Vec<(usize, usize, usize)>)>,
+    parts: Vec<Parts>,
 }
 
 impl Batch {
@@ -40,7 +42,9 @@ impl Batch {
                 let seed = small(random.below(1 << 30));
                 batch.headers.push(pattern(seed, head));
                 let value = len - head + small(random.below(3)) * 7;
-                batch.values.push(arena.copy(&pattern(seed + 1, value)).expect("room"));
+                batch
+                    .values
+                    .push(arena.copy(&pattern(seed + 1, value)).expect("room"));
                 let (number, cut) = (batch.values.len() - 1, (len - head) / 3);
                 let from = value - (len - head);
                 // In two pieces of the same page.
@@ -64,14 +68,18 @@ impl Batch {
         arena.protect();
         assert!(values.iter().all(Value::is_protected));
         Batch {
-            headers: (0..64).map(|number| pattern(seed + number + 1000, 8)).collect(),
-            parts: (0..64).map(|number| (number, vec![(number, number % 7, 1000)])).collect(),
+            headers: (0..64)
+                .map(|number| pattern(seed + number + 1000, 8))
+                .collect(),
+            parts: (0..64)
+                .map(|number| (number, vec![(number, number % 7, 1000)]))
+                .collect(),
             values,
         }
     }
 
     fn datagrams(&self) -> Vec<Vec<Piece<'_>>> {
-        let pieces = |(head, parts): &(usize, Vec<(usize, usize, usize)>)| {
+        let pieces = |(head, parts): &Parts| {
             let parts = parts.iter();
             std::iter::once(Piece::Bytes(&self.headers[*head]))
                 .chain(parts.map(|&(value, from, to)| Piece::Part(&self.values[value], from..to)))
@@ -81,7 +89,7 @@ impl Batch {
     }
 
     fn bytes(&self) -> Vec<Vec<u8>> {
-        let bytes = |(head, parts): &(usize, Vec<(usize, usize, usize)>)| {
+        let bytes = |(head, parts): &Parts| {
             let mut all = self.headers[*head].clone();
             for &(value, from, to) in parts {
                 all.extend_from_slice(&self.values[value][from..to]);
@@ -134,7 +142,10 @@ fn datagrams_of_all_lengths_arrive_as_they_were_sent() {
     }
     let counts = sender.counts();
     assert!(counts.together > 60, "{counts:?}");
-    assert_eq!(counts.referred_bytes, 0, "the kernel copies on this way, so none is asked for");
+    assert_eq!(
+        counts.referred_bytes, 0,
+        "the kernel copies on this way, so none is asked for"
+    );
 }
 
 #[test]
@@ -151,7 +162,7 @@ fn a_datagram_that_is_too_long_is_an_error_and_those_before_it_are_gone() {
     let mut send = |datagrams: &[[Piece<'_>; 1]]| {
         sender.send_datagrams(&near, &mut socket, Some(to), datagrams)
     };
-    let error = send(&[long.clone()]).expect_err("too long");
+    let error = send(std::slice::from_ref(&long)).expect_err("too long");
     assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     let all = [short.clone(), short.clone(), long, short];
     assert_eq!(send(&all).expect("two"), 2);
@@ -176,7 +187,8 @@ fn by_reference_through_a_device_that_copies_all_is_as_it_was_and_it_is_given_up
         scope.spawn(move || {
             enter(1);
             let far = bound("10.77.0.2:0");
-            tell.send(far.local_addr().expect("an address")).expect("told");
+            tell.send(far.local_addr().expect("an address"))
+                .expect("told");
             for expected in expected {
                 arrive(&far, &expected);
                 seen.send(()).expect("seen");
@@ -231,9 +243,13 @@ fn what_a_device_does_not_copy_goes_by_reference_many_in_a_call() {
         done.is_ok_and(|done| done.status.success())
     };
     // What is sent by an ifb that nothing is mirrored to is dropped there, as a card drops what it has put on the wire.
-    let made = ["link add ifb0 type ifb", "link set ifb0 up", "address add 10.78.0.1/24 dev ifb0"]
-        .into_iter()
-        .all(ip);
+    let made = [
+        "link add ifb0 type ifb",
+        "link set ifb0 up",
+        "address add 10.78.0.1/24 dev ifb0",
+    ]
+    .into_iter()
+    .all(ip);
     if !made {
         return skipped("no ifb device (ip link add type ifb)");
     }
@@ -257,7 +273,11 @@ fn what_a_device_does_not_copy_goes_by_reference_many_in_a_call() {
     let counts = sender.counts();
     let of_values = counts.referred_bytes + counts.copied_bytes;
     assert_eq!(of_values, 20 * 256 * 1024);
-    assert_eq!((counts.gave_up_notified, counts.copied_bytes), (0, 0), "{counts:?}");
+    assert_eq!(
+        (counts.gave_up_notified, counts.copied_bytes),
+        (0, 0),
+        "{counts:?}"
+    );
     // 16 pages at once, or 17.
     assert!(counts.together <= 20 * 256 / 16, "{counts:?}");
 }
@@ -269,7 +289,10 @@ fn bound(at: &str) -> UdpSocket {
 /// Is there something in the socket's queue of errors?
 fn has_error(socket: &UdpSocket) -> bool {
     let socket = socket.as_fd();
-    let mut poll = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
+    let mut poll = [rustix::event::PollFd::new(
+        &socket,
+        rustix::event::PollFlags::IN,
+    )];
     let now = rustix::event::Timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -25,8 +25,7 @@ fn sending(folder: Option<&std::path::Path>) -> Sending {
             unsafe { std::env::set_var("TRANSHIP_ZCOPY_EXPLAIN", folder) };
         }
         send_some();
-        theirs.write_all(&std::process::id().to_le_bytes()).is_ok()
-            && theirs.read(&mut [0]).is_ok()
+        theirs.write_all(&std::process::id().to_le_bytes()).is_ok() && theirs.read(&mut [0]).is_ok()
     });
     drop(theirs);
     let mut pid = [0; 4];
@@ -57,7 +56,10 @@ fn send_some() {
     let connection = pair::tcp();
     let mut socket = Socket::new(connection.near()).expect("socket");
     let take = |len: usize| {
-        connection.far().read_exact(&mut vec![0; len]).expect("read");
+        connection
+            .far()
+            .read_exact(&mut vec![0; len])
+            .expect("read");
     };
     let mut sender = Sender::new().expect("sender");
     sender.force(Some(Way::Splice));
@@ -83,7 +85,10 @@ fn send_some() {
 fn check(report: &Report) {
     assert_eq!(report.counts.sends, 17, "{report:#?}");
     let took = |way, why| {
-        let one = report.took.iter().find(|one| one.way == way && one.why == why);
+        let one = report
+            .took
+            .iter()
+            .find(|one| one.way == way && one.why == why);
         one.map_or((0, 0), |one| (one.sends, one.bytes))
     };
     assert_eq!(took(Way::Splice, Why::Told), (10, 10 * 8196));
@@ -97,7 +102,10 @@ fn check(report: &Report) {
         let one = report.copied.iter().find(|one| one.cause == cause);
         one.map_or(0, |one| one.bytes)
     };
-    assert_eq!((copied(Cause::Plain), copied(Cause::Unprotected)), (40, 6000));
+    assert_eq!(
+        (copied(Cause::Plain), copied(Cause::Unprotected)),
+        (40, 6000)
+    );
     assert_eq!(report.counts.unprotected_bytes, 6000);
     let bytes = report.counts.copied_bytes + report.counts.referred_bytes;
     assert_eq!(bytes, 10 * 8196 + 6000 + 5 * 8192);
@@ -106,8 +114,15 @@ fn check(report: &Report) {
     let [size] = &report.sizes[..] else {
         panic!("one size was to be chosen for: {report:#?}")
     };
-    assert_eq!((size.route, size.up_to_bytes, size.sends), ("loopback", 16383, 5));
-    assert!(size.choices.iter().all(|choice| choice.ns_per_kib > 0.0 && choice.samples > 0));
+    assert_eq!(
+        (size.route, size.up_to_bytes, size.sends),
+        ("loopback", 16383, 5)
+    );
+    assert!(
+        size.choices
+            .iter()
+            .all(|choice| choice.ns_per_kib > 0.0 && choice.samples > 0)
+    );
 }
 
 #[test]
@@ -121,7 +136,11 @@ fn a_running_process_is_read_from_outside() {
     sending.end();
     let own = std::process::id();
     let report = Report::of_process(own).expect("a report");
-    assert_eq!((report.pid, report.counts.sends), (own, 0), "the child's are its own");
+    assert_eq!(
+        (report.pid, report.counts.sends),
+        (own, 0),
+        "the child's are its own"
+    );
     // The file system of processes begins with 1, the kernel's threads have nothing.
     let nobody = Report::of_process(u32::MAX).expect_err("no such process");
     assert!(matches!(nobody, ReportError::NoProcess(_)), "{nobody}");

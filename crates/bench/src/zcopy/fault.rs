@@ -61,7 +61,9 @@ pub fn bench(common: &Common, blocks: &[usize]) -> Outcome {
 
 fn wanted_cells<'a>(cells: impl Iterator<Item = Cell<'a>>) -> Vec<Cell<'a>> {
     let there = |cell: &Cell<'_>| {
-        let missing = (cell.system == "uffd-wp").then(|| userfaultfd().err()).flatten();
+        let missing = (cell.system == "uffd-wp")
+            .then(|| userfaultfd().err())
+            .flatten();
         if let Some(error) = &missing {
             eprintln!("SKIPPED: zc-fault uffd-wp: userfaultfd(2): {error}");
         }
@@ -151,7 +153,10 @@ fn measure(system: &'static str, count: usize, budget: Duration) -> Result<Vec<M
                 let now = clock::ticks();
                 memory.write(at, 2);
                 let room = writes.push(clock::ticks() - now);
-                ensure!(memory.read(at) == 2, "the writer does not see what it wrote");
+                ensure!(
+                    memory.read(at) == 2,
+                    "the writer does not see what it wrote"
+                );
                 if !room {
                     break;
                 }
@@ -189,7 +194,10 @@ impl Memory {
         BACK.store(back.as_ptr(), Ordering::Relaxed);
         LEN.store(len, Ordering::Relaxed);
         FILE.store(file.as_raw_fd(), Ordering::Relaxed);
-        ASIDE.store(Box::leak(Box::new([0u8; PAGE])).as_mut_ptr(), Ordering::Relaxed);
+        ASIDE.store(
+            Box::leak(Box::new([0u8; PAGE])).as_mut_ptr(),
+            Ordering::Relaxed,
+        );
         let memory = Memory {
             file,
             window,
@@ -264,7 +272,14 @@ impl Memory {
                 "private-view" => {
                     memfd::punch(&self.file, 0, self.len as u64)?;
                     let access = Access::ReadWrite;
-                    map::map_inherited(self.window, &self.file, access, Sharing::Shared, self.len, 0)
+                    map::map_inherited(
+                        self.window,
+                        &self.file,
+                        access,
+                        Sharing::Shared,
+                        self.len,
+                        0,
+                    )
                 }
                 "mprotect" => map::protect(self.window, self.len, Access::ReadWrite),
                 _ => write_protect(self.window.as_ptr(), self.len, false),
@@ -274,7 +289,9 @@ impl Memory {
 
     /// Bytes under way stay, the writer sees his own: else there is nothing to compare.
     fn check(&self) -> Result<()> {
-        self.fill(7);
+        for offset in 0..BLOCK {
+            self.write(offset, 7);
+        }
         self.protect(0, 1)?;
         let (read, write) = tranship_sys::pipe::nonblocking()?;
         // SAFETY: the file's page, which never changes again if the mechanism works.
@@ -287,9 +304,17 @@ impl Memory {
         self.write(3 * PAGE + 1, 9);
         let mut got = [0; PAGE];
         let count = rustix::io::read(&read, &mut got)?;
-        ensure!(count == PAGE && got == [7; PAGE], "{}: what was under way changed", self.system);
+        ensure!(
+            count == PAGE && got == [7; PAGE],
+            "{}: what was under way changed",
+            self.system
+        );
         let seen = [0, 1, 2, PAGE].map(|byte| self.read(3 * PAGE + byte));
-        ensure!(seen == [8, 9, 7, 7], "{}: the writer sees {seen:?}", self.system);
+        ensure!(
+            seen == [8, 9, 7, 7],
+            "{}: the writer sees {seen:?}",
+            self.system
+        );
         Ok(self.renew()?)
     }
 
@@ -306,9 +331,8 @@ impl Memory {
 
     /// Mappings more for each block, if every second one is protected.
     fn mappings(&self) -> Result<f64> {
-        let count = || -> Result<usize> {
-            Ok(std::fs::read_to_string("/proc/self/maps")?.lines().count())
-        };
+        let count =
+            || -> Result<usize> { Ok(std::fs::read_to_string("/proc/self/maps")?.lines().count()) };
         let before = count()?;
         let blocks = self.len / BLOCK / 2;
         for number in 0..blocks {
@@ -394,11 +418,19 @@ fn userfaultfd() -> io::Result<OwnedFd> {
         .ok_or_else(io::Error::last_os_error)?;
     // SAFETY: just made, and nobody else's.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    control(&fd, UFFDIO_API, &mut [0xaa, FEATURE_SIGBUS | FEATURE_WP_SHMEM, 0])?;
+    control(
+        &fd,
+        UFFDIO_API,
+        &mut [0xaa, FEATURE_SIGBUS | FEATURE_WP_SHMEM, 0],
+    )?;
     Ok(fd)
 }
 
-fn control<const N: usize>(fd: &OwnedFd, what: libc::c_ulong, words: &mut [u64; N]) -> io::Result<()> {
+fn control<const N: usize>(
+    fd: &OwnedFd,
+    what: libc::c_ulong,
+    words: &mut [u64; N],
+) -> io::Result<()> {
     // SAFETY: the structures of these three are so many words.
     match unsafe { libc::ioctl(fd.as_raw_fd(), what, words.as_mut_ptr()) } {
         0 => Ok(()),

@@ -49,8 +49,14 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
         eprintln!("SKIPPED: zc-udp: {missing}");
         return outcome;
     }
-    for mode in super::MODES.into_iter().filter(|mode| wanted(grid.modes, mode)) {
-        for frame in FRAMES.into_iter().filter(|frame| wanted(grid.frames, frame)) {
+    for mode in super::MODES
+        .into_iter()
+        .filter(|mode| wanted(grid.modes, mode))
+    {
+        for frame in FRAMES
+            .into_iter()
+            .filter(|frame| wanted(grid.frames, frame))
+        {
             for value in common.some_of(grid.payloads) {
                 let set = match mode {
                     "hot" => HOT,
@@ -89,7 +95,9 @@ fn possible() -> Result<(), String> {
         .status();
     match tried {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err("needs root and the kernel's ifb device (unshare -n ip link add ifb9 type ifb)".into()),
+        Ok(_) => Err(
+            "needs root and the kernel's ifb device (unshare -n ip link add ifb9 type ifb)".into(),
+        ),
         Err(error) => Err(format!("unshare, of util-linux: {error}")),
     }
 }
@@ -128,6 +136,13 @@ fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
     let udp = UdpSocket::bind("10.79.0.1:0")?;
     let to = Some(SocketAddr::from(([10, 79, 0, 2], 9)));
     let mut socket = Socket::new(&udp)?;
+    // All pages are known to the page tables, as they are after a while.
+    let mut sender = Sender::new()?;
+    sender.force(Some(Way::Notified));
+    let all: Vec<_> = values.iter().map(|value| [Piece::Value(value)]).collect();
+    for part in all.chunks(AT_ONCE) {
+        sender.send_datagrams(&udp, &mut socket, to, part)?;
+    }
     let mut sender = Sender::new()?;
     sender.force(way);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -190,7 +205,11 @@ fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
 fn alone_with_a_device() -> Result<()> {
     // SAFETY: a new network namespace for this process, which has one thread, takes nothing from anybody.
     ensure!(unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0, "unshare");
-    for words in ["link add zc0 type ifb", "link set zc0 up", "address add 10.79.0.1/24 dev zc0"] {
+    for words in [
+        "link add zc0 type ifb",
+        "link set zc0 up",
+        "address add 10.79.0.1/24 dev zc0",
+    ] {
         let done = Command::new("ip").args(words.split(' ')).output()?;
         ensure!(
             done.status.success(),

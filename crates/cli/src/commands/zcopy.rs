@@ -50,7 +50,8 @@ fn find(args: &ExplainArgs) -> Result<Vec<Report>> {
 }
 
 fn in_folder(folder: &Path) -> Result<Vec<Report>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let mut files: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|end| end == "zcopy"))
@@ -82,7 +83,11 @@ fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
         size(counts.copied_bytes)
     )?;
     if report.unseen > 0 {
-        writeln!(out, "{} senders more found no place to be counted", report.unseen)?;
+        writeln!(
+            out,
+            "{} senders more found no place to be counted",
+            report.unseen
+        )?;
     }
     section(out, "Ways, and why", &ways(report))?;
     section(out, "Why bytes were copied", &causes(report))?;
@@ -127,7 +132,14 @@ fn causes(report: &Report) -> Table {
 }
 
 fn costs(report: &Report) -> Table {
-    let mut table = Table::new(&["socket", ">up to", ">sends", "way", ">changes", "ns for 1 KiB (measured)"]);
+    let mut table = Table::new(&[
+        "socket",
+        ">up to",
+        ">sends",
+        "way",
+        ">changes",
+        "ns for 1 KiB (measured)",
+    ]);
     for row in &report.sizes {
         let costs: Vec<_> = row.choices.iter().map(cost).collect();
         table.row(vec![
@@ -155,8 +167,14 @@ fn events(report: &Report) -> Table {
     let counts = &report.counts;
     let rows = [
         (counts.calls, "system calls"),
-        (counts.partial, "sends that the kernel took less of than was offered"),
-        (counts.gave_up_notified, "sockets on which MSG_ZEROCOPY was given up: the kernel copied all the same"),
+        (
+            counts.partial,
+            "sends that the kernel took less of than was offered",
+        ),
+        (
+            counts.gave_up_notified,
+            "sockets on which MSG_ZEROCOPY was given up: the kernel copied all the same",
+        ),
         (counts.datagrams, "datagrams"),
         (counts.together, "calls that took several datagrams"),
     ];

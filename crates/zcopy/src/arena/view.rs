@@ -131,14 +131,7 @@ impl View {
         let file = self.own()?;
         // SAFETY: our own window; the exchange shows the same bytes at the same addresses (frozen), or bytes that nobody uses.
         unsafe {
-            map::map_inherited(
-                at,
-                file,
-                Access::ReadWrite,
-                sharing,
-                len,
-                offset as u64,
-            )?;
+            map::map_inherited(at, file, Access::ReadWrite, sharing, len, offset as u64)?;
             // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
             let _ = without_huge_pages(at, len);
         }

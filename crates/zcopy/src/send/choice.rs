@@ -171,7 +171,12 @@ impl Chooser {
         } else {
             // An interrupt or a sleeping peer says nothing about the way.
             let capped = cost.min(mean.cost * 4.0);
-            let weight = if mean.samples <= 8 { 0.25 } else { 0.0625 };
+            // What is far below was not disturbed, and what the mean holds was: the first sends of a process, above all.
+            let weight = match mean.samples {
+                _ if capped < mean.cost * 0.5 => 0.5,
+                ..=8 => 0.25,
+                _ => 0.0625,
+            };
             mean.cost + (capped - mean.cost) * weight
         };
         class.judge(index);
@@ -245,7 +250,12 @@ impl Class {
     fn publish(&self, tally: &Tally, at: usize) {
         self.publish_use(tally, at);
         let tried = |mean: &Mean| mean.samples > 0 || mean.refused;
-        for (index, mean) in self.means.iter().enumerate().filter(|(_, mean)| tried(mean)) {
+        for (index, mean) in self
+            .means
+            .iter()
+            .enumerate()
+            .filter(|(_, mean)| tried(mean))
+        {
             let at = at + 2 + 2 * index;
             tally.set(at, mean.cost.to_bits());
             let refused = if mean.refused { layout::REFUSED } else { 0 };

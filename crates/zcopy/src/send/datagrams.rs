@@ -51,7 +51,8 @@ impl Sender {
         self.counts.sends += 1;
         let mut segments = std::mem::take(&mut self.segments);
         let mut all = std::mem::take(&mut self.datagrams);
-        (segments.clear(), all.clear());
+        segments.clear();
+        all.clear();
         for datagram in datagrams {
             let first = segments.len();
             self.resolve(datagram.as_ref(), &mut segments);
@@ -149,11 +150,22 @@ impl Sender {
         let count = if socket.together { alike(rest) } else { 1 };
         let pieces = |count: usize| -> Vec<_> {
             let range = rest[0].segments.start..rest[count - 1].segments.end;
-            segments[range].iter().map(|one| (one.at, one.len)).collect()
+            segments[range]
+                .iter()
+                .map(|one| (one.at, one.len))
+                .collect()
         };
         self.counts.calls += 1;
         // SAFETY: mapped memory until the send returns, as the pieces promise.
-        let sent = unsafe { gso::send_pieces(target.fd, target.to, &pieces(count), cut(rest, count), false) };
+        let sent = unsafe {
+            gso::send_pieces(
+                target.fd,
+                target.to,
+                &pieces(count),
+                cut(rest, count),
+                false,
+            )
+        };
         match sent {
             // A device or a kernel that cannot, or datagrams that are longer than what it carries: one by one.
             Err(error) if count > 1 && is_about_the_cut(&error) => {
@@ -255,7 +267,9 @@ fn alike(rest: &[Datagram]) -> usize {
 
 /// Where the kernel is to cut.
 fn cut(rest: &[Datagram], count: usize) -> Option<u16> {
-    (count > 1).then(|| u16::try_from(rest[0].len).ok()).flatten()
+    (count > 1)
+        .then(|| u16::try_from(rest[0].len).ok())
+        .flatten()
 }
 
 fn is_about_the_cut(error: &io::Error) -> bool {

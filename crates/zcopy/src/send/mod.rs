@@ -315,7 +315,11 @@ impl Sender {
             }
             left -= segment.len.min(left);
         }
-        for (cause, bytes) in copied.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+        for (cause, bytes) in copied
+            .into_iter()
+            .enumerate()
+            .filter(|(_, bytes)| *bytes > 0)
+        {
             self.counts.copied_bytes += bytes;
             tally.add(layout::CAUSES + cause, bytes);
         }

@@ -74,11 +74,7 @@ pub(super) fn sent_one(socket: &mut Socket) {
 }
 
 /// Reads what notifications there are.
-pub(super) fn reap(
-    fd: BorrowedFd<'_>,
-    socket: &mut Socket,
-    counts: &mut Counts,
-) -> io::Result<()> {
+pub(super) fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts) -> io::Result<()> {
     while let Some(done) = scatter::notification(fd)? {
         counts.calls += 1;
         socket.outstanding = socket.outstanding.saturating_sub(done.count);

@@ -65,11 +65,7 @@ impl Page {
         let at = map::map_shared_rw(&file, ALL * 8, 0)?;
         // SAFETY: zeros, as long as that, aligned as a page, and mapped for ever (or nobody knows of it, see `page`).
         let words = unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>().as_ptr(), ALL) };
-        let page = Page {
-            words,
-            guard,
-            file,
-        };
+        let page = Page { words, guard, file };
         page.begin();
         Ok(page)
     }
@@ -80,9 +76,7 @@ impl Page {
         for (to, from) in name.iter_mut().zip(process::command_name().bytes()) {
             *to = from;
         }
-        let half = |at: usize| {
-            u64::from_le_bytes(std::array::from_fn(|byte| name[at + byte]))
-        };
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| name[at + byte]));
         set(HEAD_NAME, half(0));
         set(HEAD_NAME + 1, half(8));
         set(HEAD_PID, u64::from(process::getpid()));
