@@ -223,6 +223,32 @@ pub enum Bench {
         #[arg(long, default_value_t = 512)]
         set_mib: usize,
     },
+    /// Values by UDP, many datagrams in a call: by reference, and copied (as root).
+    ZcUdp {
+        #[command(flatten)]
+        common: Common,
+        /// A set of 256 MiB, or one of 1 MiB [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::MODES)]
+        mode: Vec<String>,
+        /// What is around a value [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::udp::FRAMES)]
+        frame: Vec<String>,
+        /// Bytes of a value.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["512", "1024"])]
+        payload: Vec<usize>,
+        /// Size of the cold set, MiB.
+        #[arg(long, default_value_t = 256)]
+        set_mib: usize,
+    },
+    /// What keeps bytes as they were sent when their memory is written: a private view (as ZCopy has it), write protection by
+    /// mprotect, write protection by userfaultfd.
+    ZcFault {
+        #[command(flatten)]
+        common: Common,
+        /// Pageblocks that are protected together.
+        #[arg(long, value_delimiter = ',', default_values = ["1", "64"])]
+        blocks: Vec<usize>,
+    },
     /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup
     /// with an equal share of the processors, as on a real machine (`besieged`); beside it a session for each process
     /// (`besieged-sessions`), and all in one cgroup (`besieged-together`).

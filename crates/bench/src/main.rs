@@ -330,6 +330,28 @@ fn run(bench: Bench) -> Result<bool> {
                 &["batched"],
             )
         }
+        Bench::ZcUdp {
+            common,
+            mode,
+            frame,
+            payload,
+            set_mib,
+        } => {
+            common.check(&zcopy::udp::SYSTEMS)?;
+            let grid = zcopy::udp::Grid {
+                modes: &mode,
+                frames: &frame,
+                payloads: &payload,
+                set: set_mib << 20,
+            };
+            let outcome = zcopy::udp::bench(&common, &grid);
+            say("zc-udp", &common, outcome, &["gso-copy"])
+        }
+        Bench::ZcFault { common, blocks } => {
+            common.check(&zcopy::fault::SYSTEMS)?;
+            let outcome = zcopy::fault::bench(&common, &blocks);
+            say("zc-fault", &common, outcome, &["private-view"])
+        }
         Bench::Siege {
             common,
             attackers,

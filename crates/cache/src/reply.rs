@@ -84,17 +84,30 @@ impl Replies {
         Ok(all)
     }
 
-    /// All of it in one piece, for a datagram.
-    pub(crate) fn take_all(&mut self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.bytes);
-        for out in self.queue.drain(..) {
-            match out {
-                Out::Text(text) => all.extend_from_slice(&text),
-                Out::Value(value, from, to) => all.extend_from_slice(&value[from..to]),
+    /// All of it, cut into parts of so many bytes, each behind its header.
+    pub(crate) fn cut<'a>(&'a self, size: usize, headers: &'a [[u8; 8]]) -> Vec<Vec<Piece<'a>>> {
+        let mut parts: Vec<Vec<Piece<'a>>> = Vec::with_capacity(headers.len());
+        let mut room = 0;
+        for out in &self.queue {
+            let (mut at, len) = (0, out.len());
+            while at < len {
+                if room == 0 {
+                    parts.push(vec![Piece::Bytes(&headers[parts.len()])]);
+                    room = size;
+                }
+                let now = room.min(len - at);
+                let last = parts.last_mut().expect("just pushed");
+                last.push(out.part(at, now));
+                at += now;
+                room -= now;
             }
         }
-        (self.bytes, self.values) = (0, 0);
-        all
+        parts
+    }
+
+    /// Forgets all of it.
+    pub(crate) fn clear(&mut self) {
+        *self = Replies::default();
     }
 
     fn advance(&mut self, mut sent: usize) {
@@ -122,6 +135,14 @@ impl Out {
         match self {
             Out::Text(text) => Piece::Bytes(text),
             Out::Value(value, from, to) => Piece::Part(value, *from..*to),
+        }
+    }
+
+    /// Some of its bytes.
+    fn part(&self, at: usize, len: usize) -> Piece<'_> {
+        match self {
+            Out::Text(text) => Piece::Bytes(&text[at..at + len]),
+            Out::Value(value, from, _) => Piece::Part(value, from + at..from + at + len),
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod experiment;
 pub(crate) mod policy;
 pub(crate) mod top;
 mod values;
+pub(crate) mod zcopy;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     Block(block::BlockArgs),
     /// Serves memcached's protocol; values go out without being copied.
     Cache(cache::CacheArgs),
+    /// What programs send without copying, and why the rest is copied.
+    #[command(subcommand)]
+    Zcopy(zcopy::ZcopyAction),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.

@@ -15,6 +15,7 @@ pub(crate) mod sockets;
 mod top;
 mod trace;
 mod view;
+mod zcopy;
 
 use crate::args::{Args, Command};
 use crate::exit::Answer;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Run(args) => run::run(&args),
         Command::Block(args) => block::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Zcopy(action) => zcopy::run(&action),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Top(args) => top::run(&args),

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
@@ -48,6 +48,12 @@ struct ScanArg {
 /// shows the memory of the process that opened it, and so is of no use in a forked child.
 #[derive(Debug)]
 pub struct Pagemap(File);
+
+impl AsFd for Pagemap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Pagemap {
     /// Opens `/proc/self/pagemap`.

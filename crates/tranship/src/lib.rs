@@ -186,8 +186,8 @@ pub mod sandbox {
 pub mod zcopy {
     #[doc(inline)]
     pub use tranship_zcopy::{
-        Arena, Choice, Counts, Error, Explanation, Options, Piece, Sender, Socket, Stats, Value,
-        ValueMut, Way,
+        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Options, Piece, Report,
+        ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
     };
 }
 

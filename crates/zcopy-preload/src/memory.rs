@@ -1,5 +1,6 @@
 //! malloc(3) and its kin.
 
+use crate::inside::inside;
 use crate::next::{
     self, __libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc,
 };
@@ -12,7 +13,7 @@ const PAGE: usize = 4096;
 
 /// Memory of the twin allocator; none if it has none, and for its own tables.
 fn twin(bytes: usize) -> Option<NonNull<u8>> {
-    state::inside(|| state::own()?.alloc_raw(bytes).ok()).flatten()
+    inside(|| state::own()?.alloc_raw(bytes).ok()).flatten()
 }
 
 fn is_large(bytes: usize) -> bool {

@@ -3,7 +3,7 @@
 //! glibc exports its allocator under a second name, so that nothing needs to be looked up before the first allocation.
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 unsafe extern "C" {
@@ -89,5 +89,9 @@ next! {
     send: fn(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize;
     sendto: fn(fd: c_int, from: *const c_void, len: usize, flags: c_int, to: *const libc::sockaddr, to_len: libc::socklen_t) -> isize;
     sendmsg: fn(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
+    close: fn(fd: c_int) -> c_int;
+    close_range: fn(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    dup2: fn(from: c_int, to: c_int) -> c_int;
+    dup3: fn(from: c_int, to: c_int, flags: c_int) -> c_int;
     malloc_usable_size: fn(at: *mut c_void) -> usize;
 }

@@ -1,5 +1,7 @@
 //! write(2), writev(2), send(2), sendto(2), sendmsg(2).
 
+use crate::inside::inside;
+use crate::readonly::is_readonly;
 use crate::{next, state};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -97,10 +99,25 @@ unsafe fn one(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> Optio
     if len < WORTH || flags & !KNOWN != 0 {
         return None;
     }
-    let arena = state::arena_of(from.cast())?;
     // SAFETY: mapped, says the caller.
-    let piece = unsafe { Piece::raw(arena, from.cast(), len) };
+    let piece = unsafe { piece(from.cast(), len)? };
     by_reference(fd, &[piece], flags)
+}
+
+/// What can go by reference: the twin allocator's, and what never changes.
+///
+/// # Safety
+/// The range is mapped memory until the piece was sent.
+unsafe fn piece(at: *const u8, len: usize) -> Option<Piece<'static>> {
+    if len < WORTH {
+        return None;
+    }
+    if let Some(arena) = state::arena_of(at) {
+        // SAFETY: mapped, says the caller.
+        return Some(unsafe { Piece::raw(arena, at, len) });
+    }
+    // SAFETY: it never changes, says the program, and stays as long as the process.
+    is_readonly(at, len).then(|| Piece::ReadOnly(unsafe { std::slice::from_raw_parts(at, len) }))
 }
 
 /// # Safety
@@ -111,25 +128,22 @@ unsafe fn many(fd: c_int, pieces: *const libc::iovec, count: usize, flags: c_int
     }
     // SAFETY: the caller's list.
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
-    let of_ours = |piece: &libc::iovec| {
-        piece.iov_len >= WORTH && state::arena_of(piece.iov_base.cast()).is_some()
-    };
-    if !list.iter().any(of_ours) {
-        return None;
-    }
+    let mut any = false;
     let pieces: Vec<_> = list
         .iter()
-        .filter(|piece| piece.iov_len > 0)
-        .map(|piece| {
-            let at = piece.iov_base.cast::<u8>().cast_const();
-            match state::arena_of(at).filter(|_| of_ours(piece)) {
-                // SAFETY: mapped, says the caller.
-                Some(arena) => unsafe { Piece::raw(arena, at, piece.iov_len) },
-                // SAFETY: mapped, says the caller; the kernel would read it as this does.
-                None => Piece::Bytes(unsafe { std::slice::from_raw_parts(at, piece.iov_len) }),
-            }
+        .filter(|one| one.iov_len > 0)
+        .map(|one| {
+            let (at, len) = (one.iov_base.cast::<u8>().cast_const(), one.iov_len);
+            // SAFETY: mapped, says the caller.
+            let ours = unsafe { piece(at, len) };
+            any |= ours.is_some();
+            // SAFETY: mapped, says the caller; the kernel would read it as this does.
+            ours.unwrap_or_else(|| Piece::Bytes(unsafe { std::slice::from_raw_parts(at, len) }))
         })
         .collect();
+    if !any {
+        return None;
+    }
     by_reference(fd, &pieces, flags)
 }
 
@@ -139,7 +153,8 @@ fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> 
     // SAFETY: the caller has it open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     // Files, datagrams and whatever else is no stream socket, said the kernel.
-    let mut socket = Socket::new(fd).ok().filter(Socket::is_stream);
+    let socket = Socket::without_notifications(fd).ok();
+    let mut socket = socket.filter(Socket::is_stream);
     let answer = socket.as_mut().and_then(|socket| {
         // What waits must wait here, and what must not must not.
         let waits = flags & libc::MSG_DONTWAIT == 0 && !tranship_sys::stream::is_nonblocking(fd);
@@ -147,7 +162,7 @@ fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> 
             return None;
         }
         let quiet = flags & libc::MSG_NOSIGNAL != 0;
-        state::inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, waits, quiet)))
+        inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, waits, quiet)))
             .flatten()
     });
     match answer {

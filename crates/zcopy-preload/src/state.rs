@@ -1,9 +1,12 @@
 //! The process's arena, and the arenas of the processes that it was forked from.
 
+use crate::descriptors;
 use crate::environment::{self, Wishes};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use tranship_sys::ForkGuard;
 use zcopy::{Arena, Options, Sender};
 
 /// Arenas of this process and its ancestors; the last one is this process's own. A forked child adds one.
@@ -17,31 +20,37 @@ static MAKING: Mutex<()> = Mutex::new(());
 pub(crate) static DONE: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 thread_local! {
-    static SENDER: RefCell<Option<Sender>> = const { RefCell::new(None) };
-    /// This thread is inside: what it allocates now is ours.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static SENDER: RefCell<Option<Ours>> = const { RefCell::new(None) };
+}
+
+/// A thread's sender, whose descriptors the program cannot close.
+struct Ours {
+    sender: Sender,
+    kept: Vec<RawFd>,
+    guard: ForkGuard,
+}
+
+impl Ours {
+    fn new() -> Option<Ours> {
+        let mut sender = Sender::new().ok()?;
+        let kept = sender.descriptors().ok()?;
+        kept.iter().copied().for_each(descriptors::keep);
+        Some(Ours {
+            sender,
+            kept,
+            guard: ForkGuard::new().ok()?,
+        })
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.kept.iter().copied().for_each(descriptors::give_up);
+    }
 }
 
 pub(crate) fn wishes() -> &'static Wishes {
     WISHES.get_or_init(environment::wishes)
-}
-
-/// Runs something whose allocations are not the program's; `None` if this thread already does, or is ending.
-pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> Option<T> {
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            let _ = INSIDE.try_with(|inside| inside.set(false));
-        }
-    }
-    if INSIDE
-        .try_with(|inside| inside.replace(true))
-        .unwrap_or(true)
-    {
-        return None;
-    }
-    let _leave = Leave;
-    Some(work())
 }
 
 /// The arena that an address is of.
@@ -88,16 +97,22 @@ pub(crate) fn own() -> Option<&'static Arena> {
         options = options.max(max);
     }
     let arena = Box::leak(Box::new(Arena::with(&options).ok()?));
+    descriptors::keep(arena.descriptor().as_raw_fd());
     // Ordering: release, partner of the acquire in `arena_of`.
     place.store(arena, Ordering::Release);
-    if wishes.stats {
-        static ONCE: std::sync::Once = std::sync::Once::new();
+    report_at_exit();
+    Some(arena)
+}
+
+/// If that is wished for, once.
+fn report_at_exit() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    if wishes().stats {
         // SAFETY: a function that is always there.
         ONCE.call_once(|| unsafe {
             libc::atexit(report);
         });
     }
-    Some(arena)
 }
 
 fn last() -> Option<&'static Arena> {
@@ -112,11 +127,16 @@ pub(crate) fn with_sender<T>(work: impl FnOnce(&mut Sender) -> T) -> Option<T> {
     SENDER
         .try_with(|sender| {
             let mut sender = sender.try_borrow_mut().ok()?;
+            // A forked child has pipes of its own.
+            sender.take_if(|ours| ours.guard.is_child());
             let sender = match &mut *sender {
                 Some(sender) => sender,
-                none => none.insert(Sender::new().ok()?),
+                none => {
+                    report_at_exit();
+                    none.insert(Ours::new()?)
+                }
             };
-            Some(work(sender))
+            Some(work(&mut sender.sender))
         })
         .ok()?
 }

@@ -48,27 +48,85 @@ fn python_sends_large_bytes_by_reference() {
     );
 }
 
-#[test]
-fn a_c_program_is_told_what_it_is_always_told() {
-    let _dog = Watchdog::new();
+/// A program in C, and its folder; none without a compiler.
+fn in_c(text: &str) -> Option<(PathBuf, tempfile::TempDir)> {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, program) = (
         folder.path().join("program.c"),
         folder.path().join("program"),
     );
-    std::fs::write(&source, include_str!("programs/contracts.c")).expect("write");
+    std::fs::write(&source, text).expect("write");
     let built = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
         .args([&program, &source])
         .output();
     let Ok(built) = built else {
-        return skipped("no C compiler");
+        skipped("no C compiler");
+        return None;
     };
     assert!(
         built.status.success(),
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
+    Some((program, folder))
+}
+
+#[test]
+fn what_never_changes_goes_by_reference_wherever_it_lies() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/constants.c")) else {
+        return;
+    };
+    for (what, refers) in [("constant", true), ("named", true), ("variable", false)] {
+        let mut command = preloaded(&program, &library());
+        // No other memory of its own may go by reference.
+        let output = command
+            .env("TRANSHIP_ZCOPY_MIN", "1GiB")
+            .arg(what)
+            .output()
+            .expect("runs");
+        assert!(
+            output.status.success(),
+            "{what}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        if refers {
+            let [sends, referred, _] = said(&output);
+            assert!(
+                sends >= 100 && referred > 0,
+                "{what}: {sends} sends, {referred} bytes"
+            );
+        } else {
+            assert!(
+                output.stderr.is_empty(),
+                "{what}: nothing of it is the library's"
+            );
+        }
+    }
+}
+
+/// By the library's functions, one by one, and without the library's knowledge.
+#[test]
+fn a_program_that_closes_what_it_does_not_know_keeps_its_memory_and_its_files() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/closes.c")) else {
+        return;
+    };
+    for how in ["library", "each", "kernel"] {
+        let mut command = preloaded(&program, &library());
+        let output = command.arg(how).output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{how}: {}: {text}", output.status);
+    }
+}
+
+#[test]
+fn a_c_program_is_told_what_it_is_always_told() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/contracts.c")) else {
+        return;
+    };
     // As it is, and then with the library: the same checks hold.
     let plain = Command::new(&program).output().expect("runs");
     assert!(

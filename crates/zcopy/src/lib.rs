@@ -13,10 +13,13 @@
 
 mod arena;
 mod error;
+mod report;
 mod send;
+mod tally;
 mod value;
 
 pub use arena::{Options, Stats};
 pub use error::Error;
-pub use send::{Choice, Counts, Explanation, Piece, Sender, Socket, Way};
+pub use report::{Copied, Report, ReportError, Took};
+pub use send::{Cause, Choice, Counts, Explanation, Piece, Sender, Socket, Way, Why};
 pub use value::{Arena, Value, ValueMut};

@@ -4,6 +4,7 @@ use crate::arena::{Inner, Options, Stats};
 use crate::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -109,6 +110,12 @@ impl Arena {
     #[must_use]
     pub fn is_inherited(&self) -> bool {
         self.inner.is_inherited()
+    }
+
+    /// Its file's descriptor. A program that closes it can allocate as before, and what it sends is copied.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.inner.file().0
     }
 
     /// What it has done so far.

@@ -16,6 +16,8 @@ use tranship_zcopy::{Arena, Piece, Sender, Socket, Value};
 const THREADS: u64 = 3;
 /// Bytes on their way before a reader is waited for: beyond what a socket holds, so that most of what is sent is unread for long.
 const UNREAD: usize = 8 << 20;
+/// What a thread keeps at most: several pageblocks of each size. Children write all of it, so more would make a long hunt slow.
+const THINGS: usize = 800;
 
 #[test]
 fn nothing_that_was_sent_ever_changes() {
@@ -101,6 +103,9 @@ fn hunt(arena: &Arena, mut random: Random, operations: u64) -> u64 {
 
 impl Things<'_> {
     fn alloc(&mut self, random: &mut Random) {
+        if self.values.len() + self.raw.len() >= THINGS {
+            return self.free(random);
+        }
         let len = match random.below(4) {
             0 => 1 + random.below(300),
             1 => 1 + random.below(4096),

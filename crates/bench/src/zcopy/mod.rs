@@ -5,7 +5,9 @@
 //! send the same pieces by [`tranship_zcopy::Sender`]: `tranship` chooses the way, `vmsplice` and `sendfile` are told.
 
 mod client;
+pub mod fault;
 mod server;
+pub mod udp;
 
 use crate::options::Common;
 use crate::party::{self, Member};

@@ -115,6 +115,10 @@ impl Connection {
 
     pub(super) fn turn(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) -> Turn {
         let counts = &shared.counts[worker];
+        // Else a connection with notifications is ready for ever.
+        if sender.settle(&self.stream, &mut self.socket).is_err() {
+            return Turn::End;
+        }
         let mut commands = 0;
         let mut dry = false;
         while !self.ending && commands < TURN && !self.is_choked() {

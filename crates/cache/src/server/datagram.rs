@@ -1,42 +1,78 @@
 //! UDP: a request in one datagram, the reply in as many as it takes, each with memcached's eight bytes before it. Those of one
-//! reply are handed to the kernel together (UDP_SEGMENT).
+//! reply are handed to the kernel together (UDP_SEGMENT), its values from where they lie: nothing is put together first, and where
+//! that is cheaper nothing is copied (MSG_ZEROCOPY).
 
 use super::{Shared, classic, meta};
 use crate::parse::{self, Command};
 use crate::reply::Replies;
 use crate::stats::Counts;
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use tranship_sys::segment;
+use std::os::fd::AsFd;
+use tranship_zcopy::{Sender, Socket};
 
 const HEADER: usize = 8;
 /// Bytes of a datagram, header included: fits what Ethernet carries.
-const DATAGRAM: u16 = 1400;
-/// Datagrams handed over at once: what the kernel takes in one call.
-const AT_ONCE: usize = 45;
+const DATAGRAM: usize = 1400;
 /// The longest reply; a longer one is refused, as datagrams have only 16 bits for their number and no back-pressure.
 const LONGEST: usize = 4 << 20;
 
-/// Answers what waits, a bounded number of requests.
-pub(super) fn serve(socket: &UdpSocket, shared: &Shared, worker: usize) {
-    let mut room = [0; 2048];
-    for _ in 0..64 {
-        let Ok((len, from)) = socket.recv_from(&mut room) else {
+/// A socket for datagrams, and what is known about it.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    udp: UdpSocket,
+    socket: Socket,
+}
+
+impl Datagrams {
+    pub(super) fn new(udp: UdpSocket) -> io::Result<Datagrams> {
+        udp.set_nonblocking(true)?;
+        let socket = Socket::new(&udp)?;
+        Ok(Datagrams { udp, socket })
+    }
+
+    pub(super) fn as_socket(&self) -> impl AsFd {
+        self.udp.as_fd()
+    }
+
+    /// Answers what waits, a bounded number of requests.
+    pub(super) fn serve(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) {
+        // Else the socket is ready for ever.
+        let _ = sender.settle(&self.udp, &mut self.socket);
+        let mut room = [0; 2048];
+        for _ in 0..64 {
+            let Ok((len, from)) = self.udp.recv_from(&mut room) else {
+                return;
+            };
+            let counts = &shared.counts[worker];
+            Counts::bump(&counts.bytes_read, len as u64);
+            let Some((header, request)) = room[..len].split_at_checked(HEADER) else {
+                continue;
+            };
+            let mut replies = Replies::default();
+            if header[4..6] == [0, 1] {
+                answer(request, shared, worker, &mut replies);
+            } else {
+                replies.line("SERVER_ERROR multi-packet request not supported");
+            }
+            self.send(from, [header[0], header[1]], &replies, sender);
+        }
+    }
+
+    fn send(&mut self, to: SocketAddr, id: [u8; 2], replies: &Replies, sender: &mut Sender) {
+        let part = DATAGRAM - HEADER;
+        let Ok(total) = u16::try_from(replies.waiting().0.div_ceil(part)) else {
             return;
         };
-        let counts = &shared.counts[worker];
-        Counts::bump(&counts.bytes_read, len as u64);
-        let Some((header, request)) = room[..len].split_at_checked(HEADER) else {
-            continue;
-        };
-        let mut replies = Replies::default();
-        if header[4..6] == [0, 1] {
-            answer(request, shared, worker, &mut replies);
-        } else {
-            replies.line("SERVER_ERROR multi-packet request not supported");
-        }
-        let reply = replies.take_all();
-        Counts::bump(&counts.bytes_written, reply.len() as u64);
-        send(socket, from, [header[0], header[1]], &reply);
+        let headers: Vec<[u8; HEADER]> = (0..total)
+            .map(|number| {
+                let ([a, b], [c, d]) = (number.to_be_bytes(), total.to_be_bytes());
+                [id[0], id[1], a, b, c, d, 0, 0]
+            })
+            .collect();
+        let datagrams = replies.cut(part, &headers);
+        // As with any datagram: what has no room is lost, and the client asks again.
+        let _ = sender.send_datagrams(&self.udp, &mut self.socket, Some(to), &datagrams);
     }
 }
 
@@ -70,7 +106,7 @@ fn answer(request: &[u8], shared: &Shared, worker: usize, replies: &mut Replies)
             Err(wrong) => return replies.line(wrong.answer),
         }
         if replies.waiting().0 > LONGEST {
-            replies.take_all();
+            replies.clear();
             return replies.line("SERVER_ERROR reply too long for UDP, use TCP");
         }
     }
@@ -96,25 +132,4 @@ fn bytes(
     };
     stored.copy_from_slice(value);
     Some(stored.freeze())
-}
-
-fn send(socket: &UdpSocket, to: SocketAddr, id: [u8; 2], reply: &[u8]) {
-    let parts = reply.chunks(usize::from(DATAGRAM) - HEADER);
-    let Ok(total) = u16::try_from(parts.len()) else {
-        return;
-    };
-    let mut together = Vec::with_capacity(AT_ONCE * usize::from(DATAGRAM));
-    for (number, part) in (0u16..).zip(parts) {
-        together.extend_from_slice(&id);
-        together.extend_from_slice(&number.to_be_bytes());
-        together.extend_from_slice(&total.to_be_bytes());
-        together.extend_from_slice(&[0, 0]);
-        together.extend_from_slice(part);
-        let full = usize::from(number) % AT_ONCE == AT_ONCE - 1;
-        if full || number + 1 == total {
-            // As with any datagram: what has no room is lost, and the client asks again.
-            let _ = segment::send(socket, to, &together, DATAGRAM);
-            together.clear();
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::connection::{Connection, Turn};
-use super::datagram;
+use super::datagram::Datagrams;
 use crate::stats::Counts;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Write};
@@ -24,7 +24,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     number: usize,
     listener: Arc<TcpListener>,
-    datagrams: Option<UdpSocket>,
+    datagrams: Option<Datagrams>,
     bell: OwnedFd,
     epoll: Epoll,
     sender: Sender,
@@ -43,9 +43,9 @@ impl Worker {
         let epoll = Epoll::new()?;
         epoll.add(&*listener, LISTENER, Interest::Read)?;
         epoll.add(&bell, BELL, Interest::Read)?;
+        let datagrams = datagrams.map(Datagrams::new).transpose()?;
         if let Some(datagrams) = &datagrams {
-            datagrams.set_nonblocking(true)?;
-            epoll.add(datagrams, DATAGRAMS, Interest::Read)?;
+            epoll.add(datagrams.as_socket(), DATAGRAMS, Interest::Read)?;
         }
         Ok(Worker {
             shared,
@@ -159,13 +159,7 @@ impl Worker {
         };
         let before = self.sender.counts();
         let turn = connection.turn(&self.shared, self.number, &mut self.sender);
-        let after = self.sender.counts();
-        let counts = &self.shared.counts[self.number];
-        let referred = after.referred_bytes - before.referred_bytes;
-        let copied = after.copied_bytes - before.copied_bytes;
-        Counts::bump(&counts.zcopy_referred_bytes, referred);
-        Counts::bump(&counts.zcopy_copied_bytes, copied);
-        Counts::bump(&counts.bytes_written, referred + copied);
+        note(&self.shared.counts[self.number], &before, &self.sender);
         let wish = connection.wish();
         let known =
             wish.is_none_or(|wish| self.epoll.modify(connection.stream(), token, wish).is_ok());
@@ -185,8 +179,10 @@ impl Worker {
     }
 
     fn datagrams(&mut self) {
-        if let Some(socket) = &self.datagrams {
-            datagram::serve(socket, &self.shared, self.number);
+        if let Some(datagrams) = &mut self.datagrams {
+            let before = self.sender.counts();
+            datagrams.serve(&self.shared, self.number, &mut self.sender);
+            note(&self.shared.counts[self.number], &before, &self.sender);
         }
     }
 
@@ -207,6 +203,16 @@ impl Worker {
             self.shared.store.tidy();
         }
     }
+}
+
+/// Counts what a sender has sent since.
+fn note(counts: &Counts, before: &tranship_zcopy::Counts, sender: &Sender) {
+    let after = sender.counts();
+    let referred = after.referred_bytes - before.referred_bytes;
+    let copied = after.copied_bytes - before.copied_bytes;
+    Counts::bump(&counts.zcopy_referred_bytes, referred);
+    Counts::bump(&counts.zcopy_copied_bytes, copied);
+    Counts::bump(&counts.bytes_written, referred + copied);
 }
 
 impl Drop for Worker {

@@ -18,6 +18,12 @@ void *zc_malloc(size_t size);
 /** Frees it; NULL is nothing. Any thread. What was sent of it arrives all the same. */
 void zc_free(void *memory);
 
+/**
+ * Says that memory never changes again, and is not freed, as long as the process lives: it is sent by reference too, wherever it lies. The
+ * program's own constants are known without. At most 1024 times. Any thread. 0; -1 and errno ENOMEM: there were more.
+ */
+int zc_readonly(const void *memory, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -410,7 +410,8 @@ impl Inner {
         self.view.pages_at(offset)
     }
 
-    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+    /// See [`View::file`].
+    pub(crate) fn file(&self) -> (BorrowedFd<'_>, (u64, u64)) {
         self.view.file()
     }
 

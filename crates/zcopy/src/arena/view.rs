@@ -18,14 +18,18 @@
 //! queue. So huge pages are switched off here, and the file gets its pages by faults in the window only.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use tranship_sys::map::{self, Access, Hint, Sharing};
-use tranship_sys::memfd;
+use tranship_sys::{memfd, process};
 
 #[derive(Debug)]
 pub(super) struct View {
-    file: OwnedFd,
+    file: ManuallyDrop<OwnedFd>,
+    /// What the descriptor stands for. A program that closes descriptors which it does not know (closefrom(3)) may have another file
+    /// under its number, and that one is not ours to map, to punch or to send.
+    identity: (u64, u64),
     window: NonNull<u8>,
     pages: NonNull<u8>,
     len: usize,
@@ -48,7 +52,8 @@ impl View {
             let _ = unsafe { map::unmap(window, len) };
         })?;
         let view = View {
-            file,
+            identity: process::identity(&file)?,
+            file: ManuallyDrop::new(file),
             window,
             pages,
             len,
@@ -56,7 +61,7 @@ impl View {
         for (at, access) in [(window, Access::ReadWrite), (pages, Access::Read)] {
             // SAFETY: two reservations of our own that nobody knows yet.
             unsafe {
-                map::map_inherited(at, &view.file, access, Sharing::Shared, len, 0)?;
+                map::map_inherited(at, &*view.file, access, Sharing::Shared, len, 0)?;
                 without_huge_pages(at, len)?;
             }
         }
@@ -83,8 +88,18 @@ impl View {
         unsafe { self.pages.add(offset) }
     }
 
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// Its descriptor, and what that stands for as long as it is ours.
+    pub(super) fn file(&self) -> (BorrowedFd<'_>, (u64, u64)) {
+        (self.file.as_fd(), self.identity)
+    }
+
+    /// The file, if its descriptor was not taken away.
+    fn own(&self) -> io::Result<BorrowedFd<'_>> {
+        if process::identity(&*self.file)? == self.identity {
+            Ok(self.file.as_fd())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EBADF))
+        }
     }
 
     /// From here on writes to the range no longer reach the file.
@@ -98,7 +113,7 @@ impl View {
     /// # Safety
     /// Nobody uses the range.
     pub(super) unsafe fn renew(&self, offset: usize, len: usize) -> io::Result<()> {
-        memfd::punch(&self.file, offset as u64, len as u64)?;
+        memfd::punch(self.own()?, offset as u64, len as u64)?;
         self.remap(offset, len, Sharing::Shared)
     }
 
@@ -107,22 +122,16 @@ impl View {
     /// # Safety
     /// Nobody uses the range.
     pub(super) unsafe fn drop_pages(&self, offset: usize, len: usize) -> io::Result<()> {
-        memfd::punch(&self.file, offset as u64, len as u64)
+        memfd::punch(self.own()?, offset as u64, len as u64)
     }
 
     fn remap(&self, offset: usize, len: usize, sharing: Sharing) -> io::Result<()> {
         assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
         let at = self.window_at(offset);
+        let file = self.own()?;
         // SAFETY: our own window; the exchange shows the same bytes at the same addresses (frozen), or bytes that nobody uses.
         unsafe {
-            map::map_inherited(
-                at,
-                &self.file,
-                Access::ReadWrite,
-                sharing,
-                len,
-                offset as u64,
-            )?;
+            map::map_inherited(at, file, Access::ReadWrite, sharing, len, offset as u64)?;
             // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
             let _ = without_huge_pages(at, len);
         }
@@ -147,6 +156,10 @@ impl Drop for View {
         unsafe {
             let _ = map::unmap(self.window, self.len);
             let _ = map::unmap(self.pages, self.len);
+        }
+        if self.own().is_ok() {
+            // SAFETY: nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }
 }

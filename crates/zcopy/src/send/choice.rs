@@ -4,36 +4,14 @@
 //! way. The cheapest is used; now and then another is tried. Tries of a way that is far off become rarer, so that what they cost
 //! stays below a hundredth. A way takes over when it is cheaper by a twentieth.
 
-use super::socket::{Route, Socket};
+use super::route::Route;
+use super::socket::Socket;
+use super::way::{Way, Why};
+use crate::tally::{Tally, layout};
 use std::collections::HashMap;
-use std::fmt;
+use std::io;
 
-/// A way to send.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Way {
-    /// sendmsg(2): the kernel copies, many pieces in one call.
-    Copy,
-    /// vmsplice(2) and splice(2): references to pages by way of a pipe.
-    Splice,
-    /// sendfile(2) from the arena's file.
-    File,
-    /// MSG_ZEROCOPY: references to pages, and a notification when they are free.
-    Notified,
-}
-
-const WAYS: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Way::Copy => "copy",
-            Way::Splice => "vmsplice",
-            Way::File => "sendfile",
-            Way::Notified => "MSG_ZEROCOPY",
-        })
-    }
-}
+const WAYS: [Way; 4] = Way::ALL;
 
 /// Below that copying always wins, and nothing else is tried (measured: a page's reference costs what copying 2 KiB does).
 const SMALLEST: usize = 1024;
@@ -68,7 +46,7 @@ struct Class {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// Kind of socket: `unix`, `loopback`, `remote`, `other`.
+    /// Kind of socket: `unix`, `loopback` and `remote` (TCP), `udp-local`, `udp`.
     pub route: &'static str,
     /// Up to so many bytes.
     pub up_to_bytes: usize,
@@ -96,9 +74,20 @@ pub struct Choice {
     pub refused: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chooser {
     classes: HashMap<(Route, u32), Class>,
+    /// Where other processes see it.
+    pub(super) tally: Tally,
+}
+
+/// What a send is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) way: Way,
+    pub(super) why: Why,
+    /// What it takes is to be told to [`Chooser::learn`].
+    pub(super) timed: bool,
 }
 
 fn class_of(bytes: usize) -> u32 {
@@ -106,45 +95,70 @@ fn class_of(bytes: usize) -> u32 {
 }
 
 fn index_of(way: Way) -> usize {
-    WAYS.iter().position(|known| *known == way).expect("known")
+    way.index()
 }
 
 impl Chooser {
-    /// The way for the next send, and whether to measure it.
-    pub(super) fn choose(&mut self, socket: &Socket, bytes: usize) -> (Way, bool) {
-        if bytes < SMALLEST {
-            return (Way::Copy, false);
+    pub(super) fn new() -> Chooser {
+        Chooser {
+            classes: HashMap::new(),
+            tally: Tally::claim(),
         }
+    }
+
+    /// The way for the next send, and whether to measure it.
+    pub(super) fn choose(&mut self, socket: &Socket, route: Route, bytes: usize) -> Chosen {
+        if bytes < SMALLEST {
+            return Chosen {
+                way: Way::Copy,
+                why: Why::Small,
+                timed: false,
+            };
+        }
+        let number = class_of(bytes);
         let class = self
             .classes
-            .entry((socket.route, class_of(bytes)))
-            .or_insert_with(|| Class::new(bytes));
+            .entry((route, number))
+            .or_insert_with(|| Class::new(route, bytes));
         class.sends += 1;
-        if !socket.allows(WAYS[class.current]) {
+        if !socket.allows(route, WAYS[class.current]) {
             class.current = 0;
         }
+        let at = layout::size(route.index(), number);
+        self.tally.add(at, 1);
+        class.publish_use(&self.tally, at);
         let current = class.current;
+        let known = class.means[current].samples >= ENOUGH;
+        let chosen = |index: usize, timed| Chosen {
+            way: WAYS[index],
+            why: match (index == current, known) {
+                (true, true) => Why::Cheapest,
+                (true, false) => Why::Guess,
+                (false, _) => Why::Probe,
+            },
+            timed,
+        };
         // The one in use first.
         let others = (0..WAYS.len()).filter(|index| *index != current);
         for index in std::iter::once(current).chain(others) {
-            let way = &WAYS[index];
             let mean = &mut class.means[index];
-            if mean.refused || !socket.allows(*way) {
+            if mean.refused || !socket.allows(route, WAYS[index]) {
                 continue;
             }
             mean.next = mean.next.saturating_sub(1);
             if mean.next == 0 {
                 // The current one is measured as often as one that costs the same.
                 mean.next = if mean.samples < ENOUGH { 1 } else { PROBE };
-                return (*way, true);
+                return chosen(index, true);
             }
         }
-        (WAYS[current], false)
+        chosen(current, false)
     }
 
     /// A send took so long.
-    pub(super) fn learn(&mut self, socket: &Socket, bytes: usize, way: Way, ns: u128, sent: usize) {
-        let Some(class) = self.classes.get_mut(&(socket.route, class_of(bytes))) else {
+    pub(super) fn learn(&mut self, route: Route, bytes: usize, way: Way, ns: u128, sent: usize) {
+        let number = class_of(bytes);
+        let Some(class) = self.classes.get_mut(&(route, number)) else {
             return;
         };
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
@@ -157,20 +171,31 @@ impl Chooser {
         } else {
             // An interrupt or a sleeping peer says nothing about the way.
             let capped = cost.min(mean.cost * 4.0);
-            let weight = if mean.samples <= 8 { 0.25 } else { 0.0625 };
+            // What is far below was not disturbed, and what the mean holds was: the first sends of a process, above all.
+            let weight = match mean.samples {
+                _ if capped < mean.cost * 0.5 => 0.5,
+                ..=8 => 0.25,
+                _ => 0.0625,
+            };
             mean.cost + (capped - mean.cost) * weight
         };
         class.judge(index);
+        class.publish(&self.tally, layout::size(route.index(), number));
     }
 
-    /// The kernel cannot.
-    pub(super) fn refused(&mut self, socket: &Socket, bytes: usize, way: Way) {
-        let class = self
-            .classes
-            .entry((socket.route, class_of(bytes)))
-            .or_default();
-        class.means[index_of(way)].refused = true;
+    /// The kernel cannot, or not now: what it is short of it may have later.
+    pub(super) fn refused(&mut self, route: Route, bytes: usize, way: Way, error: &io::Error) {
+        let number = class_of(bytes);
+        let class = self.classes.entry((route, number)).or_default();
+        let mean = &mut class.means[index_of(way)];
+        match error.raw_os_error() {
+            Some(libc::ENOBUFS | libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EMSGSIZE) => {
+                (mean.samples, mean.next) = (0, RAREST);
+            }
+            _ => mean.refused = true,
+        }
         class.current = 0;
+        class.publish(&self.tally, layout::size(route.index(), number));
     }
 
     pub(super) fn explain(&self) -> Vec<Explanation> {
@@ -203,8 +228,8 @@ impl Chooser {
 
 impl Class {
     /// Before anything is known: what was cheapest for cold values where this was developed.
-    fn new(bytes: usize) -> Class {
-        let way = if bytes < LIKELY {
+    fn new(route: Route, bytes: usize) -> Class {
+        let way = if bytes < LIKELY || !route.is_stream() {
             Way::Copy
         } else {
             Way::Splice
@@ -212,6 +237,29 @@ impl Class {
         Class {
             current: index_of(way),
             ..Class::default()
+        }
+    }
+
+    fn publish_use(&self, tally: &Tally, at: usize) {
+        tally.set(
+            at + 1,
+            self.current as u64 | u64::from(self.changes) << layout::CHANGES_SHIFT,
+        );
+    }
+
+    fn publish(&self, tally: &Tally, at: usize) {
+        self.publish_use(tally, at);
+        let tried = |mean: &Mean| mean.samples > 0 || mean.refused;
+        for (index, mean) in self
+            .means
+            .iter()
+            .enumerate()
+            .filter(|(_, mean)| tried(mean))
+        {
+            let at = at + 2 + 2 * index;
+            tally.set(at, mean.cost.to_bits());
+            let refused = if mean.refused { layout::REFUSED } else { 0 };
+            tally.set(at + 1, u64::from(mean.samples) | refused);
         }
     }
 
@@ -241,17 +289,6 @@ impl Class {
             let next = (f64::from(PROBE) * (1.0 + 16.0 * (ratio - 1.0).max(0.0)))
                 .clamp(f64::from(PROBE), f64::from(RAREST)) as u32;
             mean.next = next;
-        }
-    }
-}
-
-impl Route {
-    fn name(self) -> &'static str {
-        match self {
-            Route::Unix => "unix",
-            Route::Loopback => "loopback",
-            Route::Remote => "remote",
-            Route::Other => "other",
         }
     }
 }

@@ -15,10 +15,9 @@ pub(super) fn send(
     let mut rest = segments;
     while let Some(first) = rest.first() {
         counts.calls += 1;
-        let (outcome, offered, count) = match first.file {
+        let place = first.file.as_ref();
+        let (outcome, offered, count) = match place.and_then(|at| Some((at.file()?, at.offset))) {
             Some((file, offset)) => {
-                // SAFETY: the arena's, which the piece borrows, so that it stays open.
-                let file = unsafe { BorrowedFd::borrow_raw(file) };
                 let outcome = stream::send_file(socket, file, offset, first.len);
                 (outcome, first.len, 1)
             }
@@ -27,7 +26,7 @@ pub(super) fn send(
                     .iter()
                     .take_while(|s| s.file.is_none())
                     .count()
-                    .min(scatter::MOST);
+                    .clamp(1, scatter::MOST);
                 let run: Vec<_> = rest[..count].iter().map(|s| (s.at, s.len)).collect();
                 // SAFETY: mapped memory until the send returns, as the pieces promise.
                 let outcome = unsafe { scatter::send(socket, &run, count < rest.len()) };

@@ -8,54 +8,44 @@
 //!     sendmsg  vmsplice,splice sendfile      MSG_ZEROCOPY
 //! ```
 //!
-//! A call sends as much as there is room for and says how much, as send(2): nothing of it waits here.
+//! A call sends as much as there is room for and says how much, as send(2): nothing of it waits here. Datagrams go several in one
+//! call (`datagrams`).
 
 mod choice;
 mod copy;
+mod counts;
+mod datagrams;
 mod file;
 mod header;
 mod notified;
+mod route;
 mod segment;
 mod socket;
 mod splice;
+mod way;
 
-pub use choice::{Choice, Explanation, Way};
+pub use choice::{Choice, Explanation};
+pub use counts::Counts;
+pub(crate) use route::Route;
 pub use segment::Piece;
 pub use socket::Socket;
+pub use way::{Cause, Way, Why};
 
 use crate::arena::classes::PAGE;
-use choice::Chooser;
+use crate::tally::{Tally, layout};
+use choice::{Chooser, Chosen};
+use datagrams::Datagram;
 use header::HeaderLog;
 use segment::Segment;
 use splice::Pipe;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::time::Instant;
 use tranship_sys::ForkGuard;
 use tranship_sys::pagemap::Pagemap;
 use tranship_sys::signals;
-
-/// What a [`Sender`] has sent so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counts {
-    /// Calls of [`Sender::send`].
-    pub sends: u64,
-    /// Bytes that the kernel copied.
-    pub copied_bytes: u64,
-    /// Bytes that went by reference to their pages.
-    pub referred_bytes: u64,
-    /// Bytes of values that were copied because their pageblock was not protected (yet), or a page had been written.
-    pub unprotected_bytes: u64,
-    /// System calls.
-    pub calls: u64,
-    /// Sends that the kernel took less of than was offered.
-    pub partial: u64,
-    /// Sockets on which MSG_ZEROCOPY was given up because the kernel copied all the same.
-    pub gave_up_notified: u64,
-}
 
 /// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
 #[derive(Debug)]
@@ -64,8 +54,11 @@ pub struct Sender {
     log: HeaderLog,
     chooser: Chooser,
     counts: Counts,
+    /// What the place on the page had before this sender.
+    before: Counts,
     pagemap: Option<Pagemap>,
     segments: Vec<Segment>,
+    datagrams: Vec<Datagram>,
     forced: Option<Way>,
     guard: ForkGuard,
 }
@@ -82,13 +75,16 @@ impl Sender {
     /// # Errors
     /// If the kernel has no memory.
     pub fn new() -> io::Result<Sender> {
+        let chooser = Chooser::new();
         Ok(Sender {
             pipe: None,
             log: HeaderLog::new()?,
-            chooser: Chooser::default(),
+            before: Counts::published(&chooser.tally),
+            chooser,
             counts: Counts::default(),
             pagemap: None,
             segments: Vec::new(),
+            datagrams: Vec::new(),
             forced: None,
             guard: ForkGuard::new()?,
         })
@@ -111,19 +107,31 @@ impl Sender {
         socket: &mut Socket,
         pieces: &[Piece<'_>],
     ) -> io::Result<usize> {
-        if self.guard.is_child() {
-            // The pipe is the parent's too, and the page tables are the parent's.
-            (self.pipe, self.pagemap) = (None, None);
-            self.guard = ForkGuard::new()?;
-        }
+        self.renew_after_fork()?;
         self.counts.sends += 1;
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
-        let referable = self.resolve(pieces, &mut segments);
-        let sent = self.send_segments(fd.as_fd(), socket, &segments, referable);
+        self.resolve(pieces, &mut segments);
+        let sent = self.send_segments(fd.as_fd(), socket, &segments);
         segments.clear();
         self.segments = segments;
+        self.publish();
         sent
+    }
+
+    /// In a forked child the pipe is the parent's too, the page tables and the place on the page are the parent's.
+    fn renew_after_fork(&mut self) -> io::Result<()> {
+        if self.guard.is_child() {
+            (self.pipe, self.pagemap) = (None, None);
+            self.guard = ForkGuard::new()?;
+            self.chooser.tally = Tally::claim();
+            self.before = Counts::published(&self.chooser.tally);
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        self.counts.publish(&self.chooser.tally, &self.before);
     }
 
     fn send_segments(
@@ -131,24 +139,25 @@ impl Sender {
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
         segments: &[Segment],
-        referable: usize,
     ) -> io::Result<usize> {
         let total = segments.iter().map(|segment| segment.len).sum::<usize>();
-        if referable == 0 {
-            let sent = self.by(Way::Copy, fd, socket, segments)?;
-            self.note(Way::Copy, segments, sent, total);
-            return Ok(sent);
-        }
-        let (way, timed) = match self.forced {
-            Some(way) if socket.allows(way) => (way, false),
-            Some(_) => (Way::Copy, false),
-            None => self.chooser.choose(socket, referable),
+        // A datagram alone is not worth it.
+        let referable = if socket.is_stream() {
+            segment::referable(segments)
+        } else {
+            0
         };
+        let Chosen {
+            mut way,
+            mut why,
+            timed,
+        } = self.decide(socket, socket.route, referable);
         let begin = timed.then(Instant::now);
         let sent = match self.by(way, fd, socket, segments) {
             // What the kernel refuses by reference (no pipe, no room for notifications, pages that cannot be spliced) is copied.
             Err(error) if way != Way::Copy && is_about_the_way(&error) => {
-                self.chooser.refused(socket, referable, way);
+                self.chooser.refused(socket.route, referable, way, &error);
+                (way, why) = (Way::Copy, Why::Refused);
                 self.by(Way::Copy, fd, socket, segments)?
             }
             other => {
@@ -158,13 +167,29 @@ impl Sender {
                     && sent == total
                 {
                     let ns = begin.elapsed().as_nanos();
-                    self.chooser.learn(socket, referable, way, ns, sent);
+                    self.chooser.learn(socket.route, referable, way, ns, sent);
                 }
                 sent
             }
         };
-        self.note(way, segments, sent, total);
+        self.counts.partial += u64::from(sent < total);
+        self.note(way, why, segments, sent);
         Ok(sent)
+    }
+
+    /// The way of a send of which so many bytes may go by reference, and why.
+    fn decide(&mut self, socket: &Socket, route: Route, referable: usize) -> Chosen {
+        let told = |way, why| Chosen {
+            way,
+            why,
+            timed: false,
+        };
+        match self.forced {
+            _ if referable == 0 => told(Way::Copy, Why::Nothing),
+            Some(way) if socket.allows(route, way) => told(way, Why::Told),
+            Some(_) => told(Way::Copy, Why::Socket),
+            None => self.chooser.choose(socket, route, referable),
+        }
     }
 
     fn by(
@@ -190,9 +215,9 @@ impl Sender {
         }
     }
 
-    /// Turns pieces into segments; says how many bytes may go by reference.
-    fn resolve(&mut self, pieces: &[Piece<'_>], segments: &mut Vec<Segment>) -> usize {
-        for piece in pieces {
+    /// Turns pieces into segments.
+    fn resolve(&mut self, pieces: &[Piece<'_>], segments: &mut Vec<Segment>) {
+        for piece in pieces.iter().filter(|piece| piece.len() > 0) {
             match piece {
                 Piece::Value(value) => {
                     value.arena().freeze_queued();
@@ -214,12 +239,12 @@ impl Sender {
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
             }
         }
-        segments.retain(|segment| segment.len > 0);
-        let referable = segments.iter().filter(|segment| segment.pages.is_some());
-        referable.map(|segment| segment.len).sum()
     }
 
     fn push(&mut self, segments: &mut Vec<Segment>, segment: Segment) {
+        if segment.len == 0 {
+            return;
+        }
         if segment.pages.is_none() {
             self.counts.unprotected_bytes += segment.len as u64;
         }
@@ -272,18 +297,52 @@ impl Sender {
         pagemap.touched(start, len, runs).ok()
     }
 
-    fn note(&mut self, way: Way, segments: &[Segment], sent: usize, total: usize) {
-        self.counts.partial += u64::from(sent < total);
+    fn note(&mut self, way: Way, why: Why, segments: &[Segment], sent: usize) {
+        let tally = &self.chooser.tally;
+        let at = layout::choice(way.index(), why.index());
+        tally.add(at, 1);
+        tally.add(at + 1, sent as u64);
+        let mut copied = [0; Cause::ALL.len()];
         let mut left = sent;
         for segment in segments {
             let part = segment.len.min(left) as u64;
-            if way != Way::Copy && segment.pages.is_some() {
-                self.counts.referred_bytes += part;
+            if segment.pages.is_none() {
+                copied[segment.cause as usize] += part;
+            } else if way == Way::Copy || way == Way::File && segment.file.is_none() {
+                copied[Cause::Chosen as usize] += part;
             } else {
-                self.counts.copied_bytes += part;
+                self.counts.referred_bytes += part;
             }
             left -= segment.len.min(left);
         }
+        for (cause, bytes) in copied
+            .into_iter()
+            .enumerate()
+            .filter(|(_, bytes)| *bytes > 0)
+        {
+            self.counts.copied_bytes += bytes;
+            tally.add(layout::CAUSES + cause, bytes);
+        }
+    }
+
+    /// Makes what it will need of descriptors now, and says which: a program that closes them while it lives would have it write into
+    /// whatever comes under their numbers.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
+        let pipe = match &mut self.pipe {
+            Some(pipe) => pipe,
+            none => none.insert(Pipe::new()?),
+        };
+        let mut all = pipe.descriptors()?;
+        let pagemap = match &self.pagemap {
+            Some(pagemap) => pagemap,
+            None => self.pagemap.insert(Pagemap::open()?),
+        };
+        all.push(pagemap.as_fd().as_raw_fd());
+        all.extend(self.chooser.tally.descriptor());
+        Ok(all)
     }
 
     /// What it has sent so far.

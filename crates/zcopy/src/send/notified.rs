@@ -22,21 +22,7 @@ pub(super) fn send(
     log: &mut HeaderLog,
     counts: &mut Counts,
 ) -> io::Result<usize> {
-    let outstanding = match socket.notified {
-        Notified::On { outstanding } => outstanding,
-        Notified::Untried => {
-            if let Err(error) = scatter::allow_zerocopy(fd) {
-                socket.notified = Notified::Off;
-                return Err(error);
-            }
-            0
-        }
-        Notified::Off => return Err(io::ErrorKind::Unsupported.into()),
-    };
-    socket.notified = Notified::On { outstanding };
-    if outstanding >= OUTSTANDING {
-        reap(fd, socket, counts)?;
-    }
+    begin(fd, socket, counts)?;
     log.begin()?;
     let mut pieces = Vec::with_capacity(segments.len());
     for segment in segments.iter().take(scatter::MOST) {
@@ -57,21 +43,44 @@ pub(super) fn send(
     counts.calls += 1;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
     let sent = unsafe { scatter::send_zerocopy(fd, &pieces) }?;
-    if let Notified::On { outstanding } = &mut socket.notified {
-        *outstanding += 1;
-    }
+    sent_one(socket);
     Ok(sent)
 }
 
+/// Before a send.
+pub(super) fn begin(
+    fd: BorrowedFd<'_>,
+    socket: &mut Socket,
+    counts: &mut Counts,
+) -> io::Result<()> {
+    match socket.notified {
+        Notified::On if socket.outstanding < OUTSTANDING => Ok(()),
+        Notified::On => reap(fd, socket, counts),
+        Notified::Untried => {
+            if let Err(error) = scatter::allow_zerocopy(fd) {
+                socket.notified = Notified::Off;
+                return Err(error);
+            }
+            socket.notified = Notified::On;
+            Ok(())
+        }
+        Notified::Off => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// After one that went.
+pub(super) fn sent_one(socket: &mut Socket) {
+    socket.outstanding += 1;
+}
+
 /// Reads what notifications there are.
-fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts) -> io::Result<()> {
+pub(super) fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts) -> io::Result<()> {
     while let Some(done) = scatter::notification(fd)? {
         counts.calls += 1;
+        socket.outstanding = socket.outstanding.saturating_sub(done.count);
         if done.copied {
+            counts.gave_up_notified += u64::from(socket.notified != Notified::Off);
             socket.notified = Notified::Off;
-            counts.gave_up_notified += 1;
-        } else if let Notified::On { outstanding } = &mut socket.notified {
-            *outstanding = outstanding.saturating_sub(done.count);
         }
     }
     Ok(())

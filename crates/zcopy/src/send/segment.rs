@@ -1,8 +1,11 @@
 //! What is sent: pieces as the program names them, segments as the kernel is told.
 
+use super::way::Cause;
 use crate::arena::Inner;
 use crate::{Arena, Value};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use tranship_sys::process;
 
 /// A piece of a message.
 #[derive(Clone, Debug)]
@@ -88,8 +91,30 @@ pub(super) struct Segment {
     pub(super) len: usize,
     /// Pages with the same bytes that never change again.
     pub(super) pages: Option<Pages>,
+    /// Why it is copied, if there are none.
+    pub(super) cause: Cause,
     /// The file they are of.
-    pub(super) file: Option<(std::os::fd::RawFd, u64)>,
+    pub(super) file: Option<Place>,
+}
+
+/// A place in an arena's file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    fd: RawFd,
+    /// What the descriptor stood for when it was made.
+    identity: (u64, u64),
+    pub(super) offset: u64,
+}
+
+impl Place {
+    /// The file; none if the program closed it, and there may be another one under its number.
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the arena's, which the piece borrows, or what took its number, which is only asked what it is.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        process::identity(fd)
+            .is_ok_and(|now| now == self.identity)
+            .then_some(fd)
+    }
 }
 
 /// Where the kernel finds pages.
@@ -97,13 +122,18 @@ pub(super) type Pages = *const u8;
 
 impl Segment {
     pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
-        use std::os::fd::AsRawFd;
         let offset = arena.frozen(at, len);
+        let (fd, identity) = arena.file();
         Segment {
             at,
             len,
+            cause: Cause::Unprotected,
             pages: offset.map(|offset| arena.pages_at(offset).as_ptr().cast_const()),
-            file: offset.map(|offset| (arena.file().as_raw_fd(), offset as u64)),
+            file: offset.map(|offset| Place {
+                fd: fd.as_raw_fd(),
+                identity,
+                offset: offset as u64,
+            }),
         }
     }
 
@@ -111,6 +141,7 @@ impl Segment {
         Segment {
             at: bytes.as_ptr(),
             len: bytes.len(),
+            cause: Cause::Plain,
             pages: None,
             file: None,
         }
@@ -123,9 +154,10 @@ impl Segment {
         }
     }
 
-    /// To be copied, although there are pages.
+    /// To be copied, although there are pages: they were written.
     pub(super) fn copied(self) -> Segment {
         Segment {
+            cause: Cause::Written,
             pages: None,
             file: None,
             ..self
@@ -138,8 +170,12 @@ impl Segment {
         let rest = Segment {
             at: self.at.wrapping_add(len),
             len: self.len - len,
+            cause: self.cause,
             pages: self.pages.map(|pages| pages.wrapping_add(len)),
-            file: self.file.map(|(file, offset)| (file, offset + len as u64)),
+            file: self.file.map(|place| Place {
+                offset: place.offset + len as u64,
+                ..place
+            }),
         };
         (Segment { len, ..self }, rest)
     }
@@ -150,4 +186,10 @@ impl Segment {
         let at = self.pages.unwrap_or(self.at).addr();
         (at + self.len).div_ceil(PAGE) - at / PAGE
     }
+}
+
+/// How many bytes may go by reference.
+pub(super) fn referable(segments: &[Segment]) -> usize {
+    let referable = segments.iter().filter(|segment| segment.pages.is_some());
+    referable.map(|segment| segment.len).sum()
 }

@@ -8,7 +8,7 @@ use super::header::HeaderLog;
 use super::segment::Segment;
 use crate::arena::classes::PAGE;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tranship_sys::{pipe, scatter};
 
 /// Pages that the kernel hands to a socket at once.
@@ -39,15 +39,24 @@ impl Pipe {
         })
     }
 
+    fn sink(&mut self) -> io::Result<()> {
+        if self.sink.is_none() {
+            self.sink = Some(std::fs::File::options().write(true).open("/dev/null")?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
+        self.sink()?;
+        let sink = self.sink.as_ref().map(AsRawFd::as_raw_fd);
+        let ends = [self.read.as_raw_fd(), self.write.as_raw_fd()];
+        Ok(ends.into_iter().chain(sink).collect())
+    }
+
     /// Throws away what the socket did not take.
     fn drain(&mut self, mut left: usize) -> io::Result<()> {
-        let sink = match &self.sink {
-            Some(sink) => sink,
-            None => {
-                let null = std::fs::File::options().write(true).open("/dev/null")?;
-                self.sink.insert(null)
-            }
-        };
+        self.sink()?;
+        let sink = self.sink.as_ref().expect("just made");
         while left > 0 {
             match pipe::splice(&self.read, None, sink, left, false)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,0 +1,221 @@
+//! `zc-udp`: values by UDP into a device that drops what it has sent, as a card does that has put it on the wire: an ifb device in a
+//! network namespace of the run's own. Several datagrams go to the kernel in one call.
+//!
+//! `sends` is a call for each datagram, `gso-copy` copies many in one, `gso-zerocopy` refers to their pages, `tranship` chooses.
+//! `memcached` is the answer to a multi-get: before each value eight bytes and its line, behind it the line's end. A row's time is
+//! that of one datagram.
+
+use super::{HOT, wanted};
+use crate::clock;
+use crate::options::Common;
+use crate::party::{self, Member};
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use crate::stats::{Measured, Samples};
+use anyhow::{Context, Result, ensure};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tranship_zcopy::{Arena, Piece, Sender, Socket, Way};
+
+/// What can be named.
+pub const SYSTEMS: [&str; 4] = ["tranship", "gso-zerocopy", "gso-copy", "sends"];
+/// What is around a value.
+pub const FRAMES: [&str; 2] = ["bare", "memcached"];
+/// Datagrams offered at once.
+const AT_ONCE: usize = 48;
+
+/// What to vary.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    pub modes: &'a [String],
+    pub frames: &'a [String],
+    pub payloads: &'a [usize],
+    /// Bytes of the cold set.
+    pub set: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    value: usize,
+    count: usize,
+    framed: bool,
+    budget: Duration,
+}
+
+pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(missing) = possible() {
+        eprintln!("SKIPPED: zc-udp: {missing}");
+        return outcome;
+    }
+    for mode in super::MODES
+        .into_iter()
+        .filter(|mode| wanted(grid.modes, mode))
+    {
+        for frame in FRAMES
+            .into_iter()
+            .filter(|frame| wanted(grid.frames, frame))
+        {
+            for value in common.some_of(grid.payloads) {
+                let set = match mode {
+                    "hot" => HOT,
+                    _ if common.is_quick() => grid.set.min(super::QUICK),
+                    _ => grid.set,
+                };
+                let work = Work {
+                    value,
+                    count: (set / value).max(1),
+                    framed: frame == "memcached",
+                    budget: common.budget(),
+                };
+                let cells = SYSTEMS.iter().filter(|name| common.wants(name));
+                let cells = cells.map(|system| Cell {
+                    system,
+                    key: Key {
+                        mode,
+                        op: frame.to_owned(),
+                        payload_bytes: Some(value),
+                        ..Key::default()
+                    },
+                    measure: Box::new(move |number| run(number, common.cores()[0], system, work)),
+                });
+                outcome.group(common.runs_or(9), cells.collect());
+            }
+        }
+    }
+    outcome
+}
+
+/// Can a namespace and an ifb device be made here? Tried in a process that ends.
+fn possible() -> Result<(), String> {
+    let tried = Command::new("unshare")
+        .args(["-n", "ip", "link", "add", "zc-try", "type", "ifb"])
+        .stderr(Stdio::null())
+        .status();
+    match tried {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(
+            "needs root and the kernel's ifb device (unshare -n ip link add ifb9 type ifb)".into(),
+        ),
+        Err(error) => Err(format!("unshare, of util-linux: {error}")),
+    }
+}
+
+fn run(number: u64, core: usize, system: &str, work: Work) -> Result<Vec<Measured>> {
+    let (way, each) = match system {
+        "gso-zerocopy" => (Some(Way::Notified), false),
+        "gso-copy" => (Some(Way::Copy), false),
+        "sends" => (Some(Way::Copy), true),
+        _ => (None, false),
+    };
+    let members = vec![Member {
+        core,
+        body: Box::new(move |_| send(work, way, each)),
+    }];
+    let mut results = party::run(number, members)?.into_iter();
+    let mut measured = results.next().context("no sender")?;
+    for row in &mut measured {
+        row.op = if work.framed { "memcached" } else { "bare" }.to_owned();
+    }
+    Ok(measured)
+}
+
+fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
+    alone_with_a_device()?;
+    let arena = Arena::new()?;
+    // A value has its line's end behind it, as the cache server keeps it.
+    let bytes = work.value + if work.framed { 2 } else { 0 };
+    let mut values = Vec::with_capacity(work.count);
+    for seed in 0..work.count {
+        let mut value = arena.alloc(bytes)?;
+        value.fill(u8::try_from(seed % 251)?);
+        values.push(value.freeze());
+    }
+    arena.protect();
+    let udp = UdpSocket::bind("10.79.0.1:0")?;
+    let to = Some(SocketAddr::from(([10, 79, 0, 2], 9)));
+    let mut socket = Socket::new(&udp)?;
+    // All pages are known to the page tables, as they are after a while.
+    let mut sender = Sender::new()?;
+    sender.force(Some(Way::Notified));
+    let all: Vec<_> = values.iter().map(|value| [Piece::Value(value)]).collect();
+    for part in all.chunks(AT_ONCE) {
+        sender.send_datagrams(&udp, &mut socket, to, part)?;
+    }
+    let mut sender = Sender::new()?;
+    sender.force(way);
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 8).unwrap_or(0) % work.count
+    };
+    let line = format!("\0\0\0\0\0\0\0\0VALUE key:00000000 0 {}\r\n", work.value);
+    let mut samples = Samples::new(1 << 20, u32::try_from(AT_ONCE)?);
+    let warm = Instant::now();
+    let mut begun: Option<Instant> = None;
+    loop {
+        let datagrams: Vec<Vec<Piece<'_>>> = (0..AT_ONCE)
+            .map(|_| {
+                let value = Piece::Value(&values[next()]);
+                if work.framed {
+                    vec![Piece::Bytes(line.as_bytes()), value]
+                } else {
+                    vec![value]
+                }
+            })
+            .collect();
+        let now = clock::ticks();
+        let sent = if each {
+            let mut sent = 0;
+            for one in datagrams.chunks(1) {
+                sent += sender.send_datagrams(&udp, &mut socket, to, one)?;
+            }
+            sent
+        } else {
+            sender.send_datagrams(&udp, &mut socket, to, &datagrams)?
+        };
+        ensure!(sent == AT_ONCE, "{sent} of {AT_ONCE} datagrams had room");
+        match begun {
+            // Until the set has been touched and the chooser has looked around.
+            None if warm.elapsed() > work.budget => begun = Some(Instant::now()),
+            None => {}
+            Some(begun) => {
+                let room = samples.push(clock::ticks() - now);
+                if !room || begun.elapsed() > work.budget {
+                    break;
+                }
+            }
+        }
+    }
+    let counts = sender.counts();
+    if std::env::var_os("TRANSHIP_BENCH_EXPLAIN").is_some() {
+        eprintln!("{counts:#?} {:#?}", sender.explain());
+    }
+    ensure!(
+        way != Some(Way::Notified) || counts.gave_up_notified == 0,
+        "the kernel copied what was to go by reference"
+    );
+    Ok(vec![samples.finish("").context("no sample")?])
+}
+
+/// A network namespace for this process, with one device.
+fn alone_with_a_device() -> Result<()> {
+    // SAFETY: a new network namespace for this process, which has one thread, takes nothing from anybody.
+    ensure!(unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0, "unshare");
+    for words in [
+        "link add zc0 type ifb",
+        "link set zc0 up",
+        "address add 10.79.0.1/24 dev zc0",
+    ] {
+        let done = Command::new("ip").args(words.split(' ')).output()?;
+        ensure!(
+            done.status.success(),
+            "ip {words}: {}",
+            String::from_utf8_lossy(&done.stderr).trim()
+        );
+    }
+    Ok(())
+}

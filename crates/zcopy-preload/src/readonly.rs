@@ -1,0 +1,90 @@
+//! Memory that never changes: what the program says is so, and the constants that its file brings.
+
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tranship_sys::errno;
+
+/// Ranges that a program may name; of more it is told that there is no room.
+const MOST: usize = 1024;
+/// First address and end of each. An end is written last: who sees it sees the address.
+static RANGES: [[AtomicUsize; 2]; MOST] =
+    [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST];
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that memory never changes again, and is not freed, as long as the process lives (ZCopy, section 3.2.2): it is sent by
+/// reference, wherever it lies. 0, or -1 and `ENOMEM`: more than 1024 times.
+///
+/// # Safety
+/// It is mapped memory, and that is true.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zc_readonly(at: *const c_void, len: usize) -> c_int {
+    let Some(end) = at.addr().checked_add(len).filter(|_| len > 0) else {
+        return 0;
+    };
+    // Relaxed: only the number must be one's own.
+    let mine = TAKEN.fetch_add(1, Ordering::Relaxed);
+    let Some([first, last]) = RANGES.get(mine) else {
+        // Relaxed: as above.
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+        errno::set(errno::NO_MEMORY);
+        return -1;
+    };
+    first.store(at.addr(), Ordering::Relaxed);
+    // Ordering: release, partner of the acquire in `is_readonly`.
+    last.store(end, Ordering::Release);
+    0
+}
+
+/// Does all of it never change?
+pub(crate) fn is_readonly(at: *const u8, len: usize) -> bool {
+    let Some(end) = at.addr().checked_add(len) else {
+        return false;
+    };
+    let within = |first: usize, last: usize| first <= at.addr() && end <= last;
+    if constants().iter().any(|&(first, last)| within(first, last)) {
+        return true;
+    }
+    // Relaxed: a range that is being named is not known yet.
+    let taken = TAKEN.load(Ordering::Relaxed).min(MOST);
+    RANGES[..taken].iter().any(|[first, last]| {
+        // Ordering: acquire, see `zc_readonly`.
+        let last = last.load(Ordering::Acquire);
+        within(first.load(Ordering::Relaxed), last)
+    })
+}
+
+/// The read-only segments of the program's own file, which stay where they are; those of libraries may go.
+fn constants() -> &'static [(usize, usize)] {
+    static FOUND: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let mut found = Vec::new();
+        // SAFETY: the list lives until the call returns, and `note` is given nothing else.
+        unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut found).cast()) };
+        found
+    })
+}
+
+/// # Safety
+/// As dl_iterate_phdr(3) calls it; `found` is a `Vec` of ranges.
+unsafe extern "C" fn note(
+    about: *mut libc::dl_phdr_info,
+    _size: usize,
+    found: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's word.
+    let (about, found) = unsafe { (&*about, &mut *found.cast::<Vec<(usize, usize)>>()) };
+    // SAFETY: a list of so many headers.
+    let headers =
+        unsafe { std::slice::from_raw_parts(about.dlpi_phdr, usize::from(about.dlpi_phnum)) };
+    for header in headers {
+        if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0 {
+            let address = |number: u64| usize::try_from(number).expect("64 bit");
+            let first = address(about.dlpi_addr + header.p_vaddr);
+            // Bytes of the file: what lies behind them on the last page is nobody's.
+            found.push((first, first + address(header.p_filesz)));
+        }
+    }
+    // The program comes first; no more of them.
+    1
+}

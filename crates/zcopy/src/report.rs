@@ -1,0 +1,304 @@
+//! What a process's senders did, as another process reads it.
+//!
+//! What is read was written by somebody else: it may be wrong, and harms nobody.
+
+use crate::send::{Cause, Choice, Counts, Explanation, Route, Way, Why};
+use crate::tally::{NAME, layout};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// What the senders of a process have done, and why.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// The process, as it calls itself: in a container another number than outside.
+    pub pid: u32,
+    /// The program's name, at most 15 bytes.
+    pub program: String,
+    /// When the process made its first sender, seconds since 1970.
+    pub started: u64,
+    /// Senders that are there now.
+    pub senders: u32,
+    /// Senders that found no place to be counted.
+    pub unseen: u64,
+    /// What was sent.
+    pub counts: Counts,
+    /// Sends by way and reason, the most frequent first.
+    pub took: Vec<Took>,
+    /// Why bytes were copied, the most first.
+    pub copied: Vec<Copied>,
+    /// What each way costs, by kind of socket and size; of several senders the means.
+    pub sizes: Vec<Explanation>,
+}
+
+/// Sends that went one way for one reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Took {
+    /// The way.
+    pub way: Way,
+    /// The reason.
+    pub why: Why,
+    /// How many; of datagrams each call counts.
+    pub sends: u64,
+    /// Their bytes, what was copied on the way included.
+    pub bytes: u64,
+}
+
+/// Bytes that were copied for one reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Copied {
+    /// The reason.
+    pub cause: Cause,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The process has no page: it has not sent by ZCopy, or it closed descriptors that it did not know.
+    #[error("process {0} has sent nothing by ZCopy")]
+    NoPage(u32),
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// The file is no page of ZCopy's.
+    #[error("{0} is no page of ZCopy's counts")]
+    NotAPage(PathBuf),
+    /// Of another version.
+    #[error("{path} is of version {found}; this program reads version {known}")]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// Ours.
+        known: u64,
+    },
+    /// It cannot be read: of another user, for example.
+    #[error("{path} cannot be read")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Report {
+    /// Of a running process: of this user's, or of anybody's for root. Does not disturb it.
+    ///
+    /// # Errors
+    /// [`ReportError::NoPage`] if it has sent nothing by ZCopy.
+    pub fn of_process(pid: u32) -> Result<Report, ReportError> {
+        let folder = PathBuf::from(format!("/proc/{pid}/fd"));
+        let entries = std::fs::read_dir(&folder).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ReportError::NoProcess(pid),
+            _ => ReportError::Unreadable {
+                path: folder.clone(),
+                source,
+            },
+        })?;
+        let own = own_number(pid).unwrap_or(pid);
+        for entry in entries.filter_map(Result::ok) {
+            // Closed meanwhile, or none of ours.
+            let Ok(link) = std::fs::read_link(entry.path()) else {
+                continue;
+            };
+            // A page that was inherited is the parent's.
+            if is_page(&link, own)
+                && let report = Report::of_file(&entry.path())?
+                && report.pid == own
+            {
+                return Ok(report);
+            }
+        }
+        Err(ReportError::NoPage(pid))
+    }
+
+    /// Of a file that a process left, which ran with `TRANSHIP_ZCOPY_EXPLAIN=FOLDER`.
+    ///
+    /// # Errors
+    /// If it is none, or cannot be read.
+    pub fn of_file(path: &Path) -> Result<Report, ReportError> {
+        let unreadable = |source| ReportError::Unreadable {
+            path: path.to_path_buf(),
+            source,
+        };
+        let not_a_page = || ReportError::NotAPage(path.to_path_buf());
+        let about = std::fs::metadata(path).map_err(unreadable)?;
+        if !about.is_file() || about.len() < (layout::HEAD * 8) as u64 {
+            return Err(not_a_page());
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        let read = |at, count| words(&file, at, count).map_err(unreadable);
+        let head = read(0, layout::HEAD)?;
+        if head[layout::HEAD_MAGIC] != layout::MAGIC {
+            return Err(not_a_page());
+        }
+        if head[layout::HEAD_VERSION] != layout::VERSION {
+            return Err(ReportError::Version {
+                path: path.to_path_buf(),
+                found: head[layout::HEAD_VERSION],
+                known: layout::VERSION,
+            });
+        }
+        let mut places = Vec::new();
+        for number in 0..layout::PLACES {
+            let at = layout::HEAD + number * layout::PLACE;
+            if read(at + layout::OWNER, 1)?[0] != 0 {
+                places.push(read(at, layout::PLACE)?);
+            }
+        }
+        Ok(Report::sum(&head, &places))
+    }
+
+    /// Numbers of the processes that have a page and may be looked at.
+    #[must_use]
+    pub fn processes() -> Vec<u32> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut found: Vec<u32> = names
+            .filter_map(|name| name.parse().ok())
+            .filter(|pid| Report::of_process(*pid).is_ok())
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn sum(head: &[u64], places: &[Vec<u64>]) -> Report {
+        let name: Vec<u8> = head[layout::HEAD_NAME..layout::HEAD_NAME + 2]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .take_while(|byte| *byte != 0)
+            .collect();
+        let of = |at: usize| {
+            places
+                .iter()
+                .fold(0u64, |sum, place| sum.wrapping_add(place[at]))
+        };
+        let all = || {
+            Way::ALL
+                .into_iter()
+                .flat_map(|way| Why::ALL.map(|why| (way, why)))
+        };
+        let mut took: Vec<_> = all()
+            .map(|(way, why)| {
+                let at = layout::choice(way.index(), why.index());
+                Took {
+                    way,
+                    why,
+                    sends: of(at),
+                    bytes: of(at + 1),
+                }
+            })
+            .filter(|took| took.sends > 0)
+            .collect();
+        took.sort_by_key(|took| std::cmp::Reverse(took.sends));
+        let mut copied: Vec<_> = Cause::ALL
+            .into_iter()
+            .enumerate()
+            .map(|(number, cause)| Copied {
+                cause,
+                bytes: of(layout::CAUSES + number),
+            })
+            .filter(|copied| copied.bytes > 0)
+            .collect();
+        copied.sort_by_key(|copied| std::cmp::Reverse(copied.bytes));
+        let living = |place: &&Vec<u64>| place[layout::OWNER] != layout::LEFT;
+        Report {
+            pid: u32::try_from(head[layout::HEAD_PID]).unwrap_or(0),
+            program: String::from_utf8_lossy(&name)
+                .chars()
+                .map(|c| if c.is_control() { '?' } else { c })
+                .collect(),
+            started: head[layout::HEAD_STARTED],
+            senders: u32::try_from(places.iter().filter(living).count()).unwrap_or(0),
+            unseen: head[layout::HEAD_UNSEEN],
+            counts: Counts::read(of),
+            took,
+            copied,
+            sizes: sizes(places),
+        }
+    }
+}
+
+fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
+    let mut all = Vec::new();
+    for route in Route::ALL {
+        for doubling in 0..layout::DOUBLINGS {
+            let logarithm = layout::SMALLEST + u32::try_from(doubling).expect("few");
+            let at = layout::size(route.index(), logarithm);
+            let used = places.iter().filter(|place| place[at] > 0);
+            // Several senders may differ; who sent most speaks for them.
+            let Some(most) = used.clone().max_by_key(|place| place[at]) else {
+                continue;
+            };
+            let current = usize::try_from(most[at + 1] & 0xff).unwrap_or(0);
+            let changes = |place: &Vec<u64>| place[at + 1] >> layout::CHANGES_SHIFT;
+            let choices = Way::ALL.into_iter().enumerate();
+            all.push(Explanation {
+                route: route.name(),
+                up_to_bytes: (2 << logarithm) - 1,
+                way: Way::ALL.get(current).copied().unwrap_or(Way::Copy),
+                sends: used
+                    .clone()
+                    .fold(0, |sum: u64, place| sum.wrapping_add(place[at])),
+                changes: u32::try_from(used.clone().map(changes).fold(0, u64::wrapping_add))
+                    .unwrap_or(u32::MAX),
+                choices: choices
+                    .filter_map(|(number, way)| mean(used.clone(), at + 2 + 2 * number, way))
+                    .collect(),
+            });
+        }
+    }
+    all
+}
+
+/// What a way costs, over some senders; none if nobody tried.
+fn mean<'a>(places: impl Iterator<Item = &'a Vec<u64>>, at: usize, way: Way) -> Option<Choice> {
+    let mut choice = Choice {
+        way,
+        ns_per_kib: 0.0,
+        samples: 0,
+        refused: false,
+    };
+    let mut sum = 0.0;
+    for place in places {
+        choice.refused |= place[at + 1] & layout::REFUSED != 0;
+        let samples = u32::try_from(place[at + 1] & !layout::REFUSED).unwrap_or(0);
+        choice.samples = choice.samples.saturating_add(samples);
+        sum += f64::from_bits(place[at]) * f64::from(samples);
+    }
+    if choice.samples > 0 && sum.is_finite() {
+        choice.ns_per_kib = sum / f64::from(choice.samples);
+    }
+    (choice.samples > 0 || choice.refused).then_some(choice)
+}
+
+fn words(file: &File, at: usize, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    file.read_exact_at(&mut bytes, at as u64 * 8)?;
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight"));
+    Ok(bytes.chunks_exact(8).map(word).collect())
+}
+
+/// A process's number in its own namespace: what it wrote.
+fn own_number(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().last()?.parse().ok()
+}
+
+/// Is it the link of a descriptor of such a page? Nothing else of another process is opened.
+fn is_page(link: &Path, pid: u32) -> bool {
+    let text = link.to_string_lossy();
+    text.starts_with(&format!("/memfd:{NAME}")) || text.ends_with(&format!(".{pid}.zcopy"))
+}

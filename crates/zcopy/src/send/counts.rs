@@ -1,0 +1,68 @@
+//! What a sender has sent.
+
+use crate::tally::{Tally, layout};
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a [`crate::Sender`] has sent so far.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counts {
+            /// Names and numbers.
+            pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// Out of words on a page, in the same order.
+            pub(crate) fn read(mut word: impl FnMut(usize) -> u64) -> Counts {
+                let mut at = layout::COUNTS;
+                $(let $name = word(at); at += 1;)*
+                debug_assert!(at <= layout::COUNTS + layout::COUNTS_MOST);
+                Counts { $($name,)* }
+            }
+
+            /// With others.
+            #[must_use]
+            pub(crate) fn plus(&self, others: &Counts) -> Counts {
+                Counts { $($name: self.$name.wrapping_add(others.$name),)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Calls of [`crate::Sender::send`] and [`crate::Sender::send_datagrams`].
+    sends,
+    /// Bytes that the kernel copied.
+    copied_bytes,
+    /// Bytes that went by reference to their pages.
+    referred_bytes,
+    /// Bytes of values that were copied because their pageblock was not protected (yet), or a page had been written.
+    unprotected_bytes,
+    /// System calls.
+    calls,
+    /// Sends that the kernel took less of than was offered.
+    partial,
+    /// Sockets on which MSG_ZEROCOPY was given up because the kernel copied all the same.
+    gave_up_notified,
+    /// Datagrams.
+    datagrams,
+    /// Calls in which the kernel took several datagrams.
+    together,
+}
+
+impl Counts {
+    /// Those that a place on the page has.
+    pub(super) fn published(tally: &Tally) -> Counts {
+        Counts::read(|at| tally.get(at))
+    }
+
+    /// Has others see it, on top of what was there `before`.
+    pub(super) fn publish(&self, tally: &Tally, before: &Counts) {
+        for (at, (_, count)) in self.plus(before).rows().enumerate() {
+            tally.set(layout::COUNTS + at, count);
+        }
+    }
+}

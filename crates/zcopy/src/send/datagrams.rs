@@ -1,0 +1,280 @@
+//! Datagrams: those of one length go to the kernel in one call (UDP_SEGMENT), copied or by reference.
+//!
+//! By reference a call takes fewer of them: a packet of the kernel's has room for 17 stretches of memory, and all the datagrams of a
+//! call are one packet until the device cuts it. Into the seventeenth the kernel puts only one piece.
+
+use super::socket::Notified;
+use super::way::{Way, Why};
+use super::{Chosen, HeaderLog, Sender, Socket, is_about_the_way, notified, segment};
+use crate::Piece;
+use crate::arena::classes::PAGE;
+use crate::send::segment::Segment;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+use tranship_sys::segment as gso;
+
+/// Stretches of memory in a packet.
+const STRETCHES: usize = 16;
+
+/// A datagram's segments, and its length.
+#[derive(Clone, Debug)]
+pub(super) struct Datagram {
+    segments: Range<usize>,
+    len: usize,
+}
+
+/// Where datagrams go.
+#[derive(Clone, Copy, Debug)]
+struct Target<'a> {
+    fd: BorrowedFd<'a>,
+    to: Option<SocketAddr>,
+}
+
+impl Sender {
+    /// Sends datagrams, each a list of pieces, to an address or (none) to whom the socket is connected. Those in a row that are of
+    /// one length (the last one perhaps shorter) go together. Says how many went; what is on its way never changes, as with
+    /// [`Sender::send`].
+    ///
+    /// # Errors
+    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long.
+    pub fn send_datagrams<'p>(
+        &mut self,
+        fd: impl AsFd,
+        socket: &mut Socket,
+        to: Option<SocketAddr>,
+        datagrams: &[impl AsRef<[Piece<'p>]>],
+    ) -> io::Result<usize> {
+        self.renew_after_fork()?;
+        self.counts.sends += 1;
+        let mut segments = std::mem::take(&mut self.segments);
+        let mut all = std::mem::take(&mut self.datagrams);
+        segments.clear();
+        all.clear();
+        for datagram in datagrams {
+            let first = segments.len();
+            self.resolve(datagram.as_ref(), &mut segments);
+            all.push(Datagram {
+                len: segments[first..].iter().map(|segment| segment.len).sum(),
+                segments: first..segments.len(),
+            });
+        }
+        let fd = fd.as_fd();
+        let sent = self.send_all(Target { fd, to }, socket, &segments, &all);
+        self.counts.datagrams += *sent.as_ref().unwrap_or(&0) as u64;
+        segments.clear();
+        (self.segments, self.datagrams) = (segments, all);
+        self.publish();
+        sent
+    }
+
+    /// Takes the notifications of MSG_ZEROCOPY that have come: a socket that has some is ready with an error, again and again,
+    /// for who waits for it (epoll(7)).
+    ///
+    /// # Errors
+    /// As recvmsg(2).
+    pub fn settle(&mut self, fd: impl AsFd, socket: &mut Socket) -> io::Result<()> {
+        if socket.outstanding == 0 {
+            return Ok(());
+        }
+        notified::reap(fd.as_fd(), socket, &mut self.counts)
+    }
+
+    fn send_all(
+        &mut self,
+        target: Target<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+        all: &[Datagram],
+    ) -> io::Result<usize> {
+        let route = socket.route.to(target.to);
+        let referable = segment::referable(segments);
+        let Chosen {
+            mut way,
+            mut why,
+            timed,
+        } = self.decide(socket, route, referable);
+        let begin = timed.then(Instant::now);
+        let mut done = 0;
+        while let Some(first) = all.get(done) {
+            if !socket.allows(route, way) {
+                (way, why) = (Way::Copy, Why::Refused);
+            }
+            let outcome = if way == Way::Notified {
+                match self.refer(target, socket, segments, &all[done..]) {
+                    Err(error) if is_about_the_way(&error) => {
+                        self.chooser.refused(route, referable, way, &error);
+                        (way, why) = (Way::Copy, Why::Refused);
+                        self.copy(target, socket, segments, &all[done..])
+                    }
+                    other => other,
+                }
+            } else {
+                self.copy(target, socket, segments, &all[done..])
+            };
+            let count = match outcome {
+                Ok(count) => count,
+                Err(error) if done == 0 => return Err(error),
+                // What went counts; the error comes again.
+                Err(_) => break,
+            };
+            let gone = &all[done..done + count];
+            let range = first.segments.start..gone.last().map_or(0, |last| last.segments.end);
+            let bytes = gone.iter().map(|one| one.len).sum();
+            self.counts.together += u64::from(count > 1);
+            self.note(way, why, &segments[range], bytes);
+            done += count;
+        }
+        if let Some(begin) = begin
+            && done == all.len()
+            && why != Why::Refused
+        {
+            let bytes = all.iter().map(|one| one.len).sum();
+            let ns = begin.elapsed().as_nanos();
+            self.chooser.learn(route, referable, way, ns, bytes);
+        }
+        self.counts.partial += u64::from(done < all.len());
+        Ok(done)
+    }
+
+    /// Sends the first few, copied; says how many.
+    fn copy(
+        &mut self,
+        target: Target<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+        rest: &[Datagram],
+    ) -> io::Result<usize> {
+        let count = if socket.together { alike(rest) } else { 1 };
+        let pieces = |count: usize| -> Vec<_> {
+            let range = rest[0].segments.start..rest[count - 1].segments.end;
+            segments[range]
+                .iter()
+                .map(|one| (one.at, one.len))
+                .collect()
+        };
+        self.counts.calls += 1;
+        // SAFETY: mapped memory until the send returns, as the pieces promise.
+        let sent = unsafe {
+            gso::send_pieces(
+                target.fd,
+                target.to,
+                &pieces(count),
+                cut(rest, count),
+                false,
+            )
+        };
+        match sent {
+            // A device or a kernel that cannot, or datagrams that are longer than what it carries: one by one.
+            Err(error) if count > 1 && is_about_the_cut(&error) => {
+                socket.together = false;
+                self.counts.calls += 1;
+                // SAFETY: as above.
+                unsafe { gso::send_pieces(target.fd, target.to, &pieces(1), None, false) }?;
+                Ok(1)
+            }
+            other => other.map(|()| count),
+        }
+    }
+
+    /// Sends the first few by reference; says how many.
+    fn refer(
+        &mut self,
+        target: Target<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+        rest: &[Datagram],
+    ) -> io::Result<usize> {
+        notified::begin(target.fd, socket, &mut self.counts)?;
+        if socket.notified == Notified::Off {
+            // The kernel copied after all, as it just said.
+            return self.copy(target, socket, segments, rest);
+        }
+        self.log.begin()?;
+        let most = if socket.together { alike(rest) } else { 1 };
+        let mut pieces = Vec::with_capacity(64);
+        let mut stretches = Stretches::default();
+        let mut count = 0;
+        for one in &rest[..most] {
+            let before = pieces.len();
+            let fits = keep(&mut self.log, &segments[one.segments.clone()], &mut pieces)
+                && pieces[before..].iter().all(|piece| stretches.take(*piece));
+            if !fits {
+                pieces.truncate(before);
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return self.copy(target, socket, segments, rest);
+        }
+        self.counts.calls += 1;
+        // SAFETY: pages that never change again, or the log's, which are never written twice.
+        unsafe { gso::send_pieces(target.fd, target.to, &pieces, cut(rest, count), true) }?;
+        notified::sent_one(socket);
+        Ok(count)
+    }
+}
+
+/// A datagram's pieces, where they stay as they are; false if one of them does not.
+fn keep(log: &mut HeaderLog, segments: &[Segment], pieces: &mut Vec<(*const u8, usize)>) -> bool {
+    segments.iter().all(|segment| {
+        // SAFETY: the piece's own bytes.
+        let from = segment
+            .pages
+            .or_else(|| unsafe { log.keep(segment.at, segment.len) });
+        pieces.extend(from.map(|from| (from, segment.len)));
+        from.is_some()
+    })
+}
+
+/// Counts stretches of memory as the kernel does: what goes on in the same page is one.
+#[derive(Debug, Default)]
+struct Stretches {
+    count: usize,
+    end: usize,
+}
+
+impl Stretches {
+    fn take(&mut self, (at, len): (*const u8, usize)) -> bool {
+        let at = at.addr();
+        let goes_on = at == self.end && !at.is_multiple_of(PAGE) && self.count > 0;
+        self.count += (at + len).div_ceil(PAGE) - at / PAGE - usize::from(goes_on);
+        self.end = at + len;
+        self.count <= STRETCHES
+    }
+}
+
+/// How many datagrams from the first one on are of its length, the last one perhaps shorter, and fit into a call.
+fn alike(rest: &[Datagram]) -> usize {
+    let size = rest[0].len;
+    let (mut count, mut bytes) = (0, 0);
+    for one in rest {
+        bytes += one.len;
+        let fits = count < gso::MOST && bytes <= gso::MOST_BYTES;
+        if count > 0 && !(fits && one.len <= size && one.len > 0) {
+            break;
+        }
+        count += 1;
+        if one.len < size {
+            break;
+        }
+    }
+    count
+}
+
+/// Where the kernel is to cut.
+fn cut(rest: &[Datagram], count: usize) -> Option<u16> {
+    (count > 1)
+        .then(|| u16::try_from(rest[0].len).ok())
+        .flatten()
+}
+
+fn is_about_the_cut(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT | libc::EMSGSIZE)
+    )
+}

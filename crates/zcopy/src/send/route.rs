@@ -1,0 +1,109 @@
+//! Whom a socket reaches.
+
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+/// Whom a socket reaches, and how: what each way costs depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Route {
+    /// A Unix stream.
+    Unix,
+    /// TCP to this machine.
+    Loopback,
+    /// TCP to another.
+    Remote,
+    /// UDP to this machine.
+    LocalDatagrams,
+    /// UDP to another.
+    Datagrams,
+    /// None of these: copied.
+    Other,
+}
+
+impl Route {
+    pub(crate) const ALL: [Route; 6] = [
+        Route::Unix,
+        Route::Loopback,
+        Route::Remote,
+        Route::LocalDatagrams,
+        Route::Datagrams,
+        Route::Other,
+    ];
+
+    pub(crate) fn index(self) -> usize {
+        Route::ALL
+            .iter()
+            .position(|known| *known == self)
+            .expect("known")
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Route::Unix => "unix",
+            Route::Loopback => "loopback",
+            Route::Remote => "remote",
+            Route::LocalDatagrams => "udp-local",
+            Route::Datagrams => "udp",
+            Route::Other => "other",
+        }
+    }
+
+    pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Route> {
+        let ip = || {
+            let family = sockopt::socket_domain(fd)?;
+            Ok::<_, io::Error>(matches!(family, AddressFamily::INET | AddressFamily::INET6))
+        };
+        match sockopt::socket_type(fd)? {
+            SocketType::STREAM if sockopt::socket_domain(fd)? == AddressFamily::UNIX => {
+                Ok(Route::Unix)
+            }
+            SocketType::STREAM if ip()? => Ok(if is_local(fd)? {
+                Route::Loopback
+            } else {
+                Route::Remote
+            }),
+            SocketType::DGRAM if ip()? => Ok(if is_local(fd).unwrap_or(false) {
+                Route::LocalDatagrams
+            } else {
+                Route::Datagrams
+            }),
+            _ => Ok(Route::Other),
+        }
+    }
+
+    /// That of one datagram of a socket.
+    pub(super) fn to(self, to: Option<SocketAddr>) -> Route {
+        match to {
+            Some(to) if self == Route::Datagrams && to.ip().to_canonical().is_loopback() => {
+                Route::LocalDatagrams
+            }
+            _ => self,
+        }
+    }
+
+    pub(super) fn is_stream(self) -> bool {
+        matches!(self, Route::Unix | Route::Loopback | Route::Remote)
+    }
+
+    /// Does the kernel leave what it sends there in its pages? It copies what is looped to this machine.
+    pub(super) fn leaves(self) -> bool {
+        matches!(self, Route::Remote | Route::Datagrams)
+    }
+}
+
+/// Is the peer this machine? An error if there is none.
+fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let own = rustix::net::getsockname(fd)?;
+    let peer = rustix::net::getpeername(fd)?;
+    Ok(peer.is_some_and(|peer| match (ip_of(own), ip_of(peer)) {
+        (Some(own), Some(peer)) => own == peer || peer.is_loopback(),
+        _ => false,
+    }))
+}
+
+fn ip_of(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(address).ok()?;
+    Some(address.ip().to_canonical())
+}

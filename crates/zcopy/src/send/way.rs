@@ -1,0 +1,133 @@
+//! Ways to send, and why one was taken.
+
+use std::fmt;
+
+/// A way to send.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Way {
+    /// sendmsg(2): the kernel copies, many pieces in one call.
+    Copy,
+    /// vmsplice(2) and splice(2): references to pages by way of a pipe.
+    Splice,
+    /// sendfile(2) from the arena's file.
+    File,
+    /// MSG_ZEROCOPY: references to pages, and a notification when they are free.
+    Notified,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
+
+    pub(crate) fn index(self) -> usize {
+        Way::ALL
+            .iter()
+            .position(|known| *known == self)
+            .expect("known")
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::Copy => "copy",
+            Way::Splice => "vmsplice",
+            Way::File => "sendfile",
+            Way::Notified => "MSG_ZEROCOPY",
+        })
+    }
+}
+
+/// Why a send went the way it went.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Why {
+    /// Nothing of it could go by reference: see [`Cause`].
+    Nothing,
+    /// Less than 1 KiB of it could.
+    Small,
+    /// Nothing has been measured yet for its size on this kind of socket.
+    Guess,
+    /// It costs least here, as measured.
+    Cheapest,
+    /// To measure what it costs here.
+    Probe,
+    /// The program said so ([`crate::Sender::force`]).
+    Told,
+    /// The kernel refused another way.
+    Refused,
+    /// The socket cannot do what the program said.
+    Socket,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: [Why; 8] = [
+        Why::Nothing,
+        Why::Small,
+        Why::Guess,
+        Why::Cheapest,
+        Why::Probe,
+        Why::Told,
+        Why::Refused,
+        Why::Socket,
+    ];
+
+    pub(crate) fn index(self) -> usize {
+        Why::ALL
+            .iter()
+            .position(|known| *known == self)
+            .expect("known")
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::Nothing => "nothing of it could go by reference",
+            Why::Small => "less than 1 KiB of it could go by reference",
+            Why::Guess => "nothing measured yet",
+            Why::Cheapest => "measured cheapest",
+            Why::Probe => "tried, to measure it",
+            Why::Told => "the program said so",
+            Why::Refused => "the kernel refused another way",
+            Why::Socket => "the socket cannot do what the program said",
+        })
+    }
+}
+
+/// Why bytes were copied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Memory that may change afterwards, as headers are ([`crate::Piece::Bytes`]).
+    Plain,
+    /// A value whose pageblock is not full, and so not protected.
+    Unprotected,
+    /// A page that was written since it was protected.
+    Written,
+    /// They could have gone by reference; copying was the way of this send.
+    Chosen,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 4] = [
+        Cause::Plain,
+        Cause::Unprotected,
+        Cause::Written,
+        Cause::Chosen,
+    ];
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::Plain => "memory that may change (headers)",
+            Cause::Unprotected => "values in pageblocks that are not full",
+            Cause::Written => "pages that were written since they were protected",
+            Cause::Chosen => "copying was the way of the send",
+        })
+    }
+}
