@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod cache;
+pub(crate) mod metrics;
 pub(crate) mod policy;
 mod values;
 
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.
     Stat(ViewArgs),
+    /// The same in figures, as OpenMetrics text: printed once, or served over HTTP, also as a page with live plots.
+    Metrics(metrics::MetricsArgs),
     /// How much memory pools and heaps of running programs may have.
     #[command(subcommand)]
     Quota(QuotaAction),
@@ -109,6 +112,8 @@ pub(crate) struct DaemonArgs {
     /// The background's half of --daemonize.
     #[arg(long, hide = true)]
     pub detached: bool,
+    #[command(flatten)]
+    pub observe: metrics::ObserveArgs,
 }
 
 #[derive(ClapArgs, Debug)]

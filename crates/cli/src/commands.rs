@@ -6,6 +6,7 @@ mod cert;
 pub(crate) mod connect;
 mod generate;
 mod manager;
+mod metrics;
 mod policy;
 mod quota;
 mod recv;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Cache(args) => cache::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Quota(action) => quota::run(&action),
         Command::Policy(action) => policy::run(&action),
         Command::Cert(action) => cert::run(&action),

@@ -1,10 +1,12 @@
 //! The configuration: TOML, unknown keys are errors that name the line.
 
 mod access;
+mod observe;
 mod pools;
 mod units;
 
 pub use access::{Reserved, Rule, Who};
+pub use observe::Observe;
 pub use pools::PoolRule;
 use serde::Deserialize;
 use std::time::Duration;
@@ -133,6 +135,8 @@ pub struct Config {
     pub socket_mode: Option<u32>,
     /// Limits per uid.
     pub limits: Limits,
+    /// Who may look on.
+    pub observe: Observe,
     /// Who may connect; everybody if empty. These rules have no names.
     #[serde(deserialize_with = "access::nameless")]
     pub connect: Vec<Rule>,
@@ -160,6 +164,7 @@ impl Default for Config {
             pool: Vec::new(),
             socket_mode: None,
             limits: Limits::default(),
+            observe: Observe::default(),
             connect: Vec::new(),
             export: Vec::new(),
             bind: Vec::new(),

@@ -13,6 +13,6 @@ pub mod paths;
 mod shell;
 pub mod state;
 
-pub use config::{Config, ConfigError, Forward, Limits, Reserved, Rule, Who};
+pub use config::{Config, ConfigError, Forward, Limits, Observe, Reserved, Rule, Who};
 pub use embedded::Embedded;
 pub use shell::{Listener, Shutdown, run};

@@ -41,10 +41,10 @@ class History {
     for (const [key, points] of this.all) if (points[points.length - 1][0] < at - SPAN) { this.all.delete(key); this.slots.delete(key); }
     for (const [key, [seen]] of this.last) if (seen < at - SPAN) this.last.delete(key);
   }
-  // The largest of those that are there now, each with a colour of its own.
+  // The largest of those that are there now and do anything, each with a colour of its own.
   largest(keys) {
     const rank = (key) => Math.max(0, ...(this.all.get(key) || []).map((p) => p[1]).filter(Number.isFinite));
-    const top = keys.map((key) => [rank(key), key]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map((p) => p[1]);
+    const top = keys.map((key) => [rank(key), key]).filter((p) => p[0] > 0).sort((a, b) => b[0] - a[0]).slice(0, SHOWN).map((p) => p[1]);
     for (const key of this.slots.keys()) if (!top.includes(key)) this.slots.delete(key);
     for (const key of top) {
       if (this.slots.has(key)) continue;
@@ -230,9 +230,9 @@ function plot(name, history, items, label, format, at, binary, under) {
   const top = history.largest([...by.keys()]);
   const curves = top.map(({ slot, points }) => ({ slot, points }));
   if (under) for (const { key, slot } of top) curves.unshift({ slot, dashed: true, points: under.all.get(key) || [] });
-  // As much time as there is, from a minute to five.
+  // As much time as there is, from half a minute to five.
   const first = Math.min(at, ...curves.map((c) => (c.points.length ? c.points[0][0] : at)));
-  const span = Math.min(SPAN, Math.max(60000, Math.ceil((at - first) / 60000) * 60000));
+  const span = Math.min(SPAN, Math.max(30000, Math.ceil((at - first) / 30000) * 30000));
   draw($(`plot-${name}`), curves, at, span, format, binary);
   const value = (key) => { const v = history.now(key); return Number.isFinite(v) ? format(v) : ""; };
   legend($(`legend-${name}`), top.map(({ key, slot }) => ({ slot, name: label(by.get(key)), value: value(key) })));
