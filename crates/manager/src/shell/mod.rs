@@ -19,6 +19,7 @@ mod notify;
 mod out;
 mod party;
 mod porter;
+mod store;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -104,6 +105,9 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
     if daemon {
         shell.beat = watchdog::start(limit).map_err(Error::system("starting a watchdog"))?;
     }
+    if daemon {
+        shell.restore(tranship_sys::inherit::stored());
+    }
     shell.notify.ready();
     shell.serve()
 }
@@ -146,6 +150,7 @@ struct Shell {
     buf: Box<[u8]>,
     ids: Option<PathBuf>,
     notify: Notify,
+    store: store::Store,
     beat: Arc<Beat>,
     /// What this thread had used of a processor when it last began to wait.
     used: Duration,
@@ -216,6 +221,7 @@ impl Shell {
             buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
             ids,
             notify,
+            store: store::Store::new(),
             beat: Arc::default(),
             used: process::thread_time(),
             exit: false,
@@ -271,6 +277,7 @@ impl Shell {
             self.feed(Input::Tick);
             self.sort_trash();
         }
+        self.sync_store();
         self.trim();
         Ok(!self.exit)
     }
@@ -306,6 +313,9 @@ impl Shell {
         if !self.lingering.is_empty() {
             let look = self.look.saturating_sub(self.now());
             wait = Some(wait.map_or(look, |w| w.min(look)));
+        }
+        if let Some(store) = self.store_wait() {
+            wait = Some(wait.map_or(store, |w| w.min(store)));
         }
         if let Some(beat) = self.notify.wait() {
             wait = Some(wait.map_or(beat, |w| w.min(beat)));

@@ -36,12 +36,14 @@ mod settle;
 mod shape;
 mod show;
 mod stat;
+mod stored;
 mod sweep;
 mod ties;
 mod types;
 mod waiting;
 
 pub use ids::{BLOCK, IdStart};
+pub use stored::Stored;
 pub use types::{Action, ClientId, Facts, Fd, FdToken, Figures, Header, Input, Sealed};
 
 use crate::Config;
@@ -104,6 +106,10 @@ pub struct State {
     wires: BTreeMap<ClientId, u32>,
     /// Pools whose writers are gone.
     orphans: usize,
+    /// Rises with what is to lie in the service manager's store.
+    stored_version: u64,
+    /// Readers of orphans that are awaited.
+    awaited: usize,
     /// When unused memory was taken back last.
     taken_back: Option<Duration>,
     asked_to_shrink: Option<Duration>,
@@ -151,6 +157,8 @@ impl State {
             closing: BTreeMap::new(),
             wires: BTreeMap::new(),
             orphans: 0,
+            stored_version: 0,
+            awaited: 0,
             taken_back: None,
             asked_to_shrink: None,
             expel: Vec::new(),

@@ -21,6 +21,9 @@ function time(s) {
   return d ? `${d} d ${h} h` : h ? `${h} h ${m} min` : m ? `${m} min ${s % 60} s` : `${s} s`;
 }
 
+// The colour that a thing had first: in all plots the same, as far as it is free there.
+const liked = new Map();
+
 // What was seen of one thing: [ms, value] by series; colours stay while it is shown.
 class History {
   constructor() { this.all = new Map(); this.slots = new Map(); this.last = new Map(); }
@@ -38,7 +41,7 @@ class History {
     while (points.length && points[0][0] < at - SPAN - 2000) points.shift();
   }
   forget(at) {
-    for (const [key, points] of this.all) if (points[points.length - 1][0] < at - SPAN) { this.all.delete(key); this.slots.delete(key); }
+    for (const [key, points] of this.all) if (points[points.length - 1][0] < at - SPAN) { this.all.delete(key); this.slots.delete(key); liked.delete(key); }
     for (const [key, [seen]] of this.last) if (seen < at - SPAN) this.last.delete(key);
   }
   // The largest of those that are there now and do anything, each with a colour of its own.
@@ -49,8 +52,10 @@ class History {
     for (const key of top) {
       if (this.slots.has(key)) continue;
       const taken = new Set(this.slots.values());
-      let slot = 0;
+      let slot = liked.get(key) ?? 0;
+      if (taken.has(slot)) slot = 0;
       while (taken.has(slot)) slot++;
+      if (!liked.has(key)) liked.set(key, slot);
       this.slots.set(key, slot);
     }
     return top.map((key) => ({ key, slot: this.slots.get(key), points: this.all.get(key) || [] }));
@@ -178,7 +183,7 @@ function tiles(d) {
   const all = [
     ["Granted", bytes(m.granted_bytes), `of ${bytes(m.total_bytes)}`, [[["live", m.granted_bytes]], m.total_bytes]],
     ["Shared memory", bytes(m.data_bytes + m.stranded_bytes + m.table_bytes + m.ring_bytes + m.board_bytes), `${bytes(m.data_bytes)} in buffers`],
-    ["Stranded", bytes(m.stranded_bytes), "returned, still mapped"],
+    ["Stranded", bytes(m.stranded_bytes), "still mapped"],
     ["Callers waiting", String(waiting), "for memory, now"],
     ["Pools", short(d.counts.pools), `${short(d.counts.heaps)} heaps`],
     ["Channels", short(d.counts.channels), `${short(d.counts.domains)} domains`],
