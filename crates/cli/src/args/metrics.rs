@@ -32,11 +32,9 @@ pub(crate) struct MetricsArgs {
     /// The same: the page.
     #[arg(long, hide = true)]
     pub passed_web: Option<i32>,
-    /// End when standard input does, and remove this socket.
+    /// Lock this process down, and end when standard input does.
     #[arg(long, hide = true)]
     pub lifeline: bool,
-    #[arg(long, hide = true)]
-    pub remove: Option<PathBuf>,
     #[command(flatten)]
     pub connect: ConnectArgs,
 }

@@ -8,7 +8,7 @@ use crate::args::ConnectArgs;
 use crate::args::metrics::{MetricsArgs, ObserveArgs, TextFormat};
 use crate::exit::{self, Answer};
 use crate::output;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use rustix::io::FdFlags;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use tranship::Error;
+use tranship::sandbox::Sandbox;
 use tranship_manager::{Config, Listener, paths};
 use tranship_observe::{Door, Format, Server, Snapshot, Tally, render, tcp, unix};
 
@@ -73,7 +74,9 @@ fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
             tracing::info!("http://{address}/{path}");
         }
     }
-    let ours = args.remove.as_deref().and_then(inode);
+    if args.lifeline {
+        lock_down()?;
+    }
     let socket = args.connect.socket.clone();
     let manager = ConnectArgs { socket };
     let source = move || look(&manager).map_err(|e| exit::text(&e.into()));
@@ -89,11 +92,22 @@ fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
     // Whoever started this writes nothing, and has the other end for as long as it lives.
     let mut end = [0];
     while std::io::stdin().read(&mut end).is_ok_and(|n| n > 0) {}
-    // Another manager may have made its own there by now.
-    if let Some(path) = args.remove.as_deref().filter(|path| inode(path) == ours) {
-        let _ = std::fs::remove_file(path);
-    }
     Ok(Answer::Yes)
+}
+
+/// What strangers' requests are read by can do little: no file, no program, no socket but such as lead to the manager.
+fn lock_down() -> Result<()> {
+    let also = [
+        libc::SYS_accept4,
+        libc::SYS_getsockname,
+        libc::SYS_getpeername,
+        libc::SYS_setsockopt,
+    ];
+    let sandbox = Sandbox::new().reconnects().also(&also);
+    sandbox
+        .lock_down()
+        .context("locking down the process that serves figures")?;
+    Ok(())
 }
 
 fn inode(path: &Path) -> Option<(u64, u64)> {
@@ -167,7 +181,7 @@ fn socket_path(listener: &Listener) -> Result<PathBuf> {
 
 impl Doors {
     /// Starts this program again to serve them. It ends when what is returned is dropped, or with this process, however that ends.
-    pub(super) fn start(self) -> Result<Child> {
+    pub(super) fn start(self) -> Result<Beside> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
         command
@@ -184,9 +198,6 @@ impl Doors {
         for host in &self.hosts {
             command.args(["--host", host]);
         }
-        if let Some(path) = &self.remove {
-            command.arg("--remove").arg(path);
-        }
         for name in [
             "NOTIFY_SOCKET",
             "WATCHDOG_USEC",
@@ -199,7 +210,31 @@ impl Doors {
             command.env_remove(name);
         }
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        child.map_err(|e| anyhow!(e).context("starting the process that serves figures"))
+        let child = child.context("starting the process that serves figures")?;
+        let remove = self.remove.and_then(|path| Some((inode(&path)?, path)));
+        Ok(Beside {
+            _child: child,
+            remove,
+        })
+    }
+}
+
+/// The process beside a manager.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// By its standard input it hears of our end.
+    _child: Child,
+    remove: Option<((u64, u64), PathBuf)>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Another manager may have made its own there by now.
+        if let Some((ours, path)) = &self.remove
+            && inode(path) == Some(*ours)
+        {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

@@ -82,6 +82,17 @@ fn a_manager_has_figures_beside_it_for_as_long_as_it_lives() {
     has(&get_unix(&manager.figures(), "/metrics"), "tranship_up 1");
 }
 
+#[test]
+fn a_manager_that_ends_in_order_leaves_nothing() {
+    let _dog = Watchdog::new();
+    let mut manager = Manager::start(&["--metrics"]);
+    assert!(manager.figures().exists());
+    let pid = rustix::process::Pid::from_child(&manager.process.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
+    assert!(manager.process.0.wait().expect("its end").success());
+    assert!(!manager.figures().exists());
+}
+
 /// The process beside the last manager may have the ports for a moment yet.
 fn start_again(manager: &Manager, flags: &[&str]) -> super::kit::Running {
     let figures = manager.figures();
