@@ -12,7 +12,12 @@ fn installed() -> (tempfile::TempDir, [PathBuf; 3]) {
     let dir = tranship_testkit::folder().expect("a folder");
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     let program = env!("CARGO_BIN_EXE_tranship");
-    let files = ["tranship.service", "tranship-web.service", "tranship.socket"].map(|name| {
+    let files = [
+        "tranship.service",
+        "tranship-web.service",
+        "tranship.socket",
+    ]
+    .map(|name| {
         let text = std::fs::read_to_string(dist.join(name)).expect("a unit file");
         let file = dir.path().join(name);
         std::fs::write(&file, text.replace("/usr/bin/tranship", program)).expect("writing");
@@ -69,7 +74,9 @@ fn the_services_can_do_little() {
 fn the_manager_s_unit_keeps_what_is_stored() {
     let (_dir, [service, ..]) = installed();
     let text = std::fs::read_to_string(service).expect("a unit file");
-    let most = text.lines().find_map(|l| l.strip_prefix("FileDescriptorStoreMax="));
+    let most = text
+        .lines()
+        .find_map(|l| l.strip_prefix("FileDescriptorStoreMax="));
     let most: u32 = most.and_then(|n| n.parse().ok()).expect("a number");
     assert!(most >= 4000, "as many as the manager stores: {most}");
     assert!(text.contains("\nType=notify\n") && text.contains("\nRestart="));

@@ -6,7 +6,7 @@
 
 use crate::families::*;
 use crate::look::Snapshot;
-use crate::tally::Tally;
+use crate::tally::{Labels, Tally};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tranship_proto::{
     ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolId,
@@ -19,9 +19,6 @@ pub(crate) const SHOWN: usize = 500;
 const OTHERS: &str = "(others)";
 /// The longest value of a label, bytes; a carried channel's may be 400 long.
 const LONGEST: usize = 128;
-
-/// Names and values, in a family's order.
-pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// Samples by family and labels.
 #[derive(Debug, Default)]
@@ -68,8 +65,8 @@ fn tame(value: &str) -> String {
 }
 
 /// The largest of a sort.
-fn largest<'a, T, K: std::hash::Hash + Eq + Ord + Copy>(
-    all: &[&'a T],
+fn largest<T, K: std::hash::Hash + Eq + Ord + Copy>(
+    all: &[&T],
     rank: impl Fn(&T) -> (u64, K),
 ) -> HashSet<K> {
     let mut ranked: Vec<_> = all.iter().map(|t| rank(t)).collect();

@@ -3,8 +3,10 @@
 //! Series go by names, and several objects may have one. Were their counters added up, the sum would fall when one of them ends, and whoever
 //! computes a rate would take that for a start from nothing, and count all of it again.
 
-use crate::collect::Labels;
 use std::collections::BTreeMap;
+
+/// Names and values, in a family's order.
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// What was counted before. For a single look: an empty one.
 #[derive(Debug, Default)]

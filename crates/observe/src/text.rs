@@ -2,8 +2,9 @@
 //!
 //! Sources: OpenMetrics 1.0.0; Prometheus, "Text-based format".
 
-use crate::collect::{Labels, Samples};
+use crate::collect::Samples;
 use crate::families::{FAMILIES, Family, Kind};
+use crate::tally::Labels;
 use std::fmt::Write;
 
 /// Which text.

@@ -25,7 +25,7 @@ fn there(program: &&str) -> bool {
 
 /// Opens a page; nothing, after saying so, where it cannot be done.
 pub fn open(page: &str, dir: &Path, wanted: &Value) -> Option<Value> {
-    let Some(browser) = BROWSERS.into_iter().find(|b| there(&b)) else {
+    let Some(browser) = BROWSERS.into_iter().find(there) else {
         skipped("no Chromium here (scripts/deps.sh more)");
         return None;
     };

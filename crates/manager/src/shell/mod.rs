@@ -19,6 +19,7 @@ mod notify;
 mod out;
 mod party;
 mod porter;
+mod restore;
 mod store;
 #[cfg(test)]
 mod tests;

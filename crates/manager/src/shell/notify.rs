@@ -1,6 +1,5 @@
 //! Telling systemd that the socket is served, that the loop turns, and what to store.
 
-use super::keep::Kept;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
@@ -16,12 +15,16 @@ const BACKLOG: usize = 1 << 14;
 /// When it is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
+/// A descriptor that stays open until it was sent.
+pub(super) trait Lasting: AsFd + std::fmt::Debug {}
+impl<T: AsFd + std::fmt::Debug> Lasting for T {}
+
 /// Where the service manager listens.
 #[derive(Debug)]
 pub(super) struct Notify {
     to: Option<UnixDatagram>,
     /// What it has not taken yet; more than this it never has to.
-    backlog: VecDeque<(String, Option<Rc<Kept>>)>,
+    backlog: VecDeque<(String, Option<Rc<dyn Lasting>>)>,
     /// How often it wants to hear from us, and when it has to next.
     beat: Option<(Duration, Instant)>,
 }
@@ -57,7 +60,7 @@ impl Notify {
     }
 
     /// Has a descriptor stored. It is not looked at there, so that only we say when it goes.
-    pub fn store(&mut self, name: &str, what: Rc<Kept>) {
+    pub fn store(&mut self, name: &str, what: Rc<dyn Lasting>) {
         self.later(format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(what));
     }
 
@@ -66,7 +69,7 @@ impl Notify {
         self.later(format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
     }
 
-    fn later(&mut self, text: String, what: Option<Rc<Kept>>) {
+    fn later(&mut self, text: String, what: Option<Rc<dyn Lasting>>) {
         if self.backlog.len() >= BACKLOG {
             tracing::warn!("the service manager takes no notices: nothing more is stored there");
             self.backlog.clear();

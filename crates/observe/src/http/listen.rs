@@ -6,7 +6,7 @@ use rustix::net::{
 };
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{AddrParseError, IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -142,7 +142,7 @@ pub fn tcp(place: &str, anywhere: bool) -> Result<Door, ListenError> {
     let port = given.strip_prefix(':').unwrap_or(&given).parse::<u16>();
     let address = match port {
         Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        Err(_) => given.parse().map_err(|_| {
+        Err(_) => given.parse().map_err(|_: AddrParseError| {
             error(
                 place,
                 "not an address: 127.0.0.1:8464, [::1]:8464, or a port alone",

@@ -235,9 +235,9 @@ function plot(name, history, items, label, format, at, binary, under) {
   const top = history.largest([...by.keys()]);
   const curves = top.map(({ slot, points }) => ({ slot, points }));
   if (under) for (const { key, slot } of top) curves.unshift({ slot, dashed: true, points: under.all.get(key) || [] });
-  // As much time as there is, from half a minute to five.
+  // As much time as there is, up to five minutes.
   const first = Math.min(at, ...curves.map((c) => (c.points.length ? c.points[0][0] : at)));
-  const span = Math.min(SPAN, Math.max(30000, Math.ceil((at - first) / 30000) * 30000));
+  const span = [40000, 60000, 120000, 180000, 240000].find((s) => s >= at - first) || SPAN;
   draw($(`plot-${name}`), curves, at, span, format, binary);
   const value = (key) => { const v = history.now(key); return Number.isFinite(v) ? format(v) : ""; };
   legend($(`legend-${name}`), top.map(({ key, slot }) => ({ slot, name: label(by.get(key)), value: value(key) })));

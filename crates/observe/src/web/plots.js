@@ -54,7 +54,7 @@ export function draw(target, curves, now, span, format, binary) {
     }
     if (d) parts.push(svg("path", { class: `curve s${c.slot}${c.dashed ? " dashed" : ""}`, d }));
   }
-  if (!curves.length) parts.push(svg("text", { class: "note", x: (LEFT + width) / 2, y: height / 2, "text-anchor": "middle" }, "nothing so far"));
+  if (!curves.length) parts.push(svg("text", { class: "note", x: (LEFT + width) / 2, y: y(top * 0.625) + 4, "text-anchor": "middle" }, "nothing so far"));
   target.replaceChildren(...parts);
 }
 
