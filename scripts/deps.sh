@@ -28,8 +28,10 @@ tests=(
     "memccapable:libmemcached-tools:tests the cache server"
     "py:pymemcache:python3-pymemcache:tests the cache server"
     "nbdkit:nbdkit:the block service is measured against it"
+    "py:prometheus_client:python3-prometheus-client:parses the manager's figures"
 )
 more=(
+    "chromium:chromium:opens the manager's page"
     "clang:clang:compiles the C programs and the headers, too"
     "h:opencv4/opencv2/core.hpp:libopencv-core-dev:images in pools"
 )

@@ -3,6 +3,7 @@
 pub(crate) mod block;
 pub(crate) mod cache;
 pub(crate) mod experiment;
+pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod top;
 mod values;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Stat(ViewArgs),
     /// What happens now: rates, who waits on whom, who holds what for how long. Works while the manager hangs.
     Top(top::TopArgs),
+    /// The same in figures, as OpenMetrics text: printed once, or served over HTTP, also as a page with live plots.
+    Metrics(metrics::MetricsArgs),
     /// How much memory pools and heaps of running programs may have.
     #[command(subcommand)]
     Quota(QuotaAction),
@@ -128,6 +131,8 @@ pub(crate) struct DaemonArgs {
     /// The background's half of --daemonize.
     #[arg(long, hide = true)]
     pub detached: bool,
+    #[command(flatten)]
+    pub observe: metrics::ObserveArgs,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -6,6 +6,7 @@ mod cert;
 pub(crate) mod connect;
 mod generate;
 mod manager;
+mod metrics;
 mod policy;
 mod quota;
 mod recv;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Top(args) => top::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Quota(action) => quota::run(&action),
         Command::Trace(args) => trace::run(&args),
         Command::Policy(action) => policy::run(&action),

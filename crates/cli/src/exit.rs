@@ -44,7 +44,7 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
 }
 
 /// The error and its causes on one line; a cause that the text before it already ends with is not said twice.
-fn text(error: &anyhow::Error) -> String {
+pub(crate) fn text(error: &anyhow::Error) -> String {
     error
         .chain()
         .map(ToString::to_string)

@@ -2,12 +2,14 @@
 
 mod access;
 mod hogs;
+mod observe;
 mod pools;
 mod pressure;
 mod units;
 
 pub use access::{Reserved, Rule, Who};
 pub use hogs::HogRule;
+pub use observe::Observe;
 pub use pools::PoolRule;
 pub use pressure::PressureConfig;
 use serde::Deserialize;
@@ -147,6 +149,8 @@ pub struct Config {
     pub socket_mode: Option<u32>,
     /// Limits per uid.
     pub limits: Limits,
+    /// Who may look on.
+    pub observe: Observe,
     /// Who may connect; everybody if empty. These rules have no names.
     #[serde(deserialize_with = "access::nameless")]
     pub connect: Vec<Rule>,
@@ -178,6 +182,7 @@ impl Default for Config {
             pressure: PressureConfig::default(),
             socket_mode: None,
             limits: Limits::default(),
+            observe: Observe::default(),
             connect: Vec::new(),
             export: Vec::new(),
             bind: Vec::new(),

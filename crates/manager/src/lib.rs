@@ -14,6 +14,8 @@ pub mod paths;
 mod shell;
 pub mod state;
 
-pub use config::{Config, ConfigError, Forward, Limits, PressureConfig, Reserved, Rule, Who};
+pub use config::{
+    Config, ConfigError, Forward, Limits, Observe, PressureConfig, Reserved, Rule, Who,
+};
 pub use embedded::Embedded;
 pub use shell::{Listener, Shutdown, run};

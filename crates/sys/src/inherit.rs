@@ -1,19 +1,74 @@
-//! Descriptors that the service manager opened for us.
+//! Descriptors that the service manager, or whoever started this process, opened for us.
 
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The first listening socket of socket activation (`LISTEN_PID`, `LISTEN_FDS`), once.
-pub fn listen_socket() -> Option<OwnedFd> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
+/// What the service manager handed over (`LISTEN_PID`, `LISTEN_FDS`, `LISTEN_FDNAMES`), once, and what of it is left.
+static HANDED: Mutex<Option<Vec<(String, OwnedFd)>>> = Mutex::new(None);
+/// More than this nobody hands over.
+const MOST: u32 = 1 << 16;
+
+fn handed() -> MutexGuard<'static, Option<Vec<(String, OwnedFd)>>> {
+    let mut handed = HANDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if handed.is_some() {
+        return handed;
+    }
     let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     let ours = number("LISTEN_PID") == Some(crate::process::getpid());
-    if !ours || number("LISTEN_FDS").is_none_or(|n| n == 0) || TAKEN.swap(true, Ordering::SeqCst) {
+    let count = number("LISTEN_FDS").filter(|_| ours).unwrap_or(0).min(MOST);
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let names = names.split(':').chain(std::iter::repeat(""));
+    let all = (3..)
+        .zip(names)
+        .take(count as usize)
+        .filter_map(|(number, name): (RawFd, _)| {
+            // SAFETY: only asked for its flags; what is not open is an error.
+            let open = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) });
+            // What this program has opened itself closes on exec.
+            open.ok()
+                .filter(|f| !f.contains(rustix::io::FdFlags::CLOEXEC))?;
+            // SAFETY: the environment says that it was opened for this process, and it is taken only once.
+            let fd = unsafe { OwnedFd::from_raw_fd(number) };
+            // It is not to reach children.
+            let _ = rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC);
+            Some((name.to_owned(), fd))
+        });
+    *handed = Some(all.collect());
+    handed
+}
+
+/// The first listening socket of socket activation, once.
+pub fn listen_socket() -> Option<OwnedFd> {
+    let mut handed = handed();
+    let all = handed.as_mut()?;
+    let listens = |fd: &OwnedFd| rustix::net::sockopt::socket_acceptconn(fd).unwrap_or(false);
+    let at = all.iter().position(|(_, fd)| listens(fd))?;
+    Some(all.remove(at).1)
+}
+
+/// All else that was handed over, by name: what an earlier process of this service had stored. Once.
+pub fn stored() -> Vec<(String, OwnedFd)> {
+    handed().as_mut().map(std::mem::take).unwrap_or_default()
+}
+
+/// A descriptor that whoever started this program said that it passes on, by its number: once, and not one of the standard streams.
+/// Nothing where none is open, or this program has opened it itself.
+pub fn passed(number: RawFd) -> Option<OwnedFd> {
+    static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+    if number < 3 {
         return None;
     }
-    // SAFETY: the environment says that descriptor 3 was opened for this process, and it is taken only once.
-    let fd = unsafe { OwnedFd::from_raw_fd(3) };
-    // It came without it, and is not to reach children.
+    // SAFETY: only asked for its flags; what is not open is an error.
+    let flags = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) });
+    // What Rust opens closes on exec; so it came from outside.
+    let ours = flags.is_ok_and(|f| !f.contains(rustix::io::FdFlags::CLOEXEC));
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !ours || !taken.insert(number) {
+        return None;
+    }
+    // SAFETY: it is open, came through exec, and is taken only once.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
     let _ = rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC);
     Some(fd)
 }

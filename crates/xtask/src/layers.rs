@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tranship-zcopy",
             "tranship-malloc",
             "tranship-sandbox",
+            "tranship-observe",
         ],
     ),
     (

@@ -1,5 +1,6 @@
 //! `tranship manager`: the daemon, and its configuration.
 
+use super::metrics;
 use super::sockets::{self, Listening};
 use crate::args::{DaemonArgs, ManagerAction, ManagerArgs};
 use crate::exit::{self, Answer};
@@ -75,8 +76,11 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         Err(error) if error == Kind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };
+    let doors = metrics::doors(&config, &args.observe, &listener, mode)?;
     // Before there is another thread, which would keep them.
     tranship_sys::confine::drop_capabilities(config.kills()).context("dropping capabilities")?;
+    // It ends with this process. Afterwards no program can be started.
+    let _observer = doors.map(metrics::Doors::start).transpose()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("taking signals")?;
     let stopper = stop.clone();
     std::thread::Builder::new()
@@ -115,6 +119,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
             .arg("--idle-exit")
             .arg(format!("{}ms", time.as_millis()));
     }
+    args.observe.pass_on(&mut command);
     // Its complaints go where ours go until it serves; it writes nothing to standard output.
     let mut child = command
         .stdin(Stdio::null())

@@ -540,7 +540,7 @@ fn who_greets(conn: &OwnedFd, sayer: &OwnedFd) -> io::Result<Option<u64>> {
 }
 
 /// Tells processes apart for as long as the machine runs: pidfds of one process share an inode.
-fn process_identity(pidfd: &OwnedFd) -> io::Result<u64> {
+pub(super) fn process_identity(pidfd: &OwnedFd) -> io::Result<u64> {
     use std::os::fd::AsRawFd;
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
     let mut lines = info.lines();

@@ -71,6 +71,12 @@ impl Deref for Kept {
     }
 }
 
+impl AsFd for Kept {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {

@@ -22,6 +22,8 @@ mod page;
 mod party;
 mod porter;
 mod pressure;
+mod restore;
+mod store;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -109,6 +111,9 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
     if daemon {
         shell.beat = watchdog::start(limit).map_err(Error::system("starting a watchdog"))?;
     }
+    if daemon {
+        shell.restore(tranship_sys::inherit::stored());
+    }
     shell.notify.ready();
     shell.serve()
 }
@@ -153,6 +158,7 @@ struct Shell {
     buf: Box<[u8]>,
     ids: Option<PathBuf>,
     notify: Notify,
+    store: store::Store,
     beat: Arc<Beat>,
     /// What this thread had used of a processor when it last began to wait.
     used: Duration,
@@ -227,6 +233,7 @@ impl Shell {
             buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
             ids,
             notify,
+            store: store::Store::new(),
             beat: Arc::default(),
             used: process::thread_time(),
             exit: false,
@@ -293,6 +300,7 @@ impl Shell {
             self.feed(Input::Pressure(pressure));
         }
         self.page();
+        self.sync_store();
         self.trim();
         Ok(!self.exit)
     }
@@ -351,6 +359,9 @@ impl Shell {
         }
         if let Some(look) = self.gauge.wait().filter(|_| self.state.has_memory()) {
             wait = Some(wait.map_or(look, |w| w.min(look)));
+        }
+        if let Some(store) = self.store_wait() {
+            wait = Some(wait.map_or(store, |w| w.min(store)));
         }
         if let Some(beat) = self.notify.wait() {
             wait = Some(wait.map_or(beat, |w| w.min(beat)));

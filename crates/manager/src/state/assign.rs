@@ -205,7 +205,7 @@ impl State {
         }
         match self.check_accept(me, pool, with_refs, fds) {
             Ok((rcvd, refs)) => {
-                let (refs, inode) = refs.unzip();
+                let inode = refs.map(|(_, inode)| inode);
                 self.finish_assign(me, channel, pool, rcvd, refs);
                 self.watch.wake();
                 if self.claims.assigns_of(pool).next().is_some() {
@@ -269,7 +269,7 @@ impl State {
         channel: ChannelId,
         pool: PoolId,
         rcvd: super::FdToken,
-        refs: Option<super::FdToken>,
+        refs: Option<(super::FdToken, u64)>,
     ) {
         let Some(offer) = self.offers.remove(&(channel, pool)) else {
             return;
@@ -280,7 +280,7 @@ impl State {
         }
         let slots = self.pools.get(&pool).map_or(0, |p| p.slots);
         self.hold_memory(rcvd, me, For::Tables, format::counts_bytes(slots));
-        if let Some(refs) = refs {
+        if let Some((refs, inode)) = refs {
             self.hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
             let reader = self
                 .pools
@@ -289,6 +289,7 @@ impl State {
             let old = match reader {
                 Some(r) => {
                     r.announced = false;
+                    r.inode = inode;
                     r.refs.replace(refs)
                 }
                 None => Some(refs),

@@ -162,6 +162,7 @@ impl State {
                 }
             }
             refs.push(p.table);
+            refs.extend(p.awaited.values());
             refs.extend(p.chunks.values().map(|c| c.fd));
             refs.extend(p.queues.values().flat_map(|q| [q.sent, q.rcvd]));
             for (c, q) in &p.queues {
@@ -195,6 +196,9 @@ impl State {
         self.audit_seat()?;
         if self.outside.limit_bytes > self.total_bytes {
             return Err(format!("{:?} of {}", self.outside, self.total_bytes));
+        }
+        if self.awaited != self.pools.values().map(|p| p.awaited.len()).sum::<usize>() {
+            return Err(format!("{} readers are awaited", self.awaited));
         }
         refs.extend(self.domains.values().flat_map(|d| [d.pidfd, d.board]));
         for c in self.channels.values() {

@@ -22,6 +22,12 @@ impl State {
         token
     }
 
+    /// The same, of memory whose maker is not here.
+    pub(super) fn hold_piece(&mut self, token: FdToken, uid: u32, piece: Piece) {
+        self.hold(token, uid);
+        self.note(token, piece);
+    }
+
     /// Becomes the owner of a board, which is counted to its domain's user.
     pub(super) fn hold_board(&mut self, token: FdToken, uid: u32) {
         let (by, of) = (MANAGER, For::Boards);

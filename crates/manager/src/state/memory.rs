@@ -267,6 +267,7 @@ impl State {
         }
         self.sub_granted(id, 1);
         self.release(chunk.fd);
+        self.stored_changes(id);
         for reader in holders {
             self.strands(reader, bytes, true);
             let event = Event::ChunkGone {

@@ -41,6 +41,7 @@ mod shape;
 mod show;
 mod stat;
 mod steer;
+mod stored;
 mod survey;
 mod sweep;
 mod ties;
@@ -51,6 +52,7 @@ mod watch;
 
 pub use ids::{BLOCK, IdStart};
 pub(crate) use model::Item;
+pub use stored::Stored;
 pub(crate) use survey::{Look, Surveyed};
 pub use types::{
     Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Sealed,
@@ -116,6 +118,10 @@ pub struct State {
     wires: BTreeMap<ClientId, u32>,
     /// Pools whose writers are gone.
     orphans: usize,
+    /// Rises with what is to lie in the service manager's store.
+    stored_version: u64,
+    /// Readers of orphans that are awaited.
+    awaited: usize,
     /// When unused memory was taken back last.
     taken_back: Option<Duration>,
     asked_to_shrink: Option<Duration>,
@@ -170,6 +176,8 @@ impl State {
             closing: BTreeMap::new(),
             wires: BTreeMap::new(),
             orphans: 0,
+            stored_version: 0,
+            awaited: 0,
             taken_back: None,
             asked_to_shrink: None,
             expel: Vec::new(),

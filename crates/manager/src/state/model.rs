@@ -110,6 +110,8 @@ pub(crate) struct Pool {
     pub table_inode: u64,
     /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
     pub named: BTreeMap<DomainId, u64>,
+    /// Those of them that an earlier manager saw alive, with their pidfds: they are awaited for as long as they live.
+    pub awaited: BTreeMap<DomainId, FdToken>,
     /// Queues that it named then and that have neither joined nor left under this manager.
     pub brought: BroughtQueues,
     /// Index in the writer's board.
@@ -231,6 +233,8 @@ pub(crate) struct Reader {
     pub uid: u32,
     /// Its `ref` counters once it has accepted.
     pub refs: Option<FdToken>,
+    /// Of these counters.
+    pub inode: u64,
     /// The writer has been queued `refs` on its present connection.
     pub announced: bool,
     /// It may have a place on the writer's roster.

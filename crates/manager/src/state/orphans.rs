@@ -50,6 +50,7 @@ impl State {
         }
         self.give_up_opening(id);
         self.settle_readers_of(id);
+        self.stored_changes(id);
         self.sweep_first(id);
     }
 
@@ -86,6 +87,11 @@ impl State {
         };
         self.pool_is_not_traced(id);
         self.orphans -= 1;
+        self.stored_version += 1;
+        self.awaited -= p.awaited.len();
+        for pidfd in p.awaited.values() {
+            self.release(*pidfd);
+        }
         self.accounts.sub(p.uid, Of::Pools, 1);
         let records = p.named.len() + p.brought.len() + p.forwarders.len();
         self.accounts.sub(p.uid, Of::Records, records as u64);

@@ -72,6 +72,7 @@ impl State {
             table: self.hold_memory(table.token, me, For::Tables, table_bytes),
             table_inode: table.facts.inode,
             named: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             brought: BroughtQueues::default(),
             entry,
             epoch: 1,

@@ -325,6 +325,7 @@ impl State {
         let orphan = self.pools.get(&id).is_none_or(|p| p.orphan);
         if let Some(refs) = r.refs {
             self.release(refs);
+            self.stored_changes(id);
             if r.known {
                 let epoch = self.raise_epoch(id);
                 self.say_left(id, Left::Reader(reader), epoch);

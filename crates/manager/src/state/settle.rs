@@ -219,7 +219,9 @@ impl State {
         if !fits {
             return self.release(r.refs);
         }
-        self.take_up_reader(pool, reader, r.refs, r.mapped);
+        self.take_up_reader(pool, reader, (r.refs, r.inode), r.mapped);
+        self.no_longer_awaited(pool, reader);
+        self.stored_changes(pool);
         // One that is being offered the pool again is about to answer with the same counters.
         let offered = |r: &Reader| r.offers > 0;
         let record = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
@@ -232,7 +234,7 @@ impl State {
         &mut self,
         pool: PoolId,
         reader: DomainId,
-        refs: FdToken,
+        (refs, inode): (FdToken, u64),
         mapped: BTreeSet<(u32, u32)>,
     ) {
         let uid = self.uid_of(reader).unwrap_or(u32::MAX);
@@ -242,6 +244,7 @@ impl State {
         let mut record = Reader {
             uid,
             refs: Some(refs),
+            inode,
             marked: true,
             known: true,
             proved: true,

@@ -282,7 +282,8 @@ impl State {
         };
         let late = |p: &super::Pool| {
             let here = |d: &DomainId| p.readers.contains_key(d) || claims(d);
-            self.now < self.config.grace && !p.named.keys().all(here)
+            let living = || p.awaited.keys().any(|d| !here(d));
+            self.now < self.config.grace && !p.named.keys().all(here) || living()
         };
         let named = |p: &super::Pool| p.named.keys().any(busy) || late(p);
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));

@@ -12,7 +12,7 @@ const MAGIC: u64 = 0x0050_4948_534e_4152;
 const VERSION: u32 = 1;
 
 /// `None`: not sealed memory, and not to be asked anything more.
-pub(super) fn look(fd: &OwnedFd) -> Option<Facts> {
+pub(in crate::shell) fn look(fd: &OwnedFd) -> Option<Facts> {
     if !memfd::has_seals(fd) {
         return None;
     }

@@ -11,6 +11,7 @@ mod spawn;
 mod wire;
 mod work;
 
+pub(super) use look::look;
 pub(super) use wire::Carried;
 
 use spawn::Spawner;

@@ -1,0 +1,112 @@
+//! `tranship metrics`, and what `tranship manager` serves beside itself.
+
+use super::values::ConnectArgs;
+use clap::{Args as ClapArgs, ValueEnum};
+use std::path::PathBuf;
+use std::process::Command;
+use tranship_manager::Observe;
+
+#[derive(ClapArgs, Debug)]
+#[command(
+    after_help = "Without --unix, --tcp and --web the text is printed once, as node_exporter's textfile collector wants it with --format prometheus.
+With them it is served until this is interrupted: figures at /metrics, the page at /. A manager serves the same with --metrics and --web."
+)]
+pub(crate) struct MetricsArgs {
+    /// What is printed. Who asks over HTTP says it in its Accept header.
+    #[arg(long, value_name = "TEXT", default_value = "openmetrics")]
+    pub format: TextFormat,
+    /// Serve figures on a Unix socket at this path (mode 600).
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// Serve figures at this address, or port of the loopback.
+    #[arg(long, value_name = "ADDR")]
+    pub tcp: Option<String>,
+    /// Serve the page with live plots at this address, or port of the loopback.
+    #[arg(long, value_name = "ADDR")]
+    pub web: Option<String>,
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Numbers of descriptors that the manager passes on, and listens on: figures.
+    #[arg(long, hide = true)]
+    pub passed: Vec<i32>,
+    /// The same: the page.
+    #[arg(long, hide = true)]
+    pub passed_web: Option<i32>,
+    /// Lock this process down, and end when standard input does.
+    #[arg(long, hide = true)]
+    pub lifeline: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// How far away askers may be.
+#[derive(ClapArgs, Debug, Default)]
+pub(crate) struct ReachArgs {
+    /// Addresses may be such as other machines reach. Whoever reaches them sees the names and figures of all programs.
+    #[arg(long)]
+    pub anywhere: bool,
+    /// A name by which browsers may ask, besides addresses and localhost; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+}
+
+/// What a manager serves beside itself.
+#[derive(ClapArgs, Debug, Default)]
+pub(crate) struct ObserveArgs {
+    /// Serve figures (OpenMetrics) on a Unix socket beside the manager's own: SOCKET.metrics.
+    #[arg(long)]
+    pub metrics: bool,
+    /// Serve figures at this address, or port of the loopback.
+    #[arg(long, value_name = "ADDR")]
+    pub metrics_tcp: Option<String>,
+    /// Serve a page with live plots at this address, or port of the loopback.
+    #[arg(long, value_name = "ADDR")]
+    pub web: Option<String>,
+    #[command(flatten)]
+    pub reach: ReachArgs,
+}
+
+impl ObserveArgs {
+    /// What is said here comes before what the configuration says.
+    pub(crate) fn over(&self, config: &Observe) -> Observe {
+        Observe {
+            metrics: self.metrics || config.metrics,
+            metrics_tcp: self.metrics_tcp.clone().or(config.metrics_tcp.clone()),
+            web: self.web.clone().or(config.web.clone()),
+            anywhere: self.reach.anywhere || config.anywhere,
+            hosts: [self.reach.host.as_slice(), &config.hosts].concat(),
+        }
+    }
+
+    /// The same for another process.
+    pub(crate) fn pass_on(&self, command: &mut Command) {
+        if self.metrics {
+            command.arg("--metrics");
+        }
+        for (option, value) in [("--metrics-tcp", &self.metrics_tcp), ("--web", &self.web)] {
+            if let Some(value) = value {
+                command.args([option, value]);
+            }
+        }
+        self.reach.pass_on(command);
+    }
+}
+
+impl ReachArgs {
+    pub(crate) fn pass_on(&self, command: &mut Command) {
+        if self.anywhere {
+            command.arg("--anywhere");
+        }
+        for host in &self.host {
+            command.args(["--host", host]);
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TextFormat {
+    /// OpenMetrics 1.0.
+    Openmetrics,
+    /// The older text of Prometheus.
+    Prometheus,
+}

@@ -1,0 +1,245 @@
+//! `tranship metrics`: figures for tools and browsers, in a process that is a client of the manager like any other.
+//!
+//! A manager that is to serve them starts this program with the sockets open, before it locks itself down; it has nothing to do with it
+//! from then on.
+
+use super::connect;
+use crate::args::ConnectArgs;
+use crate::args::metrics::{MetricsArgs, ObserveArgs, TextFormat};
+use crate::exit::{self, Answer};
+use crate::output;
+use anyhow::{Context, Result};
+use rustix::io::FdFlags;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use tranship::Error;
+use tranship::sandbox::Sandbox;
+use tranship_manager::{Config, Listener, paths};
+use tranship_observe::{Door, Format, Server, Snapshot, Tally, render, tcp, unix};
+
+pub(crate) fn run(args: &MetricsArgs) -> Result<Answer> {
+    let mut doors = Vec::new();
+    if let Some(path) = &args.unix {
+        doors.push((unix(path, 0o600)?, false));
+    }
+    let anywhere = args.reach.anywhere;
+    for (place, page) in [(&args.tcp, false), (&args.web, true)] {
+        if let Some(place) = place {
+            doors.push((tcp(place, anywhere)?, page));
+        }
+    }
+    let figures = args.passed.iter().map(|n| (*n, false));
+    for (number, page) in figures.chain(args.passed_web.map(|n| (n, true))) {
+        let fd = tranship_sys::inherit::passed(number);
+        let fd = fd.with_context(|| format!("descriptor {number} was not passed on"))?;
+        doors.push((Door::of(fd)?, page));
+    }
+    match doors.is_empty() {
+        true => print(args),
+        false => serve(args, doors),
+    }
+}
+
+/// Asks once.
+fn look(args: &ConnectArgs) -> Result<Snapshot, Error> {
+    let begun = Instant::now();
+    let domain = connect::look(args)?;
+    let records = domain.stat()?;
+    let (_, figures) = domain.pool_figures()?;
+    Ok(Snapshot::new(begun, records, figures, std::process::id()))
+}
+
+fn print(args: &MetricsArgs) -> Result<Answer> {
+    let format = match args.format {
+        TextFormat::Openmetrics => Format::OpenMetrics,
+        TextFormat::Prometheus => Format::Prometheus,
+    };
+    let snapshot = look(&args.connect)?;
+    let mut out = output::stdout();
+    out.write_all(render(Ok(&snapshot), &mut Tally::default(), format).as_bytes())?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Until it is interrupted, or the manager that started it ends.
+fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
+    for (door, page) in &doors {
+        // Its user may have said port 0.
+        if let Some(address) = door.address() {
+            let path = if *page { "" } else { "metrics" };
+            tracing::info!("http://{address}/{path}");
+        }
+    }
+    if args.lifeline {
+        lock_down()?;
+    }
+    let socket = args.connect.socket.clone();
+    let manager = ConnectArgs { socket };
+    let source = move || look(&manager).map_err(|e| exit::text(&e.into()));
+    let server = Server::new(Box::new(source), args.reach.host.clone());
+    for (door, page) in doors {
+        server.serve(door, page).context("starting a thread")?;
+    }
+    if !args.lifeline {
+        loop {
+            std::thread::park();
+        }
+    }
+    // Whoever started this writes nothing, and has the other end for as long as it lives.
+    let mut end = [0];
+    while std::io::stdin().read(&mut end).is_ok_and(|n| n > 0) {}
+    Ok(Answer::Yes)
+}
+
+/// What strangers' requests are read by can do little: no file, no program, no socket but such as lead to the manager.
+fn lock_down() -> Result<()> {
+    let also = [
+        libc::SYS_accept4,
+        libc::SYS_getsockname,
+        libc::SYS_getpeername,
+        libc::SYS_setsockopt,
+    ];
+    let sandbox = Sandbox::new().reconnects().also(&also);
+    sandbox
+        .lock_down()
+        .context("locking down the process that serves figures")?;
+    Ok(())
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// What a manager is to serve beside itself, listening already: what is wrong with an address is said before the manager serves.
+#[derive(Debug)]
+pub(super) struct Doors {
+    figures: Vec<Door>,
+    page: Option<Door>,
+    hosts: Vec<String>,
+    manager: PathBuf,
+    remove: Option<PathBuf>,
+}
+
+/// Opens them, if there are to be any.
+pub(super) fn doors(
+    config: &Config,
+    args: &ObserveArgs,
+    listener: &Listener,
+    mode: u32,
+) -> Result<Option<Doors>> {
+    let wanted = args.over(&config.observe);
+    if !wanted.any() {
+        return Ok(None);
+    }
+    let manager = socket_path(listener)?;
+    let mut doors = Doors {
+        figures: Vec::new(),
+        page: None,
+        hosts: wanted.hosts,
+        remove: None,
+        manager,
+    };
+    if wanted.metrics {
+        let path = doors.manager.with_added_extension("metrics");
+        // Whoever the rules keep from the manager is not to read there what it says.
+        let mode = if config.connect.is_empty() {
+            mode
+        } else {
+            0o600
+        };
+        doors.figures.push(unix(&path, mode)?);
+        doors.remove = Some(path);
+    }
+    if let Some(place) = &wanted.metrics_tcp {
+        doors.figures.push(tcp(place, wanted.anywhere)?);
+    }
+    if let Some(place) = &wanted.web {
+        doors.page = Some(tcp(place, wanted.anywhere)?);
+    }
+    Ok(Some(doors))
+}
+
+/// Where the manager listens: also where systemd made the socket.
+fn socket_path(listener: &Listener) -> Result<PathBuf> {
+    if let Some(path) = listener.path() {
+        return Ok(path.to_owned());
+    }
+    let address =
+        rustix::net::getsockname(listener.as_fd()).context("asking for the socket's name")?;
+    let address = rustix::net::SocketAddrUnix::try_from(address)?;
+    let path = address
+        .path()
+        .context("the inherited socket has no path, which figures need")?;
+    let path = path.to_str().context("the socket's path is no text")?;
+    Ok(path.into())
+}
+
+impl Doors {
+    /// Starts this program again to serve them. It ends when what is returned is dropped, or with this process, however that ends.
+    pub(super) fn start(self) -> Result<Beside> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut command = Command::new(program);
+        command
+            .arg("metrics")
+            .arg("--lifeline")
+            .arg("--socket")
+            .arg(&self.manager);
+        for door in &self.figures {
+            command.args(["--passed".to_owned(), pass(door)?]);
+        }
+        if let Some(door) = &self.page {
+            command.args(["--passed-web".to_owned(), pass(door)?]);
+        }
+        for host in &self.hosts {
+            command.args(["--host", host]);
+        }
+        for name in [
+            "NOTIFY_SOCKET",
+            "WATCHDOG_USEC",
+            "WATCHDOG_PID",
+            "LISTEN_FDS",
+            "LISTEN_PID",
+            "LISTEN_FDNAMES",
+            paths::SOCKET_ENV,
+        ] {
+            command.env_remove(name);
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let child = child.context("starting the process that serves figures")?;
+        let remove = self.remove.and_then(|path| Some((inode(&path)?, path)));
+        Ok(Beside {
+            _child: child,
+            remove,
+        })
+    }
+}
+
+/// The process beside a manager.
+#[derive(Debug)]
+pub(super) struct Beside {
+    /// By its standard input it hears of our end.
+    _child: Child,
+    remove: Option<((u64, u64), PathBuf)>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Another manager may have made its own there by now.
+        if let Some((ours, path)) = &self.remove
+            && inode(path) == Some(*ours)
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Goes through exec. What else this process has does not.
+fn pass(door: &Door) -> Result<String> {
+    rustix::io::fcntl_setfd(door, FdFlags::empty()).context("passing on a socket")?;
+    Ok(door.as_fd().as_raw_fd().to_string())
+}

@@ -1,0 +1,109 @@
+//! Managers, and what is asked of them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+pub fn tranship() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
+    command
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG")
+        .env_remove("TRANSHIP_SOCKET");
+    command
+}
+
+/// A process that is killed at the end.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A manager with a folder of its own.
+pub struct Manager {
+    pub process: Running,
+    pub socket: PathBuf,
+    pub dir: TempDir,
+}
+
+impl Manager {
+    /// Serves when this returns.
+    pub fn start(arguments: &[&str]) -> Manager {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let socket = dir.path().join("m.sock");
+        let process = start_at(&socket, arguments);
+        Manager {
+            process,
+            socket,
+            dir,
+        }
+    }
+
+    pub fn figures(&self) -> PathBuf {
+        self.socket.with_added_extension("metrics")
+    }
+}
+
+/// The log says when it serves.
+pub fn start_at(socket: &Path, arguments: &[&str]) -> Running {
+    let mut command = tranship();
+    command
+        .args(["-v", "manager", "--socket"])
+        .arg(socket)
+        .args(arguments);
+    let (running, _) = start(command, "the manager serves");
+    running
+}
+
+/// The line of its log that has these words in it, once it is there.
+pub fn start(mut command: Command, words: &str) -> (Running, String) {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("starting");
+    let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
+    let running = Running(child);
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        let n = log.read_line(&mut line).expect("the log");
+        said.push_str(&line);
+        assert!(n > 0, "it ended: {said}");
+        if line.contains(words) {
+            // It is to be able to say more.
+            std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+            return (running, line);
+        }
+    }
+}
+
+/// A port that nobody has just now.
+pub fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+pub fn get(mut stream: impl Read + Write, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("asking");
+    let mut all = String::new();
+    stream.read_to_string(&mut all).expect("an answer");
+    let (head, body) = all
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("{all:?}"));
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    body.to_owned()
+}
+
+pub fn get_unix(path: &Path, target: &str) -> String {
+    get(UnixStream::connect(path).expect("connecting"), target)
+}
+
+pub fn get_tcp(port: u16, target: &str) -> String {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    get(TcpStream::connect(address).expect("connecting"), target)
+}

@@ -1,0 +1,171 @@
+//! Who serves what, and until when.
+
+use super::kit::{Manager, get_tcp, get_unix, port, start, start_at, tranship};
+use std::os::unix::fs::PermissionsExt;
+use tranship::{Domain, Pool, PoolOptions};
+use tranship_testkit::Watchdog;
+
+const MIB: u64 = 1 << 20;
+
+fn camera(manager: &Manager) -> (Domain, Pool) {
+    let builder = Domain::builder().name("camera").socket(&manager.socket);
+    let domain = builder.connect().expect("joining");
+    let options = PoolOptions::new(8 * MIB).chunk_bytes(MIB).name("frames");
+    let pool = domain.create_pool(options).expect("a pool");
+    (domain, pool)
+}
+
+fn has(text: &str, line: &str) {
+    assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
+}
+
+#[test]
+fn the_text_is_printed_once() {
+    let _dog = Watchdog::new();
+    let manager = Manager::start(&[]);
+    let (_domain, pool) = camera(&manager);
+    let _held = pool.alloc(100).expect("memory");
+    let print = |format: &str| {
+        let mut command = tranship();
+        command
+            .args(["metrics", "--format", format, "--socket"])
+            .arg(&manager.socket);
+        let output = command.output().expect("running");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let open = print("openmetrics");
+    has(&open, "tranship_up 1");
+    has(
+        &open,
+        "tranship_pool_granted_bytes{pool=\"frames\",domain=\"camera\"} 1048576",
+    );
+    has(&open, "tranship_domains{state=\"connected\"} 1");
+    assert!(open.ends_with("\n# EOF\n"));
+    has(
+        &print("prometheus"),
+        "# TYPE tranship_pool_allocations_total counter",
+    );
+    let nobody = tranship()
+        .args(["metrics", "--socket", "/nowhere/m.sock"])
+        .output()
+        .expect("running");
+    assert!(
+        nobody.status.code() == Some(3) && nobody.stdout.is_empty(),
+        "{nobody:?}"
+    );
+}
+
+#[test]
+fn a_manager_has_figures_beside_it_for_as_long_as_it_lives() {
+    let _dog = Watchdog::new();
+    let (tcp, web) = (port(), port());
+    let (tcp_, web_) = (tcp.to_string(), web.to_string());
+    let flags = ["--metrics", "--metrics-tcp", &tcp_, "--web", &web_];
+    let mut manager = Manager::start(&flags);
+    let (_domain, _pool) = camera(&manager);
+    let line = "tranship_pool_max_bytes{pool=\"frames\",domain=\"camera\"} 8388608";
+    has(&get_unix(&manager.figures(), "/metrics"), line);
+    has(&get_tcp(tcp, "/metrics"), line);
+    has(&get_tcp(web, "/metrics"), line);
+    assert!(get_tcp(web, "/").contains("<!doctype html>"));
+    assert!(get_tcp(web, "/data.json").contains("\"frames\""));
+    let mode = std::fs::metadata(manager.figures())
+        .expect("it")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Killed: the other process sees it, and what it left is no obstacle.
+    manager.process.0.kill().expect("killing");
+    manager.process.0.wait().expect("its end");
+    manager.process = start_again(&manager, &flags);
+    has(&get_unix(&manager.figures(), "/metrics"), "tranship_up 1");
+}
+
+#[test]
+fn a_manager_that_ends_in_order_leaves_nothing() {
+    let _dog = Watchdog::new();
+    let mut manager = Manager::start(&["--metrics"]);
+    assert!(manager.figures().exists());
+    let pid = rustix::process::Pid::from_child(&manager.process.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
+    assert!(manager.process.0.wait().expect("its end").success());
+    assert!(!manager.figures().exists());
+}
+
+/// The process beside the last manager may have the ports for a moment yet.
+fn start_again(manager: &Manager, flags: &[&str]) -> super::kit::Running {
+    let figures = manager.figures();
+    while std::os::unix::net::UnixStream::connect(&figures).is_ok() {
+        std::thread::yield_now();
+    }
+    start_at(&manager.socket, flags)
+}
+
+#[test]
+fn a_process_of_its_own_outlives_managers() {
+    let _dog = Watchdog::new();
+    let mut manager = Manager::start(&[]);
+    let path = manager.dir.path().join("figures");
+    let mut command = tranship();
+    command
+        .args(["-v", "metrics", "--tcp", "0", "--unix"])
+        .arg(&path);
+    command.arg("--socket").arg(&manager.socket);
+    let (_server, line) = start(command, "http://127.0.0.1:");
+    assert!(line.trim_end().ends_with("/metrics"), "{line}");
+    let up = |wanted: &str| {
+        // A look is shown for half a second.
+        while !get_unix(&path, "/metrics").lines().any(|l| l == wanted) {
+            std::thread::yield_now();
+        }
+    };
+    up("tranship_up 1");
+    manager.process.0.kill().expect("killing");
+    manager.process.0.wait().expect("its end");
+    up("tranship_up 0");
+    manager.process = start_at(&manager.socket, &[]);
+    up("tranship_up 1");
+}
+
+#[test]
+fn a_configuration_says_the_same_and_strangers_are_kept_out() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let file = dir.path().join("manager.toml");
+    let text = "socket_mode = 0o666\n[[connect]]\nallow = true\n[observe]\nmetrics = true\n";
+    std::fs::write(&file, text).expect("writing");
+    let manager = Manager::start(&["--config", file.to_str().expect("a path")]);
+    has(&get_unix(&manager.figures(), "/metrics"), "tranship_up 1");
+    let mode = std::fs::metadata(manager.figures())
+        .expect("it")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn where_others_could_listen_in_it_has_to_be_said() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let socket = dir.path().join("m.sock");
+    for (wrong, why) in [
+        (["--web", "0.0.0.0:0"], "--anywhere"),
+        (["--metrics-tcp", "[::]:0"], "--anywhere"),
+        (["--web", "nonsense"], "not an address"),
+    ] {
+        let output = tranship()
+            .arg("manager")
+            .args(wrong)
+            .arg("--socket")
+            .arg(&socket)
+            .output();
+        let output = output.expect("running");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && said.contains(why),
+            "{said}"
+        );
+        assert!(!socket.exists());
+    }
+}

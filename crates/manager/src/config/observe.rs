@@ -1,0 +1,27 @@
+//! Who may look on from outside. Read here, for the command that starts a manager: the manager itself serves nobody of these.
+
+use serde::Deserialize;
+
+/// Figures and a page for tools and browsers, served by a process of its own beside the manager.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Observe {
+    /// OpenMetrics on a Unix socket beside the manager's own.
+    pub metrics: bool,
+    /// And at an address.
+    pub metrics_tcp: Option<String>,
+    /// The page with plots, at an address.
+    pub web: Option<String>,
+    /// These addresses may be reached from other machines.
+    pub anywhere: bool,
+    /// Names by which browsers may ask, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+}
+
+impl Observe {
+    /// Whether anything is to be served.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.metrics || self.metrics_tcp.is_some() || self.web.is_some()
+    }
+}

@@ -1,0 +1,532 @@
+//! What is kept outside of the manager's process, and handed to the next one: memory that nobody else may have any more.
+//!
+//! Everything else a new manager is shown again by those who have it. The writer of an orphan is gone: chunks that a reader has not been sent
+//! yet, with messages that lie in its ring, only the manager has, and how the pool looked only it knows. So the orphan's table, its chunks
+//! and its readers (by pidfds, so that they are awaited for as long as they live) lie in the service manager's store, under names that
+//! say what they are. The names are all that is kept of what is known.
+
+use super::brought::BroughtQueues;
+use super::extent::{For, Piece};
+use super::model::{Chunk, Pool};
+use super::shape::Shape;
+use super::ties::Tie;
+use super::types::{Action, ChunkKey, Fd, FdToken};
+use super::{Of, Parcel, State, format};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use tranship_proto::{DomainId, PoolId, Trust, check_name};
+
+/// Descriptors that are kept so, in all and of one user's pools: the unit file says how many there may be.
+const MOST: usize = 4000;
+const MOST_OF_ONE: usize = 1000;
+/// Before every name.
+const PREFIX: &str = "tranship-";
+
+/// What a stored descriptor is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stored {
+    /// An orphan's slot table, and what else is to be known of it.
+    Table {
+        /// The pool.
+        pool: PoolId,
+        /// Who wrote it.
+        writer: DomainId,
+        /// Who pays.
+        uid: u32,
+        /// Its size at most.
+        max_bytes: u64,
+        /// Its slots.
+        slots: u32,
+        /// Its chunks' size.
+        chunk_bytes: u64,
+        /// Its level.
+        trust: Trust,
+        /// Its name.
+        name: String,
+    },
+    /// One of its chunks.
+    Chunk {
+        /// The pool.
+        pool: PoolId,
+        /// Where.
+        index: u32,
+        /// Which.
+        serial: u32,
+    },
+    /// The process of a reader.
+    Reader {
+        /// The pool.
+        pool: PoolId,
+        /// The domain.
+        domain: DomainId,
+        /// Of its counters.
+        inode: u64,
+    },
+}
+
+impl Stored {
+    /// Out of a name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Stored> {
+        let mut parts = name.strip_prefix(PREFIX)?.split('.');
+        let kind = parts.next()?;
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let mut small = || number().and_then(|n| u32::try_from(n).ok());
+        let stored = match kind {
+            "c" => Stored::Chunk {
+                pool: PoolId(small()?),
+                index: small()?,
+                serial: small()?,
+            },
+            "r" => Stored::Reader {
+                pool: PoolId(small()?),
+                domain: DomainId(small()?),
+                inode: number()?,
+            },
+            "t" => {
+                let (pool, writer, uid) = (PoolId(small()?), DomainId(small()?), small()?);
+                let (max_bytes, slots, chunk_bytes) =
+                    (number()?, u32::try_from(number()?).ok()?, number()?);
+                let trust = usize::try_from(number()?).ok()?;
+                Stored::Table {
+                    pool,
+                    writer,
+                    uid,
+                    max_bytes,
+                    slots,
+                    chunk_bytes,
+                    trust: *Trust::ALL.get(trust)?,
+                    name: unhex(parts.next()?)?,
+                }
+            }
+            _ => return None,
+        };
+        // Only what is written so: one thing has one name.
+        (stored.to_string() == name).then_some(stored)
+    }
+
+    fn pool(&self) -> PoolId {
+        match self {
+            Stored::Table { pool, .. }
+            | Stored::Chunk { pool, .. }
+            | Stored::Reader { pool, .. } => *pool,
+        }
+    }
+
+    /// A process, not memory.
+    #[must_use]
+    pub fn is_process(&self) -> bool {
+        matches!(self, Stored::Reader { .. })
+    }
+}
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        match self {
+            Stored::Chunk {
+                pool,
+                index,
+                serial,
+            } => write!(f, "c.{}.{index}.{serial}", pool.0),
+            Stored::Reader {
+                pool,
+                domain,
+                inode,
+            } => write!(f, "r.{}.{}.{inode}", pool.0, domain.0),
+            Stored::Table {
+                pool,
+                writer,
+                uid,
+                max_bytes,
+                slots,
+                chunk_bytes,
+                trust,
+                name,
+            } => {
+                let trust = Trust::ALL.iter().position(|t| t == trust).unwrap_or(0);
+                write!(
+                    f,
+                    "t.{}.{}.{uid}.{max_bytes}.{slots}.{chunk_bytes}.{trust}.",
+                    pool.0, writer.0
+                )?;
+                name.bytes().try_for_each(|b| write!(f, "{b:02x}"))
+            }
+        }
+    }
+}
+
+fn unhex(text: &str) -> Option<String> {
+    let digits = text.as_bytes().chunks(2);
+    let byte = |d: &[u8]| u8::from_str_radix(std::str::from_utf8(d).ok()?, 16).ok();
+    String::from_utf8(digits.map(byte).collect::<Option<Vec<u8>>>()?).ok()
+}
+
+/// What was found of one pool.
+#[derive(Default)]
+struct Found {
+    table: Option<(Stored, Fd)>,
+    chunks: Vec<(ChunkKey, Fd)>,
+    readers: Vec<(DomainId, u64, FdToken)>,
+}
+
+impl State {
+    /// Changes with what `stored` says.
+    #[must_use]
+    pub fn stored_version(&self) -> u64 {
+        self.stored_version
+    }
+
+    pub(super) fn stored_changes(&mut self, of: PoolId) {
+        let orphan = self.pools.get(&of).is_none_or(|p| p.orphan);
+        self.stored_version += u64::from(orphan);
+    }
+
+    /// What is to lie in the store now. Of a pool all or nothing.
+    #[must_use]
+    pub fn stored(&self) -> Vec<(Stored, FdToken)> {
+        let mut all = Vec::new();
+        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
+        for (id, p) in self
+            .pools
+            .iter()
+            .filter(|(_, p)| p.orphan && !p.chunks.is_empty())
+        {
+            let users = of_users.entry(p.uid).or_default();
+            let more = 1 + p.chunks.len() + p.readers.len() + p.awaited.len();
+            if all.len() + more > MOST || *users + more > MOST_OF_ONE {
+                continue;
+            }
+            *users += more;
+            self.stored_of(*id, p, &mut all);
+        }
+        all
+    }
+
+    fn stored_of(&self, pool: PoolId, p: &Pool, all: &mut Vec<(Stored, FdToken)>) {
+        let table = Stored::Table {
+            pool,
+            writer: p.writer,
+            uid: p.uid,
+            max_bytes: p.max_bytes,
+            slots: p.slots,
+            chunk_bytes: p.chunk_bytes,
+            trust: p.trust,
+            name: p.name.clone(),
+        };
+        all.push((table, p.table));
+        for (index, c) in &p.chunks {
+            let (index, serial) = (*index, c.serial);
+            all.push((
+                Stored::Chunk {
+                    pool,
+                    index,
+                    serial,
+                },
+                c.fd,
+            ));
+        }
+        let here = p.readers.iter().filter(|(_, r)| r.refs.is_some());
+        let here = here.filter_map(|(d, r)| Some((*d, r.inode, self.domains.get(d)?.pidfd)));
+        let awaited = p.awaited.iter().filter(|(d, _)| !p.readers.contains_key(d));
+        let awaited = awaited.filter_map(|(d, pidfd)| Some((*d, *p.named.get(d)?, *pidfd)));
+        for (domain, inode, pidfd) in here.chain(awaited) {
+            all.push((
+                Stored::Reader {
+                    pool,
+                    domain,
+                    inode,
+                },
+                pidfd,
+            ));
+        }
+    }
+
+    /// Takes what an earlier manager had stored, before anybody has connected. Pools of which something is wrong are not taken, and what belongs to none is closed.
+    pub fn take_stored(&mut self, all: Vec<(Stored, Fd)>) -> Vec<Action> {
+        let mut pools: BTreeMap<PoolId, Found> = BTreeMap::new();
+        for (stored, fd) in all {
+            let found = pools.entry(stored.pool()).or_default();
+            match stored {
+                Stored::Table { .. } if found.table.is_none() => found.table = Some((stored, fd)),
+                Stored::Table { .. } => self.out.push(Action::Close(fd.token)),
+                Stored::Chunk { index, serial, .. } => found.chunks.push(((index, serial), fd)),
+                Stored::Reader { domain, inode, .. } => {
+                    found.readers.push((domain, inode, fd.token))
+                }
+            }
+        }
+        for (id, found) in pools {
+            if self.fits(id, &found).is_some() {
+                self.take_pool(id, found);
+                continue;
+            }
+            let Found {
+                table,
+                chunks,
+                readers,
+            } = found;
+            let table = table.map(|(_, fd)| fd.token).into_iter();
+            let tokens = table.chain(chunks.iter().map(|(_, fd)| fd.token));
+            let tokens = tokens.chain(readers.iter().map(|(_, _, token)| *token));
+            self.out.extend(tokens.map(Action::Close));
+        }
+        self.stored_version += 1;
+        std::mem::take(&mut self.out)
+    }
+
+    /// Whether it is what a manager would have stored, by what is known of the descriptors.
+    fn fits(&self, id: PoolId, found: &Found) -> Option<()> {
+        let (
+            Stored::Table {
+                writer,
+                uid,
+                max_bytes,
+                slots,
+                chunk_bytes,
+                trust,
+                name,
+                ..
+            },
+            table,
+        ) = found.table.as_ref()?
+        else {
+            return None;
+        };
+        let shape = Shape::new(*max_bytes, *slots, *chunk_bytes, *trust);
+        shape.check().ok()?;
+        let mut parcel = Parcel {
+            fds: [*table].into(),
+        };
+        let table = parcel
+            .take(format::TABLE, *slots, format::table_bytes(*slots))
+            .ok()?;
+        let header = table.facts.header.unwrap_or_default();
+        let parcel = Parcel {
+            fds: found.chunks.iter().map(|(_, fd)| *fd).collect(),
+        };
+        parcel.are_chunks(*chunk_bytes, *trust).ok()?;
+        let indices: BTreeSet<u32> = found.chunks.iter().map(|((index, _), _)| *index).collect();
+        let serials: BTreeSet<u32> = found
+            .chunks
+            .iter()
+            .map(|((_, serial), _)| *serial)
+            .collect();
+        let readers: BTreeSet<DomainId> = found.readers.iter().map(|(d, _, _)| *d).collect();
+        let n = found.chunks.len();
+        let windows = max_bytes / chunk_bytes;
+        let descriptors = 1 + n + found.readers.len();
+        let good = check_name(name)
+            && (header.max_bytes, header.chunk_bytes) == (*max_bytes, *chunk_bytes)
+            && n > 0
+            && (indices.len(), serials.len()) == (n, n)
+            && indices.last().is_some_and(|i| u64::from(*i) < windows)
+            && !serials.contains(&0)
+            && readers.len() == found.readers.len()
+            && !readers.contains(writer)
+            && writer.0 != 0
+            && id.0 != 0
+            && id <= PoolId::MAX
+            && !self.pools.contains_key(&id)
+            && self.check_descriptors(*uid, descriptors as u64).is_ok();
+        good.then_some(())
+    }
+
+    fn take_pool(&mut self, id: PoolId, found: Found) {
+        let Some((
+            Stored::Table {
+                writer,
+                uid,
+                max_bytes,
+                slots,
+                chunk_bytes,
+                trust,
+                name,
+                ..
+            },
+            table,
+        )) = found.table
+        else {
+            return;
+        };
+        let by = self.extent.maker();
+        let piece = |of, bytes| Piece { by, of, bytes };
+        self.hold_piece(
+            table.token,
+            uid,
+            piece(For::Tables, format::table_bytes(slots)),
+        );
+        let mut chunks = BTreeMap::new();
+        for ((index, serial), fd) in &found.chunks {
+            self.hold_piece(fd.token, uid, piece(For::Data, chunk_bytes));
+            let chunk = Chunk {
+                serial: *serial,
+                fd: fd.token,
+                ready: None,
+            };
+            chunks.insert(*index, chunk);
+        }
+        let n = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
+        for (reader, _, pidfd) in &found.readers {
+            self.hold(*pidfd, uid);
+            self.ties.tie(*reader, Tie::Named(id));
+        }
+        self.accounts.add(uid, Of::Pools, 1);
+        self.accounts
+            .add(uid, Of::Records, found.readers.len() as u64);
+        self.ties.tie(writer, Tie::Writes(id));
+        let record = Pool {
+            name,
+            writer,
+            uid,
+            max_bytes,
+            chunk_bytes,
+            slots,
+            trust,
+            quota_bytes: 0,
+            pinned: false,
+            table: table.token,
+            table_inode: table.facts.inode,
+            named: found
+                .readers
+                .iter()
+                .map(|(d, inode, _)| (*d, *inode))
+                .collect(),
+            awaited: found
+                .readers
+                .iter()
+                .map(|(d, _, pidfd)| (*d, *pidfd))
+                .collect(),
+            brought: BroughtQueues::default(),
+            entry: u32::MAX,
+            epoch: 1,
+            granted: 0,
+            granted_at: self.now,
+            last_serial: chunks.values().map(|c| c.serial).max().unwrap_or(0),
+            chunks,
+            batches: BTreeMap::new(),
+            next_batch: 0,
+            stranded: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            forwarders: BTreeSet::new(),
+            offered: BTreeSet::new(),
+            orphan: true,
+            gone_said: false,
+            asked_to_shrink: None,
+        };
+        self.pools.insert(id, record);
+        self.orphans += 1;
+        self.awaited += found.readers.len();
+        // It is there, whatever is left of the total.
+        self.add_granted(id, n);
+        let sum = self.money.granted + self.money.stranded;
+        if sum > self.total_bytes {
+            self.money.claimed = self.money.claimed.max(sum);
+        }
+        self.sweep_first(id);
+    }
+
+    /// Readers that are awaited, with their processes.
+    #[must_use]
+    pub fn awaited(&self) -> Vec<(PoolId, DomainId, FdToken)> {
+        let pools = self.pools.iter().filter(|(_, p)| !p.awaited.is_empty());
+        let each = pools.flat_map(|(id, p)| p.awaited.iter().map(|(d, t)| (*id, *d, *t)));
+        each.collect()
+    }
+
+    /// Whether any is.
+    #[must_use]
+    pub fn awaits(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// One has ended.
+    pub fn awaited_ended(&mut self, id: PoolId, reader: DomainId) -> Vec<Action> {
+        let here = self.domains.contains_key(&reader);
+        if let Some(p) = self.pools.get_mut(&id)
+            && p.awaited.contains_key(&reader)
+            // What came back as that domain has its own end.
+            && !here
+            && p.named.remove(&reader).is_some()
+        {
+            let uid = p.uid;
+            self.accounts.sub(uid, Of::Records, 1);
+            self.ties.untie(reader, Tie::Named(id));
+        }
+        self.no_longer_awaited(id, reader);
+        std::mem::take(&mut self.out)
+    }
+
+    pub(super) fn no_longer_awaited(&mut self, id: PoolId, reader: DomainId) {
+        let pidfd = self
+            .pools
+            .get_mut(&id)
+            .and_then(|p| p.awaited.remove(&reader));
+        if let Some(pidfd) = pidfd {
+            self.stored_version += 1;
+            self.awaited -= 1;
+            self.release(pidfd);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_they_are_and_nothing_else() {
+        let all = [
+            Stored::Table {
+                pool: PoolId(7),
+                writer: DomainId(u32::MAX),
+                uid: 1000,
+                max_bytes: 1 << 46,
+                slots: 1024,
+                chunk_bytes: 65536,
+                trust: Trust::Full,
+                name: "a:b.c\u{e4}".repeat(8),
+            },
+            Stored::Chunk {
+                pool: PoolId(7),
+                index: 0,
+                serial: u32::MAX,
+            },
+            Stored::Reader {
+                pool: PoolId(7),
+                domain: DomainId(3),
+                inode: u64::MAX,
+            },
+        ];
+        for stored in all {
+            let name = stored.to_string();
+            assert_eq!(Stored::parse(&name), Some(stored), "{name}");
+            // As systemd takes it.
+            assert!(
+                name.len() < 255 && !name.contains(':') && name.is_ascii(),
+                "{name}"
+            );
+            for wrong in [
+                format!("{name}.1"),
+                format!("x{name}"),
+                name.replace('7', "07"),
+                name.replace('7', "+7"),
+            ] {
+                assert_eq!(Stored::parse(&wrong), None, "{wrong}");
+            }
+        }
+        for wrong in [
+            "",
+            "tranship-",
+            "tranship-c",
+            "tranship-c.1.2",
+            "tranship-c.1.2.4294967296",
+            "tranship-t.1.2.3.4.5.6.9.61",
+            "tranship-t.1.2.3.4.5.6.1.6",
+            "tranship.socket",
+        ] {
+            assert_eq!(Stored::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which text an `Accept` header asks for.
+
+use crate::text::Format;
+
+/// OpenMetrics, unless the asker would rather have the older text. A browser, which would only save OpenMetrics to a file, gets that one.
+pub(crate) fn format(accept: Option<&str>) -> Format {
+    let (mut open, mut plain) = ((0, 0u16), (0, 0u16));
+    for item in accept.unwrap_or("*/*").split(',') {
+        let mut parts = item.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or("").to_ascii_lowercase();
+        let mut quality = 1000;
+        let mut version = None;
+        for part in parts {
+            match part
+                .split_once('=')
+                .map(|(k, v)| (k.trim().to_ascii_lowercase(), v.trim()))
+            {
+                Some((k, v)) if k == "q" => quality = thousandths(v),
+                Some((k, v)) if k == "version" => version = Some(v.trim_matches('"').to_owned()),
+                _ => {}
+            }
+        }
+        // How exactly it is named counts before how much it is wished.
+        let known = |versions: &[&str]| version.as_deref().is_none_or(|v| versions.contains(&v));
+        let mut wish = |to_open: bool, exact: u8| {
+            let at = if to_open { &mut open } else { &mut plain };
+            *at = (*at).max((exact, quality));
+        };
+        match kind.as_str() {
+            "application/openmetrics-text" if known(&["1.0.0", "0.0.1"]) => wish(true, 3),
+            "text/plain" if known(&["0.0.4"]) => wish(false, 3),
+            "application/*" => wish(true, 2),
+            "text/*" | "text/html" => wish(false, 2),
+            "*/*" => {
+                wish(true, 1);
+                wish(false, 1);
+            }
+            _ => {}
+        }
+    }
+    let wished = |(exact, quality): (u8, u16)| if exact == 0 { 0 } else { quality };
+    let (open, plain) = ((wished(open), open.0), (wished(plain), plain.0));
+    if plain > open {
+        Format::Prometheus
+    } else {
+        Format::OpenMetrics
+    }
+}
+
+/// `0.5`: 500; what is no quality: none at all.
+fn thousandths(text: &str) -> u16 {
+    let value: f32 = text.parse().unwrap_or(0.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of 0 to 1000
+    let whole = (value.clamp(0.0, 1.0) * 1000.0) as u16;
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_gets_what_it_asks_for() {
+        use Format::{OpenMetrics as O, Prometheus as P};
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        let old = "text/plain;version=0.0.4;q=1,*/*;q=0.1";
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for (accept, format_) in [
+            (None, O),
+            (Some("*/*"), O),
+            (Some(""), O),
+            (Some(prometheus_2), O),
+            (Some(old), P),
+            (Some(browser), P),
+            (Some("text/plain"), P),
+            (Some("TEXT/PLAIN; charset=utf-8"), P),
+            (Some("application/openmetrics-text"), O),
+            (
+                Some("application/openmetrics-text;version=\"1.0.0\", text/plain;q=0.9"),
+                O,
+            ),
+            (
+                Some("application/openmetrics-text;q=0.2, text/plain;q=0.9"),
+                P,
+            ),
+            (
+                Some("application/openmetrics-text;q=0, text/plain;q=0.1"),
+                P,
+            ),
+            (
+                Some("application/openmetrics-text;version=9.0.0, text/plain"),
+                P,
+            ),
+            (Some("q=;;;,=,*"), O),
+        ] {
+            assert_eq!(format(accept), format_, "{accept:?}");
+        }
+    }
+}

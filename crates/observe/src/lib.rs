@@ -1,0 +1,37 @@
+//! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are had from.
+//!
+//! What it is for: whoever runs it is a client of the manager like any other (it brings a [`Source`]), in a process of its own. The
+//! manager does not know that it is there, hears no stranger's HTTP, and waits for nobody who reads slowly.
+//!
+//! ```text
+//!  manager ──Stat, Figures──► Source ──► Snapshot ─┬─► collect ──► text       /metrics
+//!                        (at most twice a second)  └─► json                   /data.json  ◄── the page (web/)
+//! ```
+//!
+//! * `families.rs`: every metric, its type and unit: what the dashboard in `dist/` is compared with.
+//! * `collect.rs`, `tally.rs`: records become series, bounded in number; counters that do not fall when an object ends.
+//! * `text.rs`: OpenMetrics 1.0, and the older text of Prometheus.
+//! * `http/`: requests, who may ask, what is answered, limits.
+//!
+//! NOT here: how the manager is reached, command lines (`cli` has both), what a reader maps to look past a manager that hangs.
+
+mod collect;
+mod families;
+mod http;
+mod json;
+mod look;
+mod tally;
+mod text;
+
+pub use families::{FAMILIES, Family, Kind};
+pub use http::listen::{Door, ListenError, tcp, unix};
+pub use http::serve::{Server, limits};
+pub use json::page_data;
+pub use look::{Snapshot, Source};
+pub use tally::Tally;
+pub use text::Format;
+
+/// All that a snapshot says, as text.
+pub fn render(looked: Result<&Snapshot, &str>, tally: &mut Tally, format: Format) -> String {
+    text::encode(&collect::collect(looked, tally), format)
+}
