@@ -131,8 +131,18 @@ impl World {
 
     /// The manager dies; a new one begins where the id file says.
     pub(super) fn restart(&mut self) {
+        // Often just after a writer, of whose pool others have something.
+        let has = |p: &Proc| p.pools.values().any(|chunks| !chunks.is_empty());
+        let writers = (0..self.procs.len()).filter(|i| has(&self.procs[*i]));
+        let writers: Vec<usize> = writers.collect();
+        if let Some(i) = self.rng.pick(&writers).filter(|_| self.rng.one_in(2)) {
+            self.all_lives = true;
+            self.die(i);
+            self.all_lives = false;
+        }
         self.count("restarted");
         self.instance += 1;
+        let stored = self.state.stored();
         self.state = State::new(config(self.policy), TOTAL, self.instance, 1, self.ids);
         self.tokens.clear();
         self.later.clear();
@@ -147,5 +157,108 @@ impl World {
             let heaps = std::mem::take(&mut p.heaps);
             p.held.extend(heaps.into_values());
         }
+        if !stored.is_empty() {
+            self.count("stored");
+        }
+        if !self.rng.one_in(4) {
+            self.take_back(stored.into_iter().map(|(s, _)| s).collect());
+        }
+    }
+
+    /// What was stored comes back, or something like it.
+    fn take_back(&mut self, stored: Vec<Stored>) {
+        let mut all = Vec::new();
+        let mut level = Trust::Producer;
+        for mut stored in stored {
+            let name = stored.to_string();
+            assert_eq!(Stored::parse(&name).as_ref(), Some(&stored), "{name}");
+            if self.rng.one_in(40) {
+                continue;
+            }
+            // A pool's table comes before its chunks.
+            let fd = match &mut stored {
+                Stored::Table { trust, .. } => {
+                    level = *trust;
+                    self.table()
+                }
+                Stored::Chunk { index, .. } => {
+                    *index += 16 * u32::from(self.rng.one_in(60));
+                    let shared = level.all_write();
+                    let sealed = if shared {
+                        Sealed::Shared
+                    } else {
+                        Sealed::OneWriter
+                    };
+                    self.sealed_fd(0, 0, CHUNK, sealed)
+                }
+                Stored::Reader { .. } => Fd {
+                    token: self.token(),
+                    facts: Facts::default(),
+                },
+            };
+            all.push((stored, fd));
+        }
+        // Few writers have readers here: some more, who may come back and claim.
+        let pools: BTreeSet<PoolId> = (all.iter())
+            .filter_map(|(s, _)| match s {
+                Stored::Table { pool, .. } => Some(*pool),
+                _ => None,
+            })
+            .collect();
+        let seen: Vec<DomainId> = self.domains_seen.iter().copied().collect();
+        for pool in pools {
+            if let Some(domain) = self.rng.pick(&seen) {
+                let inode = 0;
+                let fd = Fd {
+                    token: self.token(),
+                    facts: Facts::default(),
+                };
+                all.push((
+                    Stored::Reader {
+                        pool,
+                        domain,
+                        inode,
+                    },
+                    fd,
+                ));
+            }
+        }
+        let n = all.len();
+        let actions = self.state.take_stored(all);
+        let closed = actions.iter().filter(|a| matches!(a, Action::Close(_)));
+        if closed.count() < n {
+            self.count("taken back");
+        }
+        self.do_all(actions);
+    }
+
+    /// A reader that is awaited has ended.
+    pub(super) fn end_awaited(&mut self) {
+        let awaited = self.state.awaited();
+        if let Some((pool, reader, token)) = self.rng.pick(&awaited) {
+            assert!(self.tokens.contains(&token));
+            self.count("awaited in vain");
+            let actions = self.state.awaited_ended(pool, reader);
+            self.do_all(actions);
+        }
+    }
+
+    fn do_all(&mut self, actions: Vec<Action>) {
+        let (mut inputs, mut gone) = (VecDeque::new(), BTreeSet::new());
+        for action in actions {
+            self.act(action, &mut inputs, &mut gone);
+        }
+        if let Err(e) = self.state.audit() {
+            panic!("{e}");
+        }
+        for input in inputs {
+            self.feed(input);
+        }
+        assert!(
+            self.state
+                .stored()
+                .iter()
+                .all(|(_, t)| self.tokens.contains(t))
+        );
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
     Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, IdStart, Input, Sealed, State,
+    Stored,
 };
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, Levels, LocalChannel, PROTOCOL_VERSION, PoolId,
@@ -111,6 +112,8 @@ struct World {
     /// Copies of new chunks for which their writers wait; a feed's copies are waited for by nobody.
     waited: BTreeSet<(ClientId, PoolId, u32, u32)>,
     showing: bool,
+    /// Counters say that all is held, at this moment.
+    all_lives: bool,
     /// Somebody's queue stands still at this moment.
     blocking: bool,
     /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
@@ -172,6 +175,7 @@ impl World {
             channels_seen: BTreeSet::new(),
             waited: BTreeSet::new(),
             showing: false,
+            all_lives: false,
             blocking: false,
             joined: BTreeMap::new(),
             heap_books: BTreeMap::new(),
@@ -296,8 +300,9 @@ impl World {
                 6..=7 => self.block(i),
                 8 if self.rng.one_in(3) => self.restart(),
                 9..=40 => self.feed(Input::Tick),
+                41..=43 => self.end_awaited(),
                 _ if self.later.len() > 20 => self.close_some(),
-                41..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {
+                44..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {
                     for _ in 0..1 + self.rng.below(6) {
                         if i < self.procs.len() {
                             self.take(i);
@@ -310,6 +315,9 @@ impl World {
         // Everybody dies: nothing is left.
         while !self.procs.is_empty() {
             self.die(0);
+        }
+        while !self.state.awaited().is_empty() {
+            self.end_awaited();
         }
         for _ in 0..200 {
             self.now += Duration::from_millis(250);

@@ -168,7 +168,9 @@ impl World {
                 {
                     assert!(self.tokens.contains(t));
                 }
-                let live = if self.rng.one_in(3) {
+                let live = if self.all_lives {
+                    vec![(0, 15)]
+                } else if self.rng.one_in(3) {
                     vec![(0, 2)]
                 } else {
                     Vec::new()
