@@ -39,7 +39,7 @@ fn honest() -> Honest {
 }
 
 fn hello(role: u8, messages: u32, bytes: u64) -> Vec<u8> {
-    let mut out = b"\x01tsch\x01\x00".to_vec();
+    let mut out = b"\x01tsch\x02\x00".to_vec();
     out.push(role);
     out.extend(messages.to_le_bytes());
     out.extend(bytes.to_le_bytes());

@@ -139,7 +139,7 @@ macro_rules! lies {
 lies! {
     // Operations and inline lengths. Off: the length in `descriptor::parse`.
     no_operation: "operation 0 does not exist", |_l, c| c.push([0; 8]);
-    operation_5: "operation 5 does not exist", |_l, c| c.push([5 << 32, 0, 0, 0, 0, 0, 0, 0]);
+    operation_7: "operation 7 does not exist", |_l, c| c.push([7 << 32, 0, 0, 0, 0, 0, 0, 0]);
     operation_255: "operation 255 does not exist", |_l, c| c.push([u64::MAX << 32; 8]);
     inline_49: "49 inline bytes", |_l, c| c.push(inline(49));
     inline_255: "255 inline bytes", |_l, c| c.push(inline(255));
