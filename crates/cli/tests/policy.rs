@@ -1,6 +1,7 @@
 //! `tranship policy`: what there is, and what it would do.
 
 use serde_json::Value;
+use std::io::Read;
 use std::process::{Command, Output, Stdio};
 use tranship::{Domain, PoolOptions};
 use tranship_testkit::Watchdog;
@@ -168,4 +169,47 @@ fn what_a_running_manager_tells_is_recorded_and_can_be_played() {
     let nobody = dir.path().join("none.sock");
     let nobody = ["record", name, "--socket", nobody.to_str().expect("text")];
     assert_eq!(policy(&nobody).status.code(), Some(3));
+}
+
+/// A policy gives a new pool no more than it needs, which is nothing at first.
+#[test]
+fn a_frame_that_is_larger_than_a_first_quota_is_waited_for() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let socket = dir.path().join("m.sock");
+    let text = "policy = \"qos\"\ngrace = \"1ms\"";
+    let config = tranship::manager::Config::parse(text).expect("a configuration");
+    let builder = Domain::builder().name("app").config(config).socket(&socket);
+    let _manager = builder.helper_thread(true).embedded().expect("embedded");
+    let bytes: Vec<u8> = (0..2_000_000u32).map(|i| (i / 7) as u8).collect();
+    let film = dir.path().join("film");
+    std::fs::write(&film, &bytes).expect("a film");
+    let run = |what: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
+        command.args([what, "films", "--socket"]).arg(&socket);
+        command.stdin(Stdio::null()).env_remove("RUST_LOG");
+        command
+    };
+    // Whether the policy comes before the program's look is chance.
+    for _ in 0..10 {
+        let sending = run("send").arg(&film).stderr(Stdio::piped()).spawn();
+        let mut receiving = run("recv").stdout(Stdio::piped()).spawn().expect("recv");
+        let mut out = receiving.stdout.take().expect("its output");
+        let reading = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            out.read_to_end(&mut all).map(|_| all)
+        });
+        let sent = sending.expect("send").wait_with_output().expect("its end");
+        if !sent.status.success() {
+            receiving.kill().expect("SIGKILL");
+        }
+        let ended = receiving.wait().expect("its end");
+        assert!(sent.status.success(), "{sent:?}");
+        let received = reading.join().expect("no panic").expect("what came");
+        assert!(
+            ended.success() && received == bytes,
+            "{} bytes",
+            received.len()
+        );
+    }
 }

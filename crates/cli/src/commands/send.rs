@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use tranship::{CbufMut, Pool, PoolOptions, Role, Sender, TimedOut};
+use tranship::{CbufMut, Pool, PoolOptions, Role, Sender, TimedOut, TooLarge};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from: Box<dyn Read> = match &args.file {
@@ -17,11 +17,12 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let frame = usize::try_from(args.frame).context("the frame size")?;
     let domain = connect::stay(&args.connect, "tranship-send")?;
     let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
-    let quota = pool.stats().quota_bytes;
-    if args.frame > quota {
+    // Not where a policy moves quotas: there a frame is worth waiting for.
+    if let Err(error) = pool.try_alloc(frame)
+        && let Some(TooLarge { quota_bytes, .. }) = error.find()
+    {
         bail!(
-            "a frame of {} bytes is larger than the {quota} bytes that the manager grants",
-            args.frame
+            "a frame of {frame} bytes is larger than the {quota_bytes} bytes that the manager grants"
         );
     }
     let listener = domain.listen(&args.name, Role::Source)?;
