@@ -181,7 +181,9 @@ fn a_frame_that_is_larger_than_a_first_quota_is_waited_for() {
     let config = tranship::manager::Config::parse(text).expect("a configuration");
     let builder = Domain::builder().name("app").config(config).socket(&socket);
     let _manager = builder.helper_thread(true).embedded().expect("embedded");
-    let bytes: Vec<u8> = (0..2_000_000u32).map(|i| (i / 7) as u8).collect();
+    let bytes: Vec<u8> = (0..2_000_000u32)
+        .map(|i| (i % 251).to_le_bytes()[0])
+        .collect();
     let film = dir.path().join("film");
     std::fs::write(&film, &bytes).expect("a film");
     let run = |what: &str| {
