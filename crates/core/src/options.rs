@@ -158,7 +158,8 @@ impl HeapOptions {
 /// How an operation waits for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Look again and again. Lowest latency, one core.
+    /// Look again and again. Lowest latency, one core. The sender is told and publishes without a locked instruction; a receiver that then sleeps
+    /// after all, as one that is polled, awaited or [set](crate::Receiver::set_wait) to sleep, makes every processor of the machine fence first, which blocks for milliseconds, once.
     Spin,
     /// Look that many times, then sleep until woken.
     SpinThenSleep(u32),

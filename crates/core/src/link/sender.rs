@@ -132,7 +132,8 @@ impl Sender {
 
     /// Sends a buffer by reference.
     ///
-    /// Cost: one line written, one locked instruction to publish it, one to queue the slot for collection.
+    /// Cost: one line written, one locked instruction to publish it, none if the receiver busy-polls ([`Wait::Spin`]). Every eighth send also looks
+    /// at the eight oldest buffers that were sent, for those that nobody has any more.
     #[inline(always)]
     pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<(), SendError<Cbuf>> {
         match self.send_fresh(buf, meta) {

@@ -108,12 +108,10 @@ impl Gc {
 
     /// Candidates off the senders' trails, as long as there is room. Trails that nobody will add to any more end here.
     fn follow_trails(&mut self) {
-        let trails = std::mem::take(&mut self.trails);
-        for trail in &trails {
+        for trail in &self.trails {
             let room = LOOK - self.candidates.len();
             trail.take(&mut self.candidates, room);
         }
-        self.trails = trails;
         self.trails.retain(|trail| !trail.is_over());
     }
 

@@ -133,7 +133,7 @@ impl Walk {
     /// are alive they are found so.
     #[inline]
     pub(crate) fn is_due(&mut self, count: u32, taken: u32) -> bool {
-        // Relaxed: a hint; nothing is taken here.
+        // Ordering: acquire; partner is the release in `take`, as in `look`: there may be room again.
         self.head = self.trail.head.0.load(Ordering::Acquire);
         if self.tail.wrapping_sub(self.head) < count {
             return false;
