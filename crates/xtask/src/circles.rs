@@ -23,7 +23,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("mbuf", 10),
     ("sys", 2),
     ("testkit", 6),
-    ("zcopy", 5),
     ("zone", 4),
 ];
 

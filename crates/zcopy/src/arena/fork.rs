@@ -8,70 +8,13 @@
 //! A child can read and send what it inherited; it allocates in an arena of its own.
 
 use super::block::State;
-use super::{Inner, Room, lock};
+use super::children::End;
+use super::inner::{Inner, Room, lock};
 use std::cell::RefCell;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use tranship_sys::{epoll, fork, pipe, process};
-
-/// Children that may still see this arena's pages, and what they keep from being used again.
-#[derive(Debug, Default)]
-pub(super) struct Children {
-    /// Readable at its end: the children of one fork, and theirs, are gone.
-    alive: Vec<End>,
-    /// Runs of empty blocks: first, count, bytes.
-    kept: Vec<(u32, u32, u64)>,
-}
-
-/// A pipe's end that is closed with its children, and what its descriptor stands for: a program may have closed it, and have
-/// another file under its number.
-#[derive(Debug)]
-struct End {
-    fd: ManuallyDrop<OwnedFd>,
-    identity: (u64, u64),
-}
-
-impl End {
-    fn new(fd: OwnedFd) -> End {
-        End {
-            identity: process::identity(&fd).unwrap_or_default(),
-            fd: ManuallyDrop::new(fd),
-        }
-    }
-
-    /// Nobody knows of a child whose pipe is gone: it may live.
-    fn is_over(&self) -> bool {
-        self.is_own()
-            && epoll::wait_readable(&*self.fd, Some(std::time::Duration::ZERO)).unwrap_or(false)
-    }
-
-    fn is_own(&self) -> bool {
-        process::identity(&*self.fd).is_ok_and(|now| now == self.identity)
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if self.is_own() {
-            // SAFETY: nobody uses it after this.
-            unsafe { ManuallyDrop::drop(&mut self.fd) };
-        }
-    }
-}
-
-impl Children {
-    fn any(&mut self) -> bool {
-        self.alive.retain(|end| !end.is_over());
-        !self.alive.is_empty()
-    }
-
-    /// Bytes that wait for children.
-    pub(super) fn waiting(&self) -> u64 {
-        self.kept.iter().map(|(_, _, bytes)| bytes).sum()
-    }
-}
+use tranship_sys::{fork, pipe};
 
 impl Room {
     /// While children live, an empty run of blocks is put aside.

@@ -1,7 +1,7 @@
 //! Protection: full blocks are frozen at the next send, all that wait in one go.
 
 use super::block::{Block, State};
-use super::{Inner, lock};
+use super::inner::{Inner, lock, pages};
 use std::sync::atomic::Ordering;
 
 impl Inner {
@@ -103,7 +103,7 @@ impl Inner {
             }
             Block::Large(large) => {
                 large.freezing = false;
-                (large.blocks, super::pages(large.len), large.freed)
+                (large.blocks, pages(large.len), large.freed)
             }
             Block::Free | Block::Tail => unreachable!("a block that is being frozen stays"),
         };

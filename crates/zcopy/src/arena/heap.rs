@@ -1,19 +1,12 @@
-//! Heaps: which pageblocks a thread takes slots from.
+//! Heaps: which pageblocks threads take slots from.
 
-use super::block::{Block, Kind, Slots, State};
-use super::classes::{CLASSES, Class};
-use super::{Inner, PAGE, lock};
-use crate::error::Error;
+use super::classes::CLASSES;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ptr::NonNull;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads beyond that many share heaps.
 pub(super) const HEAPS: usize = 16;
-/// Full blocks that wait for values of their side class, at most, for each class.
-const SIDES: usize = 2;
 
 /// A block as a heap remembers it: its number, and which use of it.
 pub(super) type Entry = (u32, u64);
@@ -21,9 +14,9 @@ pub(super) type Entry = (u32, u64);
 #[derive(Debug)]
 pub(super) struct Heap {
     /// By main class: blocks with free slots. One may be gone since, and its place be another block's.
-    main: [VecDeque<Entry>; CLASSES],
+    pub main: [VecDeque<Entry>; CLASSES],
     /// By side class.
-    side: [VecDeque<Entry>; CLASSES],
+    pub side: [VecDeque<Entry>; CLASSES],
 }
 
 impl Default for Heap {
@@ -36,7 +29,7 @@ impl Default for Heap {
 }
 
 /// The calling thread's heap.
-fn mine() -> usize {
+pub(super) fn mine() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });
     MINE.with(|mine| {
@@ -46,131 +39,4 @@ fn mine() -> usize {
             next
         })
     })
-}
-
-impl Inner {
-    pub(super) fn alloc_slot(&self, class: Class) -> Result<NonNull<u8>, Error> {
-        let number = mine();
-        let mut heap = lock(&self.heaps[number]);
-        if let Some(at) = self.slot_of_side(&mut heap, class) {
-            return Ok(at);
-        }
-        loop {
-            if let Some(at) = self.slot_of_main(&mut heap, class) {
-                return Ok(at);
-            }
-            let block = self.take_blocks(1, self.block_bytes as u64, class.bytes())?;
-            // Relaxed: only that the numbers differ.
-            let born = self.births.fetch_add(1, Ordering::Relaxed);
-            let cut = class.cut(self.block_bytes / PAGE);
-            let mut slots = Box::new(Slots::new(cut, number, born));
-            slots.listed.main = true;
-            self.states.set_kind(block, Kind::Cut(class.index()));
-            *self.block(block) = Block::Cut(slots);
-            heap.main[class.index()].push_back((block, born));
-        }
-    }
-
-    /// What full blocks of other classes have left over.
-    fn slot_of_side(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
-        while let Some(&entry) = heap.side[class.index()].front() {
-            if let Some(at) = self.take_slot(entry, class) {
-                return Some(at);
-            }
-            heap.side[class.index()].pop_front();
-            self.close_side(entry);
-        }
-        None
-    }
-
-    fn slot_of_main(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
-        while let Some(&entry) = heap.main[class.index()].front() {
-            if let Some(at) = self.take_slot(entry, class) {
-                return Some(at);
-            }
-            heap.main[class.index()].pop_front();
-            self.drop_unused(entry);
-            if let Some(side) = self.end_main(entry) {
-                // It serves its side class, for a while: of many such the oldest is given up, so that it can be frozen.
-                let waiting = &mut heap.side[side.index()];
-                waiting.push_back(entry);
-                if waiting.len() > SIDES
-                    && let Some(oldest) = waiting.pop_front()
-                {
-                    self.close_side(oldest);
-                }
-            }
-        }
-        None
-    }
-
-    /// A fork can part a block before its first slot is taken; then nobody will.
-    fn drop_unused(&self, entry: Entry) {
-        let mut block = self.block(entry.0);
-        if let Block::Cut(slots) = &*block
-            && slots.born == entry.1
-            && slots.live == 0
-            && !slots.freezing
-        {
-            *block = Block::Free;
-            drop(block);
-            // SAFETY: no value is in it, and its table says so.
-            unsafe { self.recycle(entry.0, 1, self.block_bytes as u64) };
-        }
-    }
-
-    /// A slot of a listed block; `None` if it has none, or is no longer to be filled.
-    fn take_slot(&self, entry: Entry, class: Class) -> Option<NonNull<u8>> {
-        let mut block = self.block(entry.0);
-        let slots = self.still(&mut block, entry)?;
-        let slot = slots.take(class)?;
-        slots.filling += 1;
-        let offset = entry.0 as usize * self.block_bytes + slots.cut.offset(slot);
-        Some(self.view.window_at(offset))
-    }
-
-    /// The block that an entry means, if it still is that and can be filled.
-    fn still<'a>(
-        &self,
-        block: &'a mut MutexGuard<'_, Block>,
-        (number, born): Entry,
-    ) -> Option<&'a mut Slots> {
-        match &mut **block {
-            Block::Cut(slots) if slots.born == born => {
-                let filled = !slots.freezing && self.states.get(number) == State::Shared;
-                filled.then_some(slots)
-            }
-            _ => None,
-        }
-    }
-
-    /// The heap no longer lists a block for its main class. Says for which side class it should.
-    fn end_main(&self, entry: Entry) -> Option<Class> {
-        let mut block = self.block(entry.0);
-        let slots = self.still(&mut block, entry)?;
-        slots.listed.main = false;
-        let side = slots.cut.side?;
-        let offer = slots.side_open && !slots.listed.side && slots.free_of(side) > 0;
-        slots.listed.side |= offer;
-        offer.then_some(side)
-    }
-
-    /// Nothing more goes into a block's side slots: it may be frozen.
-    fn close_side(&self, entry: Entry) {
-        let mut block = self.block(entry.0);
-        let Some(slots) = self.still(&mut block, entry) else {
-            return;
-        };
-        slots.listed.side = false;
-        slots.side_open = false;
-        if slots.is_full() && !std::mem::replace(&mut slots.queued, true) {
-            drop(block);
-            self.enqueue(entry.0);
-        }
-    }
-
-    /// A block that was full has a free slot again.
-    pub(super) fn list_again(&self, heap: usize, class: Class, entry: Entry) {
-        lock(&self.heaps[heap]).main[class.index()].push_back(entry);
-    }
 }

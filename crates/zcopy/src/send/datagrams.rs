@@ -3,28 +3,22 @@
 //! By reference a call takes fewer of them: a packet of the kernel's has room for 17 stretches of memory, and all the datagrams of a
 //! call are one packet until the device cuts it. Into the seventeenth the kernel puts only one piece.
 
-use super::socket::Notified;
-use super::way::{Way, Why};
-use super::{Chosen, HeaderLog, Sender, Socket, is_about_the_way, notified, segment};
-use crate::Piece;
+use super::choice::Chosen;
+use super::header::HeaderLog;
+use super::notified;
+use super::segment::{self, Datagram, Piece, Segment};
+use super::sender::Sender;
+use super::socket::{Notified, Socket};
+use super::way::{Way, Why, is_about_the_way};
 use crate::arena::classes::PAGE;
-use crate::send::segment::Segment;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use tranship_sys::segment as gso;
 
 /// Stretches of memory in a packet.
 const STRETCHES: usize = 16;
-
-/// A datagram's segments, and its length.
-#[derive(Clone, Debug)]
-pub(super) struct Datagram {
-    segments: Range<usize>,
-    len: usize,
-}
 
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug)]

@@ -97,6 +97,13 @@ pub(super) struct Segment {
     pub(super) file: Option<Place>,
 }
 
+/// A datagram's segments, and its length.
+#[derive(Clone, Debug)]
+pub(super) struct Datagram {
+    pub segments: Range<usize>,
+    pub len: usize,
+}
+
 /// A place in an arena's file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {

@@ -1,6 +1,6 @@
 //! Ways to send, and why one was taken.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// A way to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -130,4 +130,22 @@ impl fmt::Display for Cause {
             Cause::Chosen => "copying was the way of the send",
         })
     }
+}
+
+/// Does an error come from how it was sent, and not from the connection?
+pub(super) fn is_about_the_way(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EINVAL
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EOPNOTSUPP
+                | libc::EMFILE
+                | libc::ENFILE
+                | libc::EMSGSIZE
+                | libc::EPERM
+                | libc::ESPIPE
+        )
+    )
 }

@@ -1,0 +1,279 @@
+//! Values: allocated, filled, freed.
+
+use super::block::{Block, Kind, Large, State, States};
+use super::children::Children;
+use super::classes::{Class, LARGEST, PAGE};
+use super::fork;
+use super::inner::{GROUP, Inner, Room, lock, pages};
+use super::options::Options;
+use super::places::Places;
+use super::stats::Counters;
+use super::view::View;
+use crate::error::Error;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock};
+use tranship_sys::ForkGuard;
+
+/// How many of those are kept: 4 MiB of them at the default size.
+const WARM: usize = 64;
+
+impl Inner {
+    pub(crate) fn new(options: &Options) -> Result<Arc<Inner>, Error> {
+        let block_bytes = options.block_pages * PAGE;
+        let large = options.large.clamp(PAGE, LARGEST).min(block_bytes / 2);
+        // Addresses cost nothing; with twice as many, a long value finds room between others.
+        let blocks = options.max.saturating_mul(2).div_ceil(block_bytes as u64);
+        let blocks = u32::try_from(blocks)
+            .unwrap_or(u32::MAX)
+            .next_multiple_of(GROUP);
+        let view = View::new(blocks as usize * block_bytes, 2 << 20)?;
+        let inner = Arc::new(Inner {
+            view,
+            states: States::new(blocks),
+            groups: (0..blocks / GROUP).map(|_| OnceLock::new()).collect(),
+            heaps: std::array::from_fn(|_| Mutex::default()),
+            room: Mutex::new(Room {
+                places: Places::new(blocks),
+                used: 0,
+                children: Children::default(),
+                warm: Vec::new(),
+            }),
+            queue: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            births: AtomicU64::new(0),
+            exchange: Mutex::default(),
+            guard: ForkGuard::new()?,
+            block_bytes,
+            large,
+            max: options.max,
+            counters: Counters::default(),
+        });
+        fork::enlist(&inner)?;
+        Ok(inner)
+    }
+
+    /// Memory for a value, still to be filled.
+    pub(crate) fn alloc(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        if self.guard.is_child() {
+            return Err(Error::Forked);
+        }
+        let at = match Class::of(len).filter(|_| len <= self.large) {
+            Some(class) => self.alloc_slot(class)?,
+            None => self.alloc_large(len)?,
+        };
+        self.counters.allocated(len);
+        Ok(at)
+    }
+
+    fn alloc_large(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        let blocks = u32::try_from(len.div_ceil(self.block_bytes)).unwrap_or(u32::MAX);
+        let first = self.take_blocks(blocks, pages(len), len)?;
+        for tail in 1..blocks {
+            *self.block(first + tail) = Block::Tail;
+        }
+        let whole = u32::try_from(len.div_ceil(PAGE)).unwrap_or(u32::MAX >> 1);
+        self.states.set_kind(first, Kind::Large(whole));
+        *self.block(first) = Block::Large(Large {
+            len,
+            blocks,
+            filling: true,
+            freezing: false,
+            freed: false,
+        });
+        Ok(self.address(first))
+    }
+
+    /// Takes places for `blocks` pageblocks of which `bytes` will be touched.
+    pub(super) fn take_blocks(&self, blocks: u32, bytes: u64, asked: usize) -> Result<u32, Error> {
+        let mut room = self.room_after_children();
+        let fits = room.used.saturating_add(bytes) <= self.max;
+        if fits
+            && blocks == 1
+            && let Some(warm) = room.warm.pop()
+        {
+            room.used += bytes;
+            drop(room);
+            return self.make_shared(warm, 1, bytes);
+        }
+        let Some(first) = fits.then(|| room.places.take(blocks)).flatten() else {
+            return Err(Error::OutOfMemory {
+                asked,
+                used: room.used,
+                max: self.max,
+            });
+        };
+        room.used += bytes;
+        drop(room);
+        self.make_shared(first, blocks, bytes)
+    }
+
+    /// A fork may have parted places that nobody had.
+    fn make_shared(&self, first: u32, blocks: u32, bytes: u64) -> Result<u32, Error> {
+        let parted = |block| self.states.get(block) != State::Shared;
+        if (first..first + blocks).any(parted) {
+            // SAFETY: just taken, and nobody uses it yet.
+            let renewed = unsafe { self.renew(first, blocks) };
+            renewed.inspect_err(|_| lock(&self.room).give(first, blocks, bytes))?;
+        }
+        Ok(first)
+    }
+
+    /// The value at an address has been filled: its block may be frozen. `raw`: nobody says when it is, so a large one is frozen when
+    /// it is first sent.
+    pub(crate) fn filled(&self, at: NonNull<u8>, raw: bool) {
+        let (block, _) = self.place(at);
+        let full = match &mut *self.block(block) {
+            Block::Cut(slots) => {
+                slots.filling -= 1;
+                slots.is_full() && !std::mem::replace(&mut slots.queued, true)
+            }
+            Block::Large(large) => {
+                large.filling = false;
+                !raw
+            }
+            Block::Free | Block::Tail => unreachable!("a value that is being filled is there"),
+        };
+        if full {
+            self.enqueue(block);
+        }
+    }
+
+    /// Gives a value's memory back; `filling`, if it was never [`Inner::filled`].
+    ///
+    /// # Safety
+    /// It came from `alloc` of this arena, and nobody uses it.
+    ///
+    /// # Panics
+    /// If nothing that is in use begins there.
+    pub(crate) unsafe fn free(&self, at: NonNull<u8>, filling: bool) {
+        if self.guard.is_child() {
+            // The parent's tables; what this child has of the pages is its own copy, and ends with it.
+            return;
+        }
+        self.counters.freed();
+        let (block, within) = self.place(at);
+        match self.take_back(block, within, filling) {
+            After::Nothing => {}
+            After::Reuse { heap, class, born } => self.list_again(heap, class, (block, born)),
+            After::Queue => self.enqueue(block),
+            After::Empty { blocks, bytes } => {
+                // SAFETY: the last value in it is gone, and the block's table says so.
+                unsafe { self.recycle(block, blocks, bytes) };
+            }
+        }
+    }
+
+    fn take_back(&self, number: u32, within: usize, filling: bool) -> After {
+        let mut block = self.block(number);
+        match &mut *block {
+            Block::Cut(slots) => {
+                let slot = slots.cut.slot_at(within);
+                let slot = slot.expect("the address of a value");
+                slots.give(slot);
+                slots.filling -= u32::from(filling);
+                if slots.freezing {
+                    return After::Nothing;
+                }
+                if slots.live == 0 {
+                    *block = Block::Free;
+                    return After::Empty {
+                        blocks: 1,
+                        bytes: self.block_bytes as u64,
+                    };
+                }
+                if self.states.get(number) != State::Shared {
+                    return After::Nothing;
+                }
+                let main = slot < slots.cut.slots;
+                if main && !slots.listed.main {
+                    slots.listed.main = true;
+                    return After::Reuse {
+                        heap: slots.heap,
+                        class: slots.cut.main,
+                        born: slots.born,
+                    };
+                }
+                if slots.is_full() && !std::mem::replace(&mut slots.queued, true) {
+                    return After::Queue;
+                }
+                After::Nothing
+            }
+            Block::Large(large) if within == 0 => {
+                if large.freezing {
+                    large.freed = true;
+                    return After::Nothing;
+                }
+                let (blocks, bytes) = (large.blocks, pages(large.len));
+                *block = Block::Free;
+                After::Empty { blocks, bytes }
+            }
+            _ => panic!("freed what is no value: {within} bytes into pageblock {number}"),
+        }
+    }
+
+    /// Gives empty pageblocks back: their pages, and then their place.
+    ///
+    /// # Safety
+    /// No value is in them, and their tables say so.
+    pub(super) unsafe fn recycle(&self, first: u32, blocks: u32, bytes: u64) {
+        self.states.set_kind(first, Kind::Free);
+        for tail in 1..blocks {
+            *self.block(first + tail) = Block::Free;
+        }
+        let mut room = lock(&self.room);
+        if room.keep_for_children(first, blocks, bytes) {
+            return;
+        }
+        let clean = blocks == 1 && self.states.get(first) == State::Shared;
+        if clean && room.warm.len() < WARM {
+            room.warm.push(first);
+            room.used -= bytes;
+            return;
+        }
+        drop(room);
+        // Where the kernel refuses, the place stays as it is until it is taken again.
+        // SAFETY: passed on.
+        let _ = unsafe { self.renew(first, blocks) };
+        room = lock(&self.room);
+        room.give(first, blocks, bytes);
+    }
+
+    /// See [`crate::Arena::sparse`].
+    pub(crate) fn sparse(&self, count: usize) -> Vec<u32> {
+        let taken = lock(&self.room).places.frontier();
+        let mut found: Vec<(u32, u32)> = (0..taken)
+            .filter(|&number| self.states.get(number) != State::Shared)
+            .filter_map(|number| match &*self.block(number) {
+                Block::Cut(slots) => {
+                    let all = u32::try_from(slots.cut.slots).ok()?;
+                    // In thousandths, so that blocks of all classes compare.
+                    (slots.live * 2 <= all).then(|| (slots.live * 1000 / all, number))
+                }
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable();
+        found.truncate(count);
+        let mut numbers: Vec<u32> = found.into_iter().map(|(_, number)| number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+/// What is left to do when a value is back and the block's lock released.
+enum After {
+    Nothing,
+    /// A heap may take slots from it again.
+    Reuse {
+        heap: usize,
+        class: Class,
+        born: u64,
+    },
+    /// Nobody writes in it any more.
+    Queue,
+    Empty {
+        blocks: u32,
+        bytes: u64,
+    },
+}

@@ -1,0 +1,62 @@
+//! Forked children that live, and what waits for them.
+
+use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
+use tranship_sys::{epoll, process};
+
+/// Children that may still see this arena's pages, and what they keep from being used again.
+#[derive(Debug, Default)]
+pub(super) struct Children {
+    /// Readable at its end: the children of one fork, and theirs, are gone.
+    pub alive: Vec<End>,
+    /// Runs of empty blocks: first, count, bytes.
+    pub kept: Vec<(u32, u32, u64)>,
+}
+
+/// A pipe's end that is closed with its children, and what its descriptor stands for: a program may have closed it, and have
+/// another file under its number.
+#[derive(Debug)]
+pub(super) struct End {
+    fd: ManuallyDrop<OwnedFd>,
+    identity: (u64, u64),
+}
+
+impl End {
+    pub(super) fn new(fd: OwnedFd) -> End {
+        End {
+            identity: process::identity(&fd).unwrap_or_default(),
+            fd: ManuallyDrop::new(fd),
+        }
+    }
+
+    /// Nobody knows of a child whose pipe is gone: it may live.
+    fn is_over(&self) -> bool {
+        self.is_own()
+            && epoll::wait_readable(&*self.fd, Some(std::time::Duration::ZERO)).unwrap_or(false)
+    }
+
+    fn is_own(&self) -> bool {
+        process::identity(&*self.fd).is_ok_and(|now| now == self.identity)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.is_own() {
+            // SAFETY: nobody uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
+    }
+}
+
+impl Children {
+    pub(super) fn any(&mut self) -> bool {
+        self.alive.retain(|end| !end.is_over());
+        !self.alive.is_empty()
+    }
+
+    /// Bytes that wait for children.
+    pub(super) fn waiting(&self) -> u64 {
+        self.kept.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+}

@@ -1,0 +1,189 @@
+//! What an arena consists of, and where in it an address lies.
+
+use super::block::{Block, Kind, State, States};
+use super::children::Children;
+use super::classes::{Class, PAGE};
+use super::heap::{HEAPS, Heap};
+use super::places::Places;
+use super::stats::{Counters, Stats};
+use super::view::View;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use tranship_sys::ForkGuard;
+
+/// What a block's lock protects, and where its group's memory is made when it is first needed.
+type Group = OnceLock<Box<[Mutex<Block>]>>;
+pub(super) const GROUP: u32 = 256;
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(super) view: View,
+    pub(super) states: States,
+    pub(super) groups: Box<[Group]>,
+    pub(super) heaps: [Mutex<Heap>; HEAPS],
+    pub(super) room: Mutex<Room>,
+    /// Full blocks that wait for the next send.
+    pub(super) queue: Mutex<Vec<u32>>,
+    pub(super) queued: AtomicUsize,
+    /// How often a block was cut.
+    pub(super) births: AtomicU64,
+    /// Held while mappings are exchanged; a fork holds it.
+    pub(super) exchange: Mutex<()>,
+    pub(super) guard: ForkGuard,
+    pub(super) block_bytes: usize,
+    pub(super) large: usize,
+    pub(super) max: u64,
+    pub(super) counters: Counters,
+}
+
+/// Which addresses and how much memory are taken.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) places: Places,
+    /// Bytes of pageblocks and of large values.
+    pub(super) used: u64,
+    pub(super) children: Children,
+    /// Empty blocks that were never frozen: their pages can be used again as they are.
+    pub(super) warm: Vec<u32>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic under one of these locks is a double free; what it protects is whole all the same.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.guard.is_child()
+    }
+
+    /// How long the value that begins at an address may be. Takes no lock.
+    pub(crate) fn len_of(&self, at: NonNull<u8>) -> Option<usize> {
+        let (number, within) = self.find(at.as_ptr())?;
+        match self.states.kind(number) {
+            Kind::Cut(class) => {
+                let cut = Class::numbered(class)?.cut(self.block_bytes / PAGE);
+                cut.slot_at(within).map(|slot| cut.slot_bytes(slot))
+            }
+            Kind::Large(pages) if within == 0 => Some(pages as usize * PAGE),
+            _ => None,
+        }
+    }
+
+    /// Where bytes lie in the file, if its pages there no longer change: what may be sent by reference.
+    pub(crate) fn frozen(&self, from: *const u8, len: usize) -> Option<usize> {
+        let offset = self.view.offset_of(from)?;
+        let last = offset.checked_add(len.max(1) - 1)?;
+        let (first, last) = (offset / self.block_bytes, last / self.block_bytes);
+        let all = (first..=last).all(|block| {
+            u32::try_from(block).is_ok_and(|block| {
+                block < self.block_count() && self.states.get(block) == State::Frozen
+            })
+        });
+        all.then_some(offset)
+    }
+
+    /// Address of the file's pages, for the kernel's eyes only.
+    pub(crate) fn pages_at(&self, offset: usize) -> NonNull<u8> {
+        self.view.pages_at(offset)
+    }
+
+    /// See [`View::file`].
+    pub(crate) fn file(&self) -> (BorrowedFd<'_>, (u64, u64)) {
+        self.view.file()
+    }
+
+    /// Is the address one of this arena's?
+    pub(crate) fn owns(&self, at: *const u8) -> bool {
+        self.view.offset_of(at).is_some()
+    }
+
+    pub(super) fn find(&self, at: *const u8) -> Option<(u32, usize)> {
+        let offset = self.view.offset_of(at)?;
+        let block = u32::try_from(offset / self.block_bytes).ok()?;
+        Some((block, offset % self.block_bytes))
+    }
+
+    pub(super) fn place(&self, at: NonNull<u8>) -> (u32, usize) {
+        self.find(at.as_ptr()).expect("an address of this arena")
+    }
+
+    pub(crate) fn block_of(&self, at: NonNull<u8>) -> u32 {
+        self.place(at).0
+    }
+
+    pub(super) fn address(&self, block: u32) -> NonNull<u8> {
+        self.view.window_at(block as usize * self.block_bytes)
+    }
+
+    pub(super) fn span(&self, first: u32, blocks: u32) -> (usize, usize) {
+        (
+            first as usize * self.block_bytes,
+            blocks as usize * self.block_bytes,
+        )
+    }
+
+    pub(super) fn block_count(&self) -> u32 {
+        u32::try_from(self.groups.len()).expect("fewer than 2^32") * GROUP
+    }
+
+    pub(super) fn block(&self, number: u32) -> MutexGuard<'_, Block> {
+        let group = self.groups[(number / GROUP) as usize]
+            .get_or_init(|| (0..GROUP).map(|_| Mutex::default()).collect());
+        lock(&group[(number % GROUP) as usize])
+    }
+
+    pub(super) fn enqueue(&self, block: u32) {
+        lock(&self.queue).push(block);
+        // Relaxed: a send that misses it copies, and the next one does not.
+        self.queued.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Replaces the pages of empty blocks by fresh ones.
+    ///
+    /// # Safety
+    /// As [`Inner::recycle`].
+    pub(super) unsafe fn renew(&self, first: u32, blocks: u32) -> io::Result<()> {
+        let (offset, len) = self.span(first, blocks);
+        let exchange = lock(&self.exchange);
+        // Crash: only this process knows the memfd; all of it ends with the process.
+        let parted = |block| self.states.get(block) != State::Shared;
+        let state = if (first..first + blocks).any(parted) {
+            // SAFETY: nobody uses it.
+            unsafe { self.view.renew(offset, len) }
+        } else {
+            // SAFETY: nobody uses it.
+            unsafe { self.view.drop_pages(offset, len) }
+        };
+        // What was frozen and could not be mapped anew is private: its pages in the file are gone.
+        let now = state.as_ref().map_or(State::Private, |()| State::Shared);
+        for block in first..first + blocks {
+            self.states.set(block, now);
+        }
+        drop(exchange);
+        state
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let room = lock(&self.room);
+        let used = room.used;
+        let waiting = room.children.waiting();
+        drop(room);
+        self.counters.read(used, self.max, waiting)
+    }
+}
+
+impl Room {
+    /// A place is free again.
+    pub(super) fn give(&mut self, first: u32, blocks: u32, bytes: u64) {
+        self.places.give(first, blocks);
+        self.used -= bytes;
+    }
+}
+
+pub(super) fn pages(len: usize) -> u64 {
+    len.next_multiple_of(PAGE) as u64
+}

@@ -1,0 +1,51 @@
+//! How an arena is made.
+
+use super::classes::LARGEST;
+
+/// How an [`crate::Arena`] is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) max: u64,
+    pub(super) block_pages: usize,
+    pub(super) large: usize,
+}
+
+impl Default for Options {
+    /// As much as the machine has; pageblocks of 16 pages; values above 32 KiB have pages of their own.
+    fn default() -> Options {
+        Options {
+            max: tranship_sys::machine::memory_total().max(64 << 20),
+            block_pages: 16,
+            large: LARGEST,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// At most that many bytes of pageblocks and large values. Taken when they are needed.
+    #[must_use]
+    pub fn max(mut self, bytes: u64) -> Options {
+        self.max = bytes.max(1 << 20);
+        self
+    }
+
+    /// Pages of a pageblock, the unit that is protected: a power of two from 4 to 512, else the nearest.
+    #[must_use]
+    pub fn block_pages(mut self, pages: usize) -> Options {
+        self.block_pages = pages.clamp(4, 512).next_power_of_two();
+        self
+    }
+
+    /// Values above that many bytes have pages of their own (from a page to half a pageblock, at most 32 KiB).
+    #[must_use]
+    pub fn large_threshold(mut self, bytes: usize) -> Options {
+        self.large = bytes;
+        self
+    }
+}

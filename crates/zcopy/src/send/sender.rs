@@ -1,0 +1,332 @@
+//! Who sends: one for each thread.
+
+use super::choice::{Chooser, Chosen, Explanation};
+use super::counts::Counts;
+use super::header::HeaderLog;
+use super::route::Route;
+use super::segment::{self, Datagram, Piece, Segment};
+use super::socket::Socket;
+use super::splice::{self, Pipe};
+use super::way::{Cause, Way, Why, is_about_the_way};
+use super::{copy, file, notified};
+use crate::arena::classes::PAGE;
+use crate::tally::{Tally, layout};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
+use std::time::Instant;
+use tranship_sys::ForkGuard;
+use tranship_sys::pagemap::Pagemap;
+use tranship_sys::signals;
+
+/// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
+#[derive(Debug)]
+pub struct Sender {
+    pipe: Option<Pipe>,
+    pub(super) log: HeaderLog,
+    pub(super) chooser: Chooser,
+    pub(super) counts: Counts,
+    /// What the place on the page had before this sender.
+    before: Counts,
+    pagemap: Option<Pagemap>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) datagrams: Vec<Datagram>,
+    forced: Option<Way>,
+    guard: ForkGuard,
+}
+
+/// Runs of written pages that are told apart in one piece.
+const RUNS: usize = 8;
+
+// SAFETY: the list of segments is empty between two sends; everything else may be sent.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    /// A sender. Takes a pipe and a page table's descriptor when it first needs them.
+    ///
+    /// # Errors
+    /// If the kernel has no memory.
+    pub fn new() -> io::Result<Sender> {
+        let chooser = Chooser::new();
+        Ok(Sender {
+            pipe: None,
+            log: HeaderLog::new()?,
+            before: Counts::published(&chooser.tally),
+            chooser,
+            counts: Counts::default(),
+            pagemap: None,
+            segments: Vec::new(),
+            datagrams: Vec::new(),
+            forced: None,
+            guard: ForkGuard::new()?,
+        })
+    }
+
+    /// Sends by this way wherever it can be used, and measures nothing. `None`: chooses again.
+    pub fn force(&mut self, way: Option<Way>) {
+        self.forced = way;
+    }
+
+    /// Sends the pieces in order: as many bytes as there is room for; says how many. A blocking socket is waited for as
+    /// send(2) does. What was sent never changes, whatever is written or freed after this returns.
+    ///
+    /// # Errors
+    /// As send(2): `WouldBlock` if a non-blocking socket has no room at all, `BrokenPipe` (without a signal) if the
+    /// other end is gone.
+    pub fn send(
+        &mut self,
+        fd: impl AsFd,
+        socket: &mut Socket,
+        pieces: &[Piece<'_>],
+    ) -> io::Result<usize> {
+        self.renew_after_fork()?;
+        self.counts.sends += 1;
+        let mut segments = std::mem::take(&mut self.segments);
+        segments.clear();
+        self.resolve(pieces, &mut segments);
+        let sent = self.send_segments(fd.as_fd(), socket, &segments);
+        segments.clear();
+        self.segments = segments;
+        self.publish();
+        sent
+    }
+
+    /// In a forked child the pipe is the parent's too, the page tables and the place on the page are the parent's.
+    pub(super) fn renew_after_fork(&mut self) -> io::Result<()> {
+        if self.guard.is_child() {
+            (self.pipe, self.pagemap) = (None, None);
+            self.guard = ForkGuard::new()?;
+            self.chooser.tally = Tally::claim();
+            self.before = Counts::published(&self.chooser.tally);
+        }
+        Ok(())
+    }
+
+    pub(super) fn publish(&self) {
+        self.counts.publish(&self.chooser.tally, &self.before);
+    }
+
+    fn send_segments(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+    ) -> io::Result<usize> {
+        let total = segments.iter().map(|segment| segment.len).sum::<usize>();
+        // A datagram alone is not worth it.
+        let referable = if socket.is_stream() {
+            segment::referable(segments)
+        } else {
+            0
+        };
+        let Chosen {
+            mut way,
+            mut why,
+            timed,
+        } = self.decide(socket, socket.route, referable);
+        let begin = timed.then(Instant::now);
+        let sent = match self.by(way, fd, socket, segments) {
+            // What the kernel refuses by reference (no pipe, no room for notifications, pages that cannot be spliced) is copied.
+            Err(error) if way != Way::Copy && is_about_the_way(&error) => {
+                self.chooser.refused(socket.route, referable, way, &error);
+                (way, why) = (Way::Copy, Why::Refused);
+                self.by(Way::Copy, fd, socket, segments)?
+            }
+            other => {
+                let sent = other?;
+                // A partial send says little about what a whole one costs.
+                if let Some(begin) = begin
+                    && sent == total
+                {
+                    let ns = begin.elapsed().as_nanos();
+                    self.chooser.learn(socket.route, referable, way, ns, sent);
+                }
+                sent
+            }
+        };
+        self.counts.partial += u64::from(sent < total);
+        self.note(way, why, segments, sent);
+        Ok(sent)
+    }
+
+    /// The way of a send of which so many bytes may go by reference, and why.
+    pub(super) fn decide(&mut self, socket: &Socket, route: Route, referable: usize) -> Chosen {
+        let told = |way, why| Chosen {
+            way,
+            why,
+            timed: false,
+        };
+        match self.forced {
+            _ if referable == 0 => told(Way::Copy, Why::Nothing),
+            Some(way) if socket.allows(route, way) => told(way, Why::Told),
+            Some(_) => told(Way::Copy, Why::Socket),
+            None => self.chooser.choose(socket, route, referable),
+        }
+    }
+
+    fn by(
+        &mut self,
+        way: Way,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+    ) -> io::Result<usize> {
+        match way {
+            Way::Copy => copy::send(fd, segments, &mut self.counts),
+            Way::Splice => {
+                let pipe = match &mut self.pipe {
+                    Some(pipe) => pipe,
+                    none => none.insert(Pipe::new()?),
+                };
+                signals::without_sigpipe(|| {
+                    splice::send(fd, segments, pipe, &mut self.log, &mut self.counts)
+                })
+            }
+            Way::File => signals::without_sigpipe(|| file::send(fd, segments, &mut self.counts)),
+            Way::Notified => notified::send(fd, socket, segments, &mut self.log, &mut self.counts),
+        }
+    }
+
+    /// Turns pieces into segments.
+    pub(super) fn resolve(&mut self, pieces: &[Piece<'_>], segments: &mut Vec<Segment>) {
+        for piece in pieces.iter().filter(|piece| piece.len() > 0) {
+            match piece {
+                Piece::Value(value) => {
+                    value.arena().freeze_queued();
+                    let segment = Segment::of_arena(value.arena(), value.as_ptr(), value.len());
+                    self.push(segments, segment);
+                }
+                Piece::Part(value, range) => {
+                    value.arena().freeze_queued();
+                    let bytes = &value[range.clone()];
+                    let segment = Segment::of_arena(value.arena(), bytes.as_ptr(), bytes.len());
+                    self.push(segments, segment);
+                }
+                Piece::Raw(raw) => {
+                    raw.arena.inner.freeze_for(raw.at);
+                    let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
+                    self.push_raw(segments, segment);
+                }
+                Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
+                Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
+            }
+        }
+    }
+
+    fn push(&mut self, segments: &mut Vec<Segment>, segment: Segment) {
+        if segment.len == 0 {
+            return;
+        }
+        if segment.pages.is_none() {
+            self.counts.unprotected_bytes += segment.len as u64;
+        }
+        segments.push(segment);
+    }
+
+    /// Its owner may have written since it was protected: such pages are not what the program sees, and are copied.
+    fn push_raw(&mut self, segments: &mut Vec<Segment>, mut segment: Segment) {
+        if segment.pages.is_none() {
+            return self.push(segments, segment);
+        }
+        let mut runs = [const { 0..0 }; RUNS];
+        let first = segment.at.addr() % PAGE;
+        let Some(count) = self.written(segment, &mut runs) else {
+            return self.push(segments, segment.copied());
+        };
+        // Bytes of the segment that are done with.
+        let mut done = 0;
+        for run in &runs[..count] {
+            let (from, to) = (run.start.saturating_sub(first), run.end - first);
+            if from > done {
+                let (clean, rest) = segment.split(from - done);
+                (segment, done) = (rest, from);
+                self.push(segments, clean);
+            }
+            let (written, rest) = segment.split((to - done).min(segment.len));
+            (segment, done) = (rest, to);
+            self.push(segments, written.copied());
+        }
+        // More may follow of which there was no room to tell.
+        let rest = if count == RUNS {
+            segment.copied()
+        } else {
+            segment
+        };
+        self.push(segments, rest);
+    }
+
+    /// The runs of written pages around a segment; none if nobody can say.
+    fn written(&mut self, segment: Segment, runs: &mut [Range<usize>]) -> Option<usize> {
+        let pagemap = match &self.pagemap {
+            Some(pagemap) => pagemap,
+            None => self.pagemap.insert(Pagemap::open().ok()?),
+        };
+        self.counts.calls += 1;
+        let first = segment.at.addr() % PAGE;
+        let len = (first + segment.len).next_multiple_of(PAGE);
+        // SAFETY: the page's start, which is of the same mapping.
+        let start = NonNull::new(unsafe { segment.at.sub(first) }.cast_mut())?;
+        pagemap.touched(start, len, runs).ok()
+    }
+
+    pub(super) fn note(&mut self, way: Way, why: Why, segments: &[Segment], sent: usize) {
+        let tally = &self.chooser.tally;
+        let at = layout::choice(way.index(), why.index());
+        tally.add(at, 1);
+        tally.add(at + 1, sent as u64);
+        let mut copied = [0; Cause::ALL.len()];
+        let mut left = sent;
+        for segment in segments {
+            let part = segment.len.min(left) as u64;
+            if segment.pages.is_none() {
+                copied[segment.cause as usize] += part;
+            } else if way == Way::Copy || way == Way::File && segment.file.is_none() {
+                copied[Cause::Chosen as usize] += part;
+            } else {
+                self.counts.referred_bytes += part;
+            }
+            left -= segment.len.min(left);
+        }
+        for (cause, bytes) in copied
+            .into_iter()
+            .enumerate()
+            .filter(|(_, bytes)| *bytes > 0)
+        {
+            self.counts.copied_bytes += bytes;
+            tally.add(layout::CAUSES + cause, bytes);
+        }
+    }
+
+    /// Makes what it will need of descriptors now, and says which: a program that closes them while it lives would have it write into
+    /// whatever comes under their numbers.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
+        let pipe = match &mut self.pipe {
+            Some(pipe) => pipe,
+            none => none.insert(Pipe::new()?),
+        };
+        let mut all = pipe.descriptors()?;
+        let pagemap = match &self.pagemap {
+            Some(pagemap) => pagemap,
+            None => self.pagemap.insert(Pagemap::open()?),
+        };
+        all.push(pagemap.as_fd().as_raw_fd());
+        all.extend(self.chooser.tally.descriptor());
+        Ok(all)
+    }
+
+    /// What it has sent so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Which way it takes for which size on which kind of socket, and why.
+    #[must_use]
+    pub fn explain(&self) -> Vec<Explanation> {
+        self.chooser.explain()
+    }
+}
