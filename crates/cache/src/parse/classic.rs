@@ -1,6 +1,7 @@
 //! The classic commands.
 
-use super::{Command, Put, Wrong, key, number, words};
+use super::command::{Command, Put};
+use super::words::{Wrong, key, number, word, words};
 use crate::store::Mode;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
@@ -8,7 +9,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
     match name {
         b"get" | b"gets" => keys(rest, name == b"gets", None),
         b"gat" | b"gats" => {
-            let (expiry, rest) = super::word(rest);
+            let (expiry, rest) = word(rest);
             let expiry = number(Some(expiry).filter(|word| !word.is_empty()))?;
             keys(rest, name == b"gats", Some(expiry))
         }

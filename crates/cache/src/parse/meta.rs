@@ -1,6 +1,6 @@
 //! The meta commands: a key and flags of one letter each, some with a word attached.
 
-use super::{Wrong, key, number, words};
+use super::words::{self, Wrong, key, number};
 
 /// Which meta command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub struct Meta<'a> {
 impl<'a> Meta<'a> {
     /// The flags, in their order.
     pub fn flags(&self) -> impl Iterator<Item = Flag<'a>> + use<'a> {
-        words(self.flags).map(|word| Flag {
+        words::words(self.flags).map(|word| Flag {
             letter: word[0],
             word: &word[1..],
         })
@@ -80,7 +80,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Meta<'a>, Wrong> 
             flags: b"",
         });
     }
-    let (word, rest) = super::word(rest);
+    let (word, rest) = words::word(rest);
     let named = |word| key(Some(word)).map_err(|_: Wrong| Wrong::FORMAT);
     let (kind, rest) = match name {
         b"mg" => (MetaKind::Get, rest),
@@ -88,7 +88,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Meta<'a>, Wrong> 
         b"ma" => (MetaKind::Arithmetic, rest),
         b"me" => (MetaKind::Debug, rest),
         _ => {
-            let (len, rest) = super::word(rest);
+            let (len, rest) = words::word(rest);
             let len =
                 number(Some(len)).map_err(|_: Wrong| Wrong::line("CLIENT_ERROR bad data chunk"))?;
             named(word).map_err(|wrong| Wrong {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::Mode;
 use proptest::prelude::*;
 
 #[test]

@@ -1,6 +1,7 @@
 //! Answers to the classic commands.
 
-use super::{Shared, report};
+use super::report;
+use super::shared::Shared;
 use crate::parse::{Command, Put, words};
 use crate::reply::Replies;
 use crate::stats::Counts;

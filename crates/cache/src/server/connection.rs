@@ -3,7 +3,8 @@
 //! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
 //! does.
 
-use super::{Shared, classic, meta};
+use super::shared::Shared;
+use super::{classic, meta};
 use crate::parse::{self, Command, Put};
 use crate::reply::Replies;
 use crate::stats::Counts;

@@ -2,7 +2,8 @@
 //! reply are handed to the kernel together (UDP_SEGMENT), its values from where they lie: nothing is put together first, and where
 //! that is cheaper nothing is copied (MSG_ZEROCOPY).
 
-use super::{Shared, classic, meta};
+use super::shared::Shared;
+use super::{classic, meta};
 use crate::parse::{self, Command};
 use crate::reply::Replies;
 use crate::stats::Counts;

@@ -1,6 +1,6 @@
 //! Answers to the meta commands. Flags that are returned come back in the order in which they were asked for.
 
-use super::Shared;
+use super::shared::Shared;
 use crate::parse::{Flag, KEY, Meta, MetaKind, Wrong};
 use crate::reply::Replies;
 use crate::stats::Counts;

@@ -1,6 +1,6 @@
 //! What `stats` says.
 
-use super::Shared;
+use super::shared::Shared;
 use crate::reply::Replies;
 use std::fmt::Display;
 use std::sync::atomic::Ordering;

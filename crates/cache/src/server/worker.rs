@@ -1,8 +1,8 @@
 //! A worker: one thread, one epoll, its connections.
 
-use super::Shared;
 use super::connection::{Connection, Turn};
 use super::datagram::Datagrams;
+use super::shared::Shared;
 use crate::stats::Counts;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Write};

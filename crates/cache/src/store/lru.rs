@@ -1,27 +1,7 @@
 //! Segmented LRU: what is new is on probation; what is used again is protected, up to four fifths of the bytes. So a scan of keys
 //! that nobody asks for twice drives nothing out that is asked for often.
 
-use super::shard::Entry;
-
-const NONE: u32 = u32::MAX;
-
-/// An entry's place in its list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Links {
-    newer: u32,
-    older: u32,
-    protected: bool,
-}
-
-impl Default for Links {
-    fn default() -> Links {
-        Links {
-            newer: NONE,
-            older: NONE,
-            protected: false,
-        }
-    }
-}
+use super::entry::{Entry, Links, NONE};
 
 #[derive(Clone, Copy, Debug)]
 struct List {

@@ -4,10 +4,12 @@
 //! is a header and a value. It is never changed in place: a new one takes its place.
 
 mod clean;
+mod entry;
 mod lru;
 mod shard;
 
-use shard::{Entry, Shard};
+use entry::{Entry, OVERHEAD};
+use shard::Shard;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -102,8 +104,6 @@ pub(crate) struct Counts {
     pub(crate) no_memory: AtomicU64,
 }
 
-/// Bytes that an item takes beside key and value, about.
-const OVERHEAD: u64 = 112;
 /// Times to live above are dates (memcached's protocol.txt).
 const MONTH: i64 = 60 * 60 * 24 * 30;
 const END: &[u8] = b"\r\n";

@@ -1,62 +1,9 @@
 //! A part of the keys: a table from hashes to entries, and the entries in the order in which they are evicted.
 
-use super::OVERHEAD;
-use super::lru::{Links, Lists};
+use super::entry::Entry;
+use super::lru::Lists;
 use hashbrown::HashTable;
 use tranship_zcopy::Value;
-
-/// What is known about a key.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Box<[u8]>,
-    pub(super) hash: u64,
-    pub(super) value: Value,
-    pub(super) cas: u64,
-    pub(super) flags: u32,
-    /// 0: never.
-    pub(super) expires: u32,
-    /// When it was last read, or stored.
-    pub(super) read: u32,
-    pub(super) fetched: bool,
-    pub(super) stale: bool,
-    pub(super) won: bool,
-    pub(super) links: Links,
-}
-
-impl Entry {
-    pub(super) fn new(
-        key: &[u8],
-        hash: u64,
-        value: Value,
-        flags: u32,
-        expires: u32,
-        cas: u64,
-        now: u32,
-    ) -> Entry {
-        Entry {
-            key: key.into(),
-            hash,
-            value,
-            cas,
-            flags,
-            expires,
-            read: now,
-            fetched: false,
-            stale: false,
-            won: false,
-            links: Links::default(),
-        }
-    }
-
-    /// Bytes that it counts for.
-    pub(super) fn cost(&self) -> u64 {
-        (self.key.len() + self.value.len()) as u64 + OVERHEAD
-    }
-
-    pub(super) fn is_over(&self, now: u32) -> bool {
-        self.expires != 0 && self.expires <= now
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {

@@ -1,0 +1,84 @@
+//! Commands.
+
+use super::meta::Meta;
+use crate::store::Mode;
+
+/// What a client wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command<'a> {
+    /// `get`, `gets`, `gat`, `gats`.
+    Get {
+        /// As they came, separated by spaces.
+        keys: &'a [u8],
+        /// With each value's unique number.
+        cas: bool,
+        /// A new time to live for each.
+        touch: Option<i64>,
+    },
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`: a value follows.
+    Store(Put<'a>),
+    /// `delete`.
+    Delete {
+        /// Which.
+        key: &'a [u8],
+        /// Without an answer.
+        noreply: bool,
+    },
+    /// `incr`, `decr`.
+    Arithmetic {
+        /// Which.
+        key: &'a [u8],
+        /// By how much.
+        delta: u64,
+        /// `decr`.
+        down: bool,
+        /// Without an answer.
+        noreply: bool,
+    },
+    /// `touch`.
+    Touch {
+        /// Which.
+        key: &'a [u8],
+        /// The new time to live.
+        expiry: i64,
+        /// Without an answer.
+        noreply: bool,
+    },
+    /// `flush_all`.
+    Flush {
+        /// Seconds from now.
+        delay: i64,
+        /// Without an answer.
+        noreply: bool,
+    },
+    /// `stats`, and which.
+    Stats(&'a [u8]),
+    /// `version`.
+    Version,
+    /// `verbosity`: accepted, without effect.
+    Verbosity {
+        /// Without an answer.
+        noreply: bool,
+    },
+    /// `quit`.
+    Quit,
+    /// One of the meta commands.
+    Meta(Meta<'a>),
+}
+
+/// A value that follows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Put<'a> {
+    /// How it goes with what is there.
+    pub mode: Mode,
+    /// Which.
+    pub key: &'a [u8],
+    /// The client's own word.
+    pub flags: u32,
+    /// Time to live.
+    pub expiry: i64,
+    /// Bytes of the value, without its line end.
+    pub len: usize,
+    /// Without an answer.
+    pub noreply: bool,
+}

@@ -1,0 +1,63 @@
+//! The words of a line, and what can be wrong with them.
+
+/// The longest key, bytes.
+pub const KEY: usize = 250;
+
+/// What is wrong with a line, as the client is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// The answer's line, without its end.
+    pub answer: &'static str,
+    /// So many bytes and a line end follow that are no command.
+    pub swallow: Option<usize>,
+}
+
+impl Wrong {
+    pub(super) const UNKNOWN: Wrong = Wrong::line("ERROR");
+    pub(super) const FORMAT: Wrong = Wrong::line("CLIENT_ERROR bad command line format");
+
+    pub(super) const fn line(answer: &'static str) -> Wrong {
+        Wrong {
+            answer,
+            swallow: None,
+        }
+    }
+}
+
+/// The first word and what follows.
+pub(super) fn word(line: &[u8]) -> (&[u8], &[u8]) {
+    let start = line
+        .iter()
+        .position(|byte| *byte != b' ')
+        .unwrap_or(line.len());
+    let line = &line[start..];
+    let end = line
+        .iter()
+        .position(|byte| *byte == b' ')
+        .unwrap_or(line.len());
+    (&line[..end], &line[end..])
+}
+
+/// The words of a line.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty())
+}
+
+pub(super) fn number<T: std::str::FromStr>(word: Option<&[u8]>) -> Result<T, Wrong> {
+    word.and_then(|word| std::str::from_utf8(word).ok())
+        .and_then(|word| word.parse().ok())
+        .ok_or(Wrong::FORMAT)
+}
+
+/// A key that may be used.
+///
+/// # Errors
+/// It is empty or too long, or has a control character.
+pub fn key(word: Option<&[u8]>) -> Result<&[u8], Wrong> {
+    let word = word.ok_or(Wrong::UNKNOWN)?;
+    if word.is_empty() || word.len() > KEY || word.iter().any(|byte| *byte < 33 || *byte == 127) {
+        return Err(Wrong::FORMAT);
+    }
+    Ok(word)
+}

@@ -1,0 +1,68 @@
+//! What all workers share, options included.
+
+use crate::stats::{Counts, Stats};
+use crate::store::Store;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How a [`Server`] is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where TCP is served.
+    pub listen: SocketAddr,
+    /// Where UDP is served, if it is.
+    pub udp: Option<SocketAddr>,
+    /// Bytes of keys, values and what is known about them.
+    pub memory: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Bytes of the longest value.
+    pub longest: usize,
+    /// How long replies may wait for somebody who does not take them.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    /// 127.0.0.1:11211, 64 MiB, 4 threads (or as many as there are processors), 1024 connections, values of up to 1 MiB: as
+    /// memcached. No UDP.
+    fn default() -> Options {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 11211)),
+            udp: None,
+            memory: 64 << 20,
+            threads: processors.min(4),
+            connections: 1024,
+            longest: 1 << 20,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) store: Store,
+    pub(super) options: Options,
+    pub(super) counts: Box<[Counts]>,
+    /// Connections now.
+    pub(super) open: AtomicUsize,
+    pub(super) stop: AtomicBool,
+    /// When all is to be forgotten, seconds of the store's clock; 0: never.
+    pub(super) flush_at: AtomicI64,
+    pub(super) started: Instant,
+    pub(super) birth: SystemTime,
+}
+
+impl Shared {
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for counts in &self.counts {
+            stats.add(counts);
+        }
+        stats
+    }
+}

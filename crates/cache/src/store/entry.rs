@@ -1,0 +1,79 @@
+//! What is known about a key.
+
+use tranship_zcopy::Value;
+
+/// Bytes that an item takes beside key and value, about.
+pub(super) const OVERHEAD: u64 = 112;
+
+/// What is known about a key.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Box<[u8]>,
+    pub(super) hash: u64,
+    pub(super) value: Value,
+    pub(super) cas: u64,
+    pub(super) flags: u32,
+    /// 0: never.
+    pub(super) expires: u32,
+    /// When it was last read, or stored.
+    pub(super) read: u32,
+    pub(super) fetched: bool,
+    pub(super) stale: bool,
+    pub(super) won: bool,
+    pub(super) links: Links,
+}
+
+impl Entry {
+    pub(super) fn new(
+        key: &[u8],
+        hash: u64,
+        value: Value,
+        flags: u32,
+        expires: u32,
+        cas: u64,
+        now: u32,
+    ) -> Entry {
+        Entry {
+            key: key.into(),
+            hash,
+            value,
+            cas,
+            flags,
+            expires,
+            read: now,
+            fetched: false,
+            stale: false,
+            won: false,
+            links: Links::default(),
+        }
+    }
+
+    /// Bytes that it counts for.
+    pub(super) fn cost(&self) -> u64 {
+        (self.key.len() + self.value.len()) as u64 + OVERHEAD
+    }
+
+    pub(super) fn is_over(&self, now: u32) -> bool {
+        self.expires != 0 && self.expires <= now
+    }
+}
+
+pub(super) const NONE: u32 = u32::MAX;
+
+/// An entry's place in its list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    pub(super) newer: u32,
+    pub(super) older: u32,
+    pub(super) protected: bool,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links {
+            newer: NONE,
+            older: NONE,
+            protected: false,
+        }
+    }
+}
