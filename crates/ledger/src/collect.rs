@@ -6,6 +6,7 @@ use tranship_sync::atomic::{Ordering, fence};
 use crate::generation::{is_published, next_free};
 use crate::order::{COLLECTION, CollectStep, PASS_ORDER, Phase};
 use crate::roster::{Queue, Reader, Roster};
+use crate::scratch::{Scratch, Seen};
 use crate::words::{Generations, NoWords, Words};
 
 /// The roster is older than the board. Take what the manager has queued, then collect again.
@@ -35,25 +36,6 @@ impl Batch {
         self.dead.clear();
         self.alive.clear();
     }
-}
-
-/// Kept between batches, so that collecting does not allocate.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    seen: Seen,
-    /// Candidates that the first pass found dead,
-    pending: Vec<u32>,
-    /// and the generations they had.
-    were: Vec<u32>,
-}
-
-/// What a pass saw of its slots.
-#[derive(Debug, Default)]
-struct Seen {
-    /// `rcvd` of all slots in the first queue, then in the next.
-    rcvd: Vec<u32>,
-    /// The verdict: a slot each.
-    alive: Vec<bool>,
 }
 
 /// Counters on a cache line.

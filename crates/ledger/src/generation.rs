@@ -10,6 +10,16 @@ pub const BITS: u32 = 24;
 /// The generation of a slot that was never used. The writer fills its table with this before it seals it.
 pub const FIRST: u32 = 1;
 
+/// The id names an earlier or a future use of its slot: whoever sent it did not hold it (or counted wrongly).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The reference is stale: its id has generation {named}, the slot is at {found}")]
+pub struct StaleReference {
+    /// The id's generation.
+    pub named: u32,
+    /// The table's.
+    pub found: u32,
+}
+
 /// Whether a buffer of this generation was ever sent, so that others may know its id.
 #[must_use]
 #[inline]

@@ -4,8 +4,7 @@
 
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
-use crate::generation::is_published;
-use crate::transfer::StaleReference;
+use crate::generation::{StaleReference, is_published};
 
 /// It waits to be collected, the collector looks at it, or it is on its way into the queue: who lets the last handle go
 /// need not queue it.

@@ -26,16 +26,17 @@ mod handles;
 pub mod order;
 mod relinquish;
 mod roster;
+mod scratch;
 mod transfer;
 mod words;
 
 pub use collect::{Batch, StaleRoster};
+pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};
 pub use relinquish::{release_and_tell, want_releases};
 pub use roster::{Queue, Reader, Roster, RosterError};
 pub use transfer::{
-    StaleReference, count, open, pass_back, raise, receive, release, send_first, skip, still_names,
-    take_return,
+    count, open, pass_back, raise, receive, release, send_first, skip, still_names, take_return,
 };
 pub use words::{Generations, NoWords, Words};

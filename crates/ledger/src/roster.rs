@@ -1,5 +1,6 @@
 //! Whose counters count for a pool, and for which epoch that is true.
 
+use crate::scratch::Scratch;
 use crate::words::Words;
 
 /// A channel to which the pool is assigned: one `sent` and one `rcvd` per slot.
@@ -51,7 +52,7 @@ pub struct Roster<R, C> {
     pub(crate) queues: Vec<Queue<C>>,
     pub(crate) readers: Vec<Reader<R>>,
     pub(crate) epoch: u64,
-    pub(crate) scratch: crate::collect::Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 impl<R, C> Default for Roster<R, C> {
@@ -68,7 +69,7 @@ impl<R, C> Roster<R, C> {
             queues: Vec::new(),
             readers: Vec::new(),
             epoch,
-            scratch: crate::collect::Scratch::default(),
+            scratch: Scratch::default(),
         }
     }
 

@@ -6,22 +6,12 @@
 use tranship_sync::atomic::{AtomicU32, Ordering};
 use tranship_sync::fence_after_rmw;
 
-use crate::generation::{is_published, published};
+use crate::generation::{StaleReference, is_published, published};
 use crate::handles::Handles;
 use crate::order::{
     PASS_BACK, PassStep, RECEIPT_DIRECT, RECEIPT_FORWARDED, RETURN, ReceiptStep, ReturnStep,
     SEND_FIRST, SendStep,
 };
-
-/// The id names an earlier or a future use of its slot: whoever sent it did not hold it (or counted wrongly).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The reference is stale: its id has generation {named}, the slot is at {found}")]
-pub struct StaleReference {
-    /// The id's generation.
-    pub named: u32,
-    /// The table's.
-    pub found: u32,
-}
 
 /// `ref++`.
 #[inline(always)]

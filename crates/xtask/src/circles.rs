@@ -17,7 +17,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("block", 13),
     ("cli", 14),
     ("core", 25),
-    ("ledger", 4),
     ("manager", 9),
     ("mbuf", 10),
     ("sys", 2),
