@@ -21,7 +21,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("mbuf", 10),
     ("sys", 2),
     ("testkit", 6),
-    ("zone", 4),
 ];
 
 /// Looks for circles in every crate.

@@ -16,6 +16,7 @@ mod limit;
 mod managed;
 mod object;
 mod request;
+mod stats;
 mod supply;
 mod zone;
 
@@ -25,4 +26,5 @@ pub use destroy::ItemsOut;
 pub use keg::{ItemKeg, KegError, MAX_ITEM_BYTES};
 pub use object::{Bytes, Object, Refused};
 pub use request::{AllocError, Request, Wait};
-pub use zone::{ItemOptions, ItemStats, ItemZone};
+pub use stats::ItemStats;
+pub use zone::{ItemOptions, ItemZone};

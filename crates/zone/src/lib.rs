@@ -48,6 +48,7 @@
 //! [`SlabSource`], [`SlabHooks`] and [`Memory`](arena::Memory).
 
 pub mod arena;
+mod backend;
 mod bits;
 mod bucket;
 mod cache;
@@ -70,6 +71,7 @@ mod wss;
 mod zone;
 
 pub use arena::Arena;
+pub use backend::Backend;
 pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
 pub use item::{Bytes, ItemKeg, ItemOptions, ItemZone, Object};
@@ -77,4 +79,4 @@ pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
 pub use own_work::around_own_work;
 pub use runs::{PAGE, Run, RunAllocator};
 pub use slots::{SlotNumbers, SlotSet};
-pub use zone::{Backend, Zone};
+pub use zone::Zone;

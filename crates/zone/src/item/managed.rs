@@ -3,7 +3,6 @@
 use super::keg::ItemKeg;
 use super::object::Object;
 use super::supply::Supply;
-use super::zone::ItemStats;
 use crate::config::Level;
 use crate::reaper::{Managed, Phase, Report};
 use crate::zone::Inner;
@@ -21,7 +20,7 @@ impl<O: Object> Managed for Inner<Supply<O>> {
     fn report(&self) -> Report {
         Report {
             name: self.backend.name.to_string(),
-            stats: ItemStats::of(self.stats(), &self.backend),
+            stats: self.backend.stats(self.stats()),
         }
     }
 

@@ -6,9 +6,11 @@ use super::keg::ItemKeg;
 use super::limit::Limit;
 use super::object::Object;
 use super::request::{AllocError, Wait};
+use super::stats::ItemStats;
+use crate::backend::Backend;
+use crate::config::ZoneStats;
 use crate::lock::Lock;
 use crate::reaper;
-use crate::zone::Backend;
 use std::sync::Arc;
 
 /// Items that go to the keg under one lock.
@@ -48,6 +50,22 @@ impl<O: Object> Supply<O> {
             self.limit.give(1);
         }
         result
+    }
+}
+
+impl<O> Supply<O> {
+    /// The zone's figures, with what its caches say.
+    pub(super) fn stats(&self, zone: ZoneStats) -> ItemStats {
+        let (limit, keg) = (&self.limit, &self.keg);
+        ItemStats {
+            zone,
+            sleeps: limit.sleeps(),
+            sleepers: limit.sleepers() as u64,
+            items: limit.count(),
+            max: limit.max(),
+            item_bytes: keg.item_bytes(),
+            keg_pages: keg.pages(),
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use super::keg::ItemKeg;
 use super::limit::{Limit, Outcome};
 use super::object::{Bytes, Object};
 use super::request::{AllocError, Request};
+use super::stats::ItemStats;
 use super::supply::Supply;
 use crate::arena::UNIT;
-use crate::config::{Level, ZoneConfig, ZoneStats};
+use crate::config::{Level, ZoneConfig};
 use crate::lock::Lock;
 use crate::reaper;
 use crate::zone::Zone;
@@ -65,40 +66,6 @@ impl ItemOptions {
     #[must_use]
     pub fn max(self, max: u64) -> Self {
         Self { max, ..self }
-    }
-}
-
-/// What a zone has done and has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ItemStats {
-    /// What its caches say.
-    pub zone: ZoneStats,
-    /// Times that an allocation slept at the limit.
-    pub sleeps: u64,
-    /// Allocations that sleep now.
-    pub sleepers: u64,
-    /// Items that the zone has, cached ones included: what counts against the limit.
-    pub items: u64,
-    /// The limit.
-    pub max: u64,
-    /// Bytes of an item.
-    pub item_bytes: u64,
-    /// Pages of the keg, which other zones may share.
-    pub keg_pages: u64,
-}
-
-impl ItemStats {
-    pub(super) fn of<O>(zone: ZoneStats, supply: &Supply<O>) -> Self {
-        let (limit, keg) = (&supply.limit, &supply.keg);
-        Self {
-            zone,
-            sleeps: limit.sleeps(),
-            sleepers: limit.sleepers() as u64,
-            items: limit.count(),
-            max: limit.max(),
-            item_bytes: keg.item_bytes(),
-            keg_pages: keg.pages(),
-        }
     }
 }
 
@@ -300,7 +267,7 @@ impl<O: Object> ItemZone<O> {
     /// What the zone has done and has.
     #[must_use]
     pub fn stats(&self) -> ItemStats {
-        ItemStats::of(self.zone.stats(), self.supply())
+        self.supply().stats(self.zone.stats())
     }
 
     pub(super) fn is_allocator(&self) -> bool {

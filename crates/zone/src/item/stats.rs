@@ -1,0 +1,22 @@
+//! An item zone's figures.
+
+use crate::config::ZoneStats;
+
+/// What a zone has done and has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ItemStats {
+    /// What its caches say.
+    pub zone: ZoneStats,
+    /// Times that an allocation slept at the limit.
+    pub sleeps: u64,
+    /// Allocations that sleep now.
+    pub sleepers: u64,
+    /// Items that the zone has, cached ones included: what counts against the limit.
+    pub items: u64,
+    /// The limit.
+    pub max: u64,
+    /// Bytes of an item.
+    pub item_bytes: u64,
+    /// Pages of the keg, which other zones may share.
+    pub keg_pages: u64,
+}
