@@ -1,5 +1,6 @@
 //! Unix sockets of type SEQPACKET: messages with descriptors and credentials.
 
+use control::{Control, FDS_SPACE, space};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -7,34 +8,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod control;
 mod receive;
+pub use control::{Creds, MAX_FDS};
 pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvmsg_whole};
-
-/// How many descriptors one message can carry. A message with more arrives with `ctrunc` set, and the kernel
-/// does not install the surplus.
-pub const MAX_FDS: usize = 32;
 
 /// The longest path that a socket can have, unix(7).
 pub const MAX_PATH_BYTES: usize = 107;
-
-/// Who is at the other end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Creds {
-    pub pid: u32,
-    pub uid: u32,
-    pub gid: u32,
-}
-
-impl From<libc::ucred> for Creds {
-    fn from(raw: libc::ucred) -> Creds {
-        Creds {
-            // 0 when the process is not in our pid namespace.
-            pid: u32::try_from(raw.pid).unwrap_or(0),
-            uid: raw.uid,
-            gid: raw.gid,
-        }
-    }
-}
 
 /// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
@@ -256,7 +236,7 @@ pub fn peer_pidfd(fd: impl AsFd) -> io::Result<Option<OwnedFd>> {
     // SAFETY: SO_PEERPIDFD fills in a descriptor.
     let result = unsafe { get_option(fd.as_fd(), SO_PEERPIDFD, &mut raw) };
     match result {
-        Ok(()) => Ok(receive::own(raw)),
+        Ok(()) => Ok(control::own(raw)),
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOPROTOOPT | libc::ESRCH | libc::ENODATA) => Ok(None),
             // What a process that was reaped gave before 6.16.
@@ -332,17 +312,6 @@ pub fn has_room_for(fds: usize, like: impl AsFd) -> bool {
         .collect();
     taken.is_ok()
 }
-
-/// Room for control messages, aligned as `cmsghdr` wants it.
-#[repr(C, align(8))]
-struct Control<const N: usize>([u8; N]);
-
-/// `CMSG_SPACE` of `len` bytes.
-const fn space(len: usize) -> usize {
-    size_of::<libc::cmsghdr>() + len.next_multiple_of(8)
-}
-
-const FDS_SPACE: usize = space(MAX_FDS * size_of::<RawFd>());
 
 /// Sends one message with descriptors; never raises SIGPIPE.
 ///

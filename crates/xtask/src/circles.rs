@@ -19,7 +19,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("core", 25),
     ("manager", 9),
     ("mbuf", 10),
-    ("sys", 2),
     ("testkit", 6),
 ];
 

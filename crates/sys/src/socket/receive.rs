@@ -1,8 +1,8 @@
 //! Receiving: every descriptor that arrives is owned at once, so none can leak.
 
-use super::{Control, Creds, FDS_SPACE, MAX_FDS, space};
+use super::control::{Control, Creds, FDS_SPACE, MAX_FDS, own, space};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// One message.
 #[derive(Debug)]
@@ -180,13 +180,3 @@ fn take_control(message: &libc::msghdr, received: &mut Received) {
 }
 
 const SCM_PIDFD: i32 = 4;
-
-/// Owns a descriptor that the kernel has just made for us; None for the negative numbers that it gives instead
-/// of a pidfd of a process that is gone.
-pub(super) fn own(raw: RawFd) -> Option<OwnedFd> {
-    if raw < 0 {
-        return None;
-    }
-    // SAFETY: the kernel installed it for this message; nobody else knows its number.
-    Some(unsafe { OwnedFd::from_raw_fd(raw) })
-}
