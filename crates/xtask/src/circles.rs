@@ -15,7 +15,6 @@ use std::path::Path;
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 13),
-    ("cli", 14),
     ("core", 25),
     ("manager", 9),
     ("mbuf", 10),

@@ -19,7 +19,7 @@ use super::plan::{Plan, Reached};
 use super::worker::{Finished, Start, Worker};
 use crate::args::{ConsumerRole, Transport};
 use anyhow::{Context, Result};
-use lane::Lane;
+use lane::{Lane, PATIENCE};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tranship::{
@@ -28,8 +28,6 @@ use tranship::{
 
 /// Frames that may wait for one consumer.
 const QUEUE: u32 = 4;
-/// How long the producer waits for a consumer that takes nothing, before it goes on without it.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// How long it waits for the frames of the last pass, which nobody should miss.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than the library keeps a pool that is over, for threads that are about to leave it.

@@ -1,5 +1,6 @@
 //! What the demonstration found: tables, checks, the picture.
 
+mod facts;
 mod passing;
 
 use super::consumers::Outcome;
@@ -11,7 +12,7 @@ use crate::exit::Answer;
 use crate::output::{self, Colour, Table, paint, size};
 use crate::plot::{self, Curve, Plot};
 use anyhow::{Context, Result};
-use passing::Facts;
+use facts::Facts;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `tranship block bench`: a user's quick look at a service.
 
-use super::endpoint;
+use super::setup::endpoint;
 use crate::args::block::BenchArgs;
 use crate::exit::Answer;
 use crate::output::{self, Table, size};

@@ -1,6 +1,6 @@
 //! `tranship block proxy`.
 
-use super::{endpoint, export, say, signals, until_signalled};
+use super::setup::{endpoint, export, say, signals, until_signalled};
 use crate::args::block::ProxyArgs;
 use crate::exit::Answer;
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,6 @@
 //! `tranship block serve`.
 
-use super::{endpoint, export, say, signals, until_signalled};
+use super::setup::{endpoint, export, say, signals, until_signalled};
 use crate::args::block::{AccessArg, ServeArgs};
 use crate::exit::Answer;
 use crate::output::size;

@@ -1,6 +1,6 @@
 //! LZ4, frame by frame, into a buffer of its own.
 
-use super::{Outcome, Work};
+use super::work::{Outcome, Work};
 use anyhow::{Context, Result};
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 

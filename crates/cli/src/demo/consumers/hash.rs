@@ -1,6 +1,6 @@
 //! BLAKE3 of every pass over the input.
 
-use super::{Outcome, Work};
+use super::work::{Outcome, Work};
 use anyhow::Result;
 
 /// A hash that begins anew at offset 0. Pieces that do not follow each other make the pass incomplete.

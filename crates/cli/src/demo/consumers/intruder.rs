@@ -2,7 +2,7 @@
 //! itself, sealed by its writer, so that no mapping but the writer's own can ever be a writable one.
 #![allow(unsafe_code)] // the attempts are raw calls on purpose
 
-use super::{Outcome, Work};
+use super::work::{Outcome, Work};
 use anyhow::Result;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};

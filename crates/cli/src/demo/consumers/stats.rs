@@ -1,6 +1,6 @@
 //! How often each byte occurs, and how much information is in that.
 
-use super::{Outcome, Work};
+use super::work::{Outcome, Work};
 use anyhow::Result;
 
 pub(super) struct Statistics {

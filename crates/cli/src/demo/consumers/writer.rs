@@ -1,6 +1,6 @@
 //! Writes every frame to its place in the output.
 
-use super::{Outcome, Work};
+use super::work::{Outcome, Work};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

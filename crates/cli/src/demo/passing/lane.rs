@@ -1,10 +1,12 @@
 //! The link to one consumer, and what the producer does when that one takes nothing.
 
-use super::PATIENCE;
 use crate::args::ConsumerRole;
 use anyhow::{Context, Result};
 use std::time::Duration;
 use tranship::{Cbuf, DomainId, Kind, Pool, Sender, WhenFull};
+
+/// How long the producer waits for a consumer that takes nothing, before it goes on without it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Lane {

@@ -5,28 +5,8 @@ use crate::demo::passing::{Counted, Left, Trouble};
 use crate::demo::table::Live;
 use crate::output::size;
 use anyhow::Result;
-use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-
-/// Numbers, for `--json`.
-#[derive(Default, Debug, Serialize)]
-pub(super) struct Facts {
-    copied_bytes: u64,
-    /// Unless nobody may look.
-    syscalls_per_frame: Option<f64>,
-    leaked_bytes: u64,
-    leaked_fds: usize,
-    frames_in_pool: usize,
-    frames_back: usize,
-    /// Frames that were not sent to a consumer while it took none.
-    missed: BTreeMap<&'static str, u64>,
-    killed_held_bytes: u64,
-    killed_back_ms: Option<u128>,
-    intruder_refused: Vec<String>,
-    intruder_succeeded: Vec<String>,
-}
 
 impl Report {
     /// The stage in which things happened.
@@ -191,6 +171,7 @@ fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
 mod tests {
     use super::*;
     use anyhow::Context;
+    use std::collections::BTreeMap;
 
     #[test]
     fn no_copies_count_only_where_copies_would_have() {

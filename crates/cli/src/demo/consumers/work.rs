@@ -1,0 +1,45 @@
+//! One consumer's work, and what came of it.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+/// One consumer's work. Frames carry their place in the input, which may come round many times.
+pub(crate) trait Work {
+    /// Does its work on one frame.
+    fn frame(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// What came of it.
+    fn outcome(&mut self) -> Result<Outcome>;
+}
+
+/// What came of a consumer's work.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// BLAKE3 of every complete pass over the input.
+    Hash {
+        /// Of the last complete pass, in hexadecimal; empty before the first is complete.
+        hash: String,
+        /// Complete passes.
+        passes: u64,
+        /// Passes whose hash was another one than the pass before had.
+        changed: u64,
+    },
+    /// What LZ4 made of it.
+    Compressed { bytes_in: u64, bytes_out: u64 },
+    /// Byte statistics.
+    Statistics {
+        bytes: u64,
+        entropy_bits: f64,
+        most_frequent: u8,
+        distinct: u32,
+    },
+    /// What an intruder tried, and how it was answered.
+    Intruder {
+        refused: Vec<String>,
+        succeeded: Vec<String>,
+    },
+    /// It was killed.
+    Killed,
+    /// What was written.
+    Written { bytes: u64 },
+}
