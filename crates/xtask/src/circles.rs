@@ -17,7 +17,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("block", 13),
     ("cache", 13),
     ("cli", 14),
-    ("core", 25),
+    ("core", 15),
     ("ledger", 4),
     ("manager", 9),
     ("mbuf", 10),
