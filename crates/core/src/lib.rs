@@ -9,11 +9,15 @@
 //!     └ turn(): the manager's events, chunks in and out, claims after its restart
 //! ```
 //!
-//! * `domain/`: joining, the manager's socket, its events, resuming after its death.
-//! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
+//! Folders, from below; each uses those before it:
+//!
+//! * `error/`, `options`, `base/`: what everything uses.
+//! * `domain/`: the manager's socket, its events, resuming after its death.
 //! * `heap`: private memory that is charged like a pool.
+//! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
 //! * `cbuf/`, `aggregate`: the buffers themselves.
 //! * `link/`: sender, receiver, names, sleeping, awaiting.
+//! * `membership/`: the public `Domain`, and how to join.
 //!
 //! `unsafe` is here for buffers on the hot path: handles point to their pool without counting, because a pool
 //! outlives its outstanding slots, and slices are made over mapped memory after the range was checked.
@@ -22,22 +26,21 @@
 
 mod aggregate;
 mod aggregate_mut;
+mod base;
 mod cbuf;
 mod domain;
 mod error;
 mod heap;
 mod link;
 mod mapped;
+mod membership;
 mod options;
 mod pool;
 
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use cbuf::{Cbuf, CbufMut};
-pub use domain::{
-    Did, Domain, DomainBuilder, Got, HeldBuffer, LeakReport, Leaks, OwnBuffer, Steering, Trace,
-    TraceEvent,
-};
+pub use domain::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub use error::{
     Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NoAddresses, NotTaken,
     OutOfRange, PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut,
@@ -50,6 +53,7 @@ pub use link::{
     WithWhenFull, poll, select,
 };
 pub use mapped::Mapped;
+pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{

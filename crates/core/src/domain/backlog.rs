@@ -1,7 +1,7 @@
 //! Who has connected to a name and has not been accepted: so many at most, whoever they are, and no user at the expense of
 //! another.
 
-use super::conn::Parcel;
+use super::wire::Parcel;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,14 +1,15 @@
-//! Asking the manager and waiting for its answer; taking its events.
+//! Asking the manager and waiting for its answer.
 
-use super::conn::{Conn, Parcel};
-use super::{Chore, DomainCore, lock};
-use crate::error::{self, Awaited, Error, Kind, TimedOut};
-use crate::link::{Gone, LinkShared};
+use super::greeting::PATIENCE as HUNG;
+use super::state::DomainCore;
+use super::wire::Parcel;
+use crate::base::{lock, millis};
+use crate::error::{self, Awaited, Barrier, Error, Kind, TimedOut};
+use crate::link::LinkShared;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, Event, Refusal, Req, Request};
+use tranship_proto::{ChannelId, Event, Refusal, Req, Request, StatRecord};
 use tranship_sys::futex;
 
 /// No wait for the manager is longer than this without looking whether it is still there.
@@ -73,9 +74,9 @@ impl DomainCore {
         deadline: Option<Instant>,
     ) -> Result<Parcel, Error> {
         let patience = Instant::now() + PATIENCE;
-        if lock(&self.conn).stalled {
+        if lock(&self.conn).is_stalled() {
             self.turn_quietly();
-            if lock(&self.conn).stalled {
+            if lock(&self.conn).is_stalled() {
                 return Err(TimedOut {
                     awaited: Awaited::Manager,
                     waited_ms: 0,
@@ -87,7 +88,7 @@ impl DomainCore {
         let outcome = self.call(make, fds, Some(deadline));
         let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
         if late && Instant::now() >= patience {
-            lock(&self.conn).stalled = true;
+            lock(&self.conn).set_stalled();
         }
         outcome
     }
@@ -147,7 +148,7 @@ impl DomainCore {
                 done => return done,
             }
             if Instant::now() >= deadline {
-                lock(&self.conn).stalled = true;
+                lock(&self.conn).set_stalled();
                 return Err(Kind::ManagerAway.into());
             }
             let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
@@ -281,6 +282,26 @@ impl DomainCore {
         drop(lock(&self.conn).take_early(channel));
     }
 
+    /// What keeps this process from any manager.
+    pub(crate) fn cut_off(&self) -> Option<Barrier> {
+        lock(&self.conn).attempts.cut_off()
+    }
+
+    /// What the manager says that it knows.
+    pub(crate) fn stat(&self) -> Result<Vec<StatRecord>, Error> {
+        let mut asked = None;
+        let ended = self.call(
+            |req| {
+                asked = Some(req);
+                Request::Stat { req }
+            },
+            &[],
+            Some(Instant::now() + HUNG),
+        );
+        let records = asked.map(|req| lock(&self.conn).take_records(req));
+        ended.map(|_| records.unwrap_or_default())
+    }
+
     /// Sends a request that has no answer.
     pub(crate) fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         self.check_fork()?;
@@ -310,193 +331,6 @@ impl DomainCore {
         });
         let _ = futex::wait(self.wake_word(), seen, Some(round));
     }
-
-    /// Takes everything that the manager has sent, then does the work that it asks for.
-    /// Rejoins a manager that came back.
-    pub(crate) fn turn(&self) -> Result<(), Error> {
-        self.check_fork()?;
-        if self.is_closed() {
-            return Ok(());
-        }
-        let outcome = self.take_events();
-        let chores = std::mem::take(&mut *lock(&self.chores));
-        for chore in chores {
-            match chore {
-                Chore::Shrink(pool, target_bytes) => {
-                    let pool = lock(&self.pools).get(&pool).cloned();
-                    if let Some(pool) = pool {
-                        pool.set_shrink_target(target_bytes);
-                    }
-                }
-                Chore::Traced(pool, on) => self.set_traced(pool, on),
-                Chore::Quota(pool, quota_bytes) => {
-                    let pool = lock(&self.pools).get(&pool).cloned();
-                    if let Some(pool) = pool {
-                        pool.lift_shrink_target(quota_bytes);
-                    }
-                }
-            }
-        }
-        self.look_for_deaths();
-        self.tend_pools();
-        self.look_at_left();
-        self.tasks.tell_news();
-        outcome
-    }
-
-    /// Whether something is to be looked at of which there may be no news, as a manager that is away: who waits looks now and then.
-    pub(crate) fn has_left_overs(&self) -> bool {
-        // Who has the lock looks itself.
-        let is_away = || self.conn.try_lock().is_ok_and(|conn| !conn.is_up());
-        self.unwatched.load(Ordering::Relaxed) || is_away() // a hint
-    }
-
-    /// Deaths that no manager tells us of.
-    fn look_for_deaths(&self) {
-        if !self.unwatched.load(Ordering::Relaxed) || !self.unwatched.swap(false, Ordering::Relaxed)
-        {
-            return;
-        }
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        let unwatched = links.iter().filter(|l| !l.watched.load(Ordering::Relaxed));
-        for link in unwatched {
-            link.look_for_death();
-            // A link that we left while there was no manager is closed here if its peer cannot come back to it.
-            let over = link.gone() != Gone::No
-                && (!link.leaving.load(Ordering::Relaxed) || self.closes(link));
-            if !over {
-                self.unwatched.store(true, Ordering::Relaxed);
-            }
-        }
-        if self.give_up_foreign() {
-            self.unwatched.store(true, Ordering::Relaxed);
-        }
-        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
-        for pool in pools {
-            if pool.bury_dead_readers() {
-                self.unwatched.store(true, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Gives up pools of others that no link brings buffers of any more and of which nothing is held, where the present
-    /// manager has not said a word of them: perhaps their writer never came back to it. True if there are others.
-    // Crash: they are forgotten only at the manager's answer (`PoolGone`), which comes when the writer's roster is rid of
-    // us. Should the manager die before, they are claimed from the next one: who forgets its counters cannot prove that it
-    // is the one on the roster, and what was left in its queues would stay for ever.
-    fn give_up_foreign(&self) -> bool {
-        let mut unspoken = false;
-        let mut over = Vec::new();
-        for (pool, foreign) in &*lock(&self.foreign) {
-            if foreign.is_spoken_of() {
-                continue;
-            }
-            // The register's own handle is the last one: links have none, so no new buffer can come.
-            if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
-                unspoken = true;
-            } else if foreign.give_up() {
-                over.push((*pool, foreign.mapped()));
-                foreign.detach_all();
-            }
-        }
-        for (pool, mapped) in over {
-            // Also where nothing is mapped: then our claim goes by it alone.
-            let mapped = if mapped.is_empty() {
-                vec![(0, 0)]
-            } else {
-                mapped
-            };
-            for (index, serial) in mapped {
-                let request = Request::Unmapped {
-                    pool,
-                    index,
-                    serial,
-                };
-                let _ = self.tell(&request, &[]);
-            }
-        }
-        unspoken
-    }
-
-    /// Tells the manager that a link is closed and forgets it; false while there is none to tell.
-    fn closes(&self, link: &LinkShared) -> bool {
-        let channel = link.channel;
-        let told = self.tell(&Request::CloseChannel { channel }, &[]).is_ok();
-        if told {
-            lock(&self.links).remove(&channel);
-        }
-        told
-    }
-
-    fn take_events(&self) -> Result<(), Error> {
-        let mut conn = lock(&self.conn);
-        if !conn.is_up() {
-            return self.come_back(&mut conn);
-        }
-        loop {
-            conn.flush();
-            // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
-            // into our socket: what was announced up to here is found by the loop below.
-            let wake = self.wake();
-            loop {
-                match conn.receive() {
-                    Ok(Some(parcel)) => {
-                        let Some((event, fds)) = conn.keep_early(parcel) else {
-                            continue;
-                        };
-                        let handled = self.handle(&mut conn, event, fds);
-                        self.tasks.has_news();
-                        match handled {
-                            // An answer could not be sent; what else there is must be taken all the same.
-                            Err(error) if error != Kind::ManagerAway => return Err(error),
-                            _ => {}
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(error) if error == Kind::ManagerAway => {
-                        self.manager_left();
-                        return self.come_back(&mut conn);
-                    }
-                    Err(error) => {
-                        if conn.is_up() {
-                            // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
-                            self.seen.store(wake, Ordering::Relaxed); // under the lock
-                        } else {
-                            self.manager_left();
-                        }
-                        return Err(error);
-                    }
-                }
-            }
-            // Ordering: Release: who finds no news by it sees what the news did. Only threads that hold the lock store.
-            self.seen.store(wake, Ordering::Release);
-            if self.wake() == wake {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
-    /// until there is news must not find any meanwhile.
-    fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
-        self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
-        if conn.take_ended() {
-            for pool in lock(&self.pools).values() {
-                pool.stand_alone();
-            }
-            self.unwatched.store(true, Ordering::Relaxed);
-        }
-        self.rejoin(conn)
-    }
-
-    /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
-    pub(super) fn tend_pools(&self) {
-        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
-        for pool in pools {
-            pool.tend();
-        }
-        crate::pool::decay();
-    }
 }
 
 fn not_refused((event, fds): Parcel) -> Result<Parcel, Error> {
@@ -504,8 +338,4 @@ fn not_refused((event, fds): Parcel) -> Result<Parcel, Error> {
         Event::Refused { refusal, .. } => Err(error::refused(refusal)),
         event => Ok((event, fds)),
     }
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,6 @@
 //! A process that may not reach a manager any more, because it was locked down after it had joined: other than a manager that
 //! is away, that does not pass.
 
-use super::{DomainCore, lock};
 use crate::error::{Barrier, Error};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -70,13 +69,6 @@ impl Root {
     pub(super) fn now() -> Option<Root> {
         let meta = std::fs::metadata("/").ok()?;
         Some(Root(meta.dev(), meta.ino()))
-    }
-}
-
-impl DomainCore {
-    /// What keeps this process from any manager.
-    pub(crate) fn cut_off(&self) -> Option<Barrier> {
-        lock(&self.conn).attempts.cut_off()
     }
 }
 

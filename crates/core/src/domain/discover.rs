@@ -19,18 +19,18 @@ const START: Duration = Duration::from_secs(15);
 
 /// A manager that answers.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) fd: OwnedFd,
-    pub(super) path: PathBuf,
+pub(crate) struct Found {
+    pub(crate) fd: OwnedFd,
+    pub(crate) path: PathBuf,
     /// By us.
-    pub(super) started: bool,
+    pub(crate) started: bool,
 }
 
 /// Starts a manager at a socket.
-pub(super) type Begin<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
+pub(crate) type Begin<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
 
 /// How to start one; or why that is not to be done, and what is.
-pub(super) type Start<'a> = Result<Begin<'a>, &'static str>;
+pub(crate) type Start<'a> = Result<Begin<'a>, &'static str>;
 
 /// What there is at a socket's place.
 enum At {
@@ -43,7 +43,7 @@ enum At {
 }
 
 /// Joins the manager at that socket and no other.
-pub(super) fn named(path: &Path) -> Result<Found, Error> {
+pub(crate) fn named(path: &Path) -> Result<Found, Error> {
     match look(path)? {
         At::Manager(fd) => Ok(found(fd, path)),
         At::Nobody { why, .. } => {
@@ -57,7 +57,7 @@ pub(super) fn named(path: &Path) -> Result<Found, Error> {
 }
 
 /// Looks at one place after the other; where nothing is, one is started.
-pub(super) fn find(places: &Places, start: Start<'_>) -> Result<Found, Error> {
+pub(crate) fn find(places: &Places, start: Start<'_>) -> Result<Found, Error> {
     if let Some(path) = &places.named {
         return named(path);
     }
@@ -113,7 +113,7 @@ fn look(path: &Path) -> Result<At, Error> {
         Err(why) if why.kind() == ErrorKind::WouldBlock => {
             return Err(TimedOut {
                 awaited: Awaited::Manager,
-                waited_ms: super::millis(PATIENCE),
+                waited_ms: crate::base::millis(PATIENCE),
             }
             .into());
         }
@@ -175,7 +175,7 @@ fn start_one(socket: Option<&Path>, start: Begin<'_>) -> Result<Found, String> {
 }
 
 /// Runs `tranship manager` as a daemon, and returns when somebody listens: that one, or another that was faster.
-pub(super) fn run_manager(program: Option<&Path>, path: &Path) -> Result<(), String> {
+pub(crate) fn run_manager(program: Option<&Path>, path: &Path) -> Result<(), String> {
     let program = program
         .map(Path::to_owned)
         .or_else(|| std::env::var_os("TRANSHIP_BIN").map(PathBuf::from))

@@ -5,7 +5,8 @@
 
 use super::call::{NAP, PATIENCE};
 use super::conn::{Claim, Conn};
-use super::{DomainCore, lock};
+use super::state::DomainCore;
+use crate::base::lock;
 use std::time::Instant;
 use tranship_proto::ChannelId;
 use tranship_sys::futex;
@@ -22,11 +23,13 @@ impl DomainCore {
             self.turn_quietly();
             let mut conn = lock(&self.conn);
             let away = !conn.hears();
-            if conn.has_all_of(channel) || (away && conn.stalled) {
+            if conn.has_all_of(channel) || (away && conn.is_stalled()) {
                 return;
             }
             if Instant::now() >= deadline || (away && conn.attempts.cut_off().is_some()) {
-                conn.stalled |= away;
+                if away {
+                    conn.set_stalled();
+                }
                 drop(conn);
                 tracing::warn!(
                     ?channel,

@@ -1,7 +1,10 @@
 //! What each event of the manager does to the domain's state. Runs under the socket's lock.
 
-use super::conn::{Claim, Conn, Parcel};
-use super::{Backlog, Chore, DomainCore, lock};
+use super::backlog::Backlog;
+use super::conn::{Claim, Conn};
+use super::state::{Chore, DomainCore};
+use super::wire::Parcel;
+use crate::base::lock;
 use crate::error::{self, Error};
 use crate::link::Gone;
 use crate::options::Offer;

@@ -1,6 +1,6 @@
 //! Hello, and the manager's answer, which a manager that hangs never gives.
 
-use super::conn::Conn;
+use super::wire::Wire;
 use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,11 +10,11 @@ use tranship_region::layout::BoardRo;
 use tranship_sys::{epoll, process, socket};
 
 /// How long the answer may take before the manager counts as hung.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection on which hello was said.
 pub(super) struct Greeting {
-    conn: Box<Conn>,
+    wire: Wire,
     deadline: Instant,
 }
 
@@ -49,7 +49,7 @@ impl Greeting {
             _ => {}
         }
         Ok(Greeting {
-            conn: Box::new(Conn::new(fd, 0)),
+            wire: Wire::new(fd),
             deadline: Instant::now() + PATIENCE,
         })
     }
@@ -74,7 +74,7 @@ impl Greeting {
 
     /// The answer, if it has come; an error when none will, or none in time.
     pub(super) fn look(&mut self) -> Result<Option<Welcome>, Error> {
-        match self.conn.receive()? {
+        match self.wire.receive()? {
             Some((
                 Event::Welcome {
                     domain,
@@ -100,7 +100,7 @@ impl Greeting {
             Some(_) => Err(error::protocol("something else than a welcome")),
             None if Instant::now() >= self.deadline => Err(TimedOut {
                 awaited: Awaited::Manager,
-                waited_ms: super::millis(PATIENCE),
+                waited_ms: crate::base::millis(PATIENCE),
             }
             .into()),
             None => Ok(None),
@@ -108,12 +108,12 @@ impl Greeting {
     }
 
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.conn.fd()
+        self.wire.fd()
     }
 
     /// The connection that goes on with this answer.
     pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), Error> {
-        let fd = self.conn.into_fd().ok_or(Kind::ManagerAway)?;
+        let fd = self.wire.into_fd().ok_or(Kind::ManagerAway)?;
         Ok((fd, welcome))
     }
 }

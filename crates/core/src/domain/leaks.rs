@@ -1,29 +1,14 @@
 //! What a domain still has when it ends: buffers of others that were not dropped, and own ones that were not freed.
 
 use super::notes::{HeldBuffer, LeakReport, OwnBuffer};
-use super::{Domain, DomainCore, lock};
+use super::state::DomainCore;
+use crate::base::lock;
 use std::sync::atomic::Ordering;
 use tranship_proto::CbufId;
 
-impl Domain {
-    /// The buffers that this domain has now: those of others that are held, and, where [`leaks`](crate::DomainBuilder::leaks) are noted, those of its
-    /// own pools that are not freed; then also since when, and whence.
-    pub fn leaks(&self) -> LeakReport {
-        self.core().leak_report()
-    }
-
-    /// Lets go of this handle, and says what the domain still has. If that was the last one, nothing is printed.
-    pub fn close(self) -> LeakReport {
-        let report = self.leaks();
-        if let Some(notes) = &self.core().leaks {
-            notes.said.store(true, Ordering::Relaxed);
-        }
-        report
-    }
-}
-
 impl DomainCore {
-    fn leak_report(&self) -> LeakReport {
+    /// What it still has.
+    pub(crate) fn leak_report(&self) -> LeakReport {
         if self.fork.is_child() {
             return LeakReport::default();
         }
@@ -71,8 +56,15 @@ impl DomainCore {
         }
     }
 
+    /// Somebody has asked for the report: nothing is printed.
+    pub(crate) fn hush_leaks(&self) {
+        if let Some(notes) = &self.leaks {
+            notes.said.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The last public handle goes.
-    pub(super) fn say_leaks(&self) {
+    pub(crate) fn say_leaks(&self) {
         let Some(notes) = &self.leaks else { return };
         if notes.said.swap(true, Ordering::Relaxed) {
             return;
@@ -86,6 +78,3 @@ impl DomainCore {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

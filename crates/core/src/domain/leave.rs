@@ -4,7 +4,8 @@
 //! pool, a listener, a heap) looks whether it was the last; what goes without one (a buffer) is noticed by the next `turn` of
 //! any domain of the process, and by the next that joins.
 
-use super::{DomainCore, lock};
+use super::state::DomainCore;
+use crate::base::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 impl DomainCore {
     /// The last public handle is gone.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         // Before the first look: who lets go of something after it looks by itself, for both take the registers' locks.
         self.left.store(true, Ordering::Relaxed);
         if self.is_idle() {
@@ -81,7 +82,7 @@ impl DomainCore {
 
     /// Whether nothing of the domain is in use.
     fn is_idle(&self) -> bool {
-        let listens = |export: &super::Export| export.what.is_some();
+        let listens = |export: &super::state::Export| export.what.is_some();
         lock(&self.links).is_empty()
             && lock(&self.pools).is_empty()
             && lock(&self.heaps).is_empty()
@@ -114,7 +115,7 @@ impl DomainCore {
 }
 
 /// Sees off those that have become idle without a word.
-pub(super) fn look() {
+pub(crate) fn look() {
     // Ordering: Acquire, partner: the Release at the end; one at a time.
     if LOOKING.swap(true, Ordering::Acquire) {
         return; // also in a `turn` of our own, below

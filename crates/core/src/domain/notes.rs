@@ -27,7 +27,7 @@ pub enum Leaks {
 }
 
 impl Leaks {
-    pub(super) fn of_environment() -> Leaks {
+    pub(crate) fn of_environment() -> Leaks {
         let value = tranship_sys::process::trusted_env(VARIABLE);
         match value.as_ref().and_then(|value| value.to_str()) {
             None | Some("0") => Leaks::Off,

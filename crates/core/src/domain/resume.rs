@@ -4,9 +4,10 @@
 //! answers to claims (a channel's comes only once its other end has claimed it too): they are events like others.
 
 use super::conn::{Claim, Conn};
-use super::connect::FD_FLOOR;
 use super::greeting::{Greeting, Welcome};
-use super::{DomainCore, lock};
+use super::join::FD_FLOOR;
+use super::state::DomainCore;
+use crate::base::lock;
 use crate::error::{Barrier, Error, Kind};
 use crate::link::Gone;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

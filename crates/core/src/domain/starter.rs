@@ -40,7 +40,7 @@ impl Starter {
             }
             starter.busy.store(false, Ordering::Release);
         };
-        if super::helper::thread("tranship-start", run).is_err() {
+        if crate::base::thread("tranship-start", run).is_err() {
             self.busy.store(false, Ordering::Release); // no room for a thread now; there may be later
         }
     }

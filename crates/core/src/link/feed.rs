@@ -1,7 +1,7 @@
 //! Ends that are made for a listener elsewhere than at the manager, and wait there to be accepted.
 
 use super::open::End;
-use crate::domain::lock;
+use crate::base::lock;
 use crate::error::Error;
 use std::any::Any;
 use std::collections::VecDeque;

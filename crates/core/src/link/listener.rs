@@ -1,10 +1,12 @@
 //! An exported name: everyone who connects gets a link of its own.
 
 use super::feed::{Fed, Feed};
-use super::open::{Accepting, End, checked_name};
+use super::open::{Accepting, End};
 use super::sleep::LOOK;
 use super::{Receiver, Sender};
-use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
+use crate::base::checked_name;
+use crate::base::lock;
+use crate::domain::{Backlog, DomainCore, Parcel, Take};
 use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
 use std::any::Any;
@@ -110,7 +112,7 @@ impl Listener {
         let timed_out = || {
             Err(TimedOut {
                 awaited: Awaited::Connection(self.name.clone()),
-                waited_ms: crate::domain::millis(started.elapsed()),
+                waited_ms: crate::base::millis(started.elapsed()),
             }
             .into())
         };

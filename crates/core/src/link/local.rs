@@ -2,8 +2,10 @@
 
 use super::feed::Feed;
 use super::inside::{self, Wish};
-use super::open::{End, checked_name};
-use crate::domain::{DomainCore, lock, millis};
+use super::open::End;
+use crate::base::checked_name;
+use crate::base::{lock, millis};
+use crate::domain::DomainCore;
 use crate::error::{Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
 use std::collections::HashMap;

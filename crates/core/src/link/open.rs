@@ -1,13 +1,14 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
 use super::{Receiver, Sender, shared::LinkShared};
-use crate::domain::{Asked, DomainCore, Parcel, lock};
-use crate::error::{self, Awaited, BadName, Error, Kind, OutOfRange, TimedOut};
+use crate::base::{checked_name, lock};
+use crate::domain::{Asked, DomainCore, Parcel};
+use crate::error::{self, Awaited, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
-use tranship_proto::{ChannelId, Event, Refusal, Request, Role, check_name};
+use tranship_proto::{ChannelId, Event, Refusal, Request, Role};
 use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Side};
 
 /// A connection that we accept and the manager has still to confirm.
@@ -41,19 +42,6 @@ pub(crate) enum End {
     Sink(Receiver),
 }
 
-pub(crate) fn checked_name(name: &str) -> Result<(), Error> {
-    if check_name(name) {
-        return Ok(());
-    }
-    let mut chars = name.char_indices();
-    let bytes = name.len();
-    Err(match chars.find(|(_, c)| c.is_control()) {
-        Some((at, found)) => BadName::Control { found, at },
-        None => BadName::Length { bytes },
-    }
-    .into())
-}
-
 fn checked_lines(lines: u32) -> Result<(), Error> {
     if lines.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&lines) {
         return Ok(());
@@ -74,7 +62,7 @@ pub(super) fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo
         Role::Source => HalfRo::open(fd, Side::Source, lines)?,
         Role::Sink => HalfRo::open(fd, Side::Sink, lines)?,
     };
-    Ok((half, crate::domain::inode(fd)))
+    Ok((half, crate::base::inode(fd)))
 }
 
 pub(super) fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Error> {
@@ -122,7 +110,7 @@ impl Opening {
         Err(away.unwrap_or_else(|| {
             TimedOut {
                 awaited: Awaited::Offer(self.name.clone()),
-                waited_ms: crate::domain::millis(self.begun.elapsed()),
+                waited_ms: crate::base::millis(self.begun.elapsed()),
             }
             .into()
         }))

@@ -3,8 +3,9 @@
 use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
 use super::{Listener, Receiver, Sender};
-use crate::domain::{Domain, DomainCore, NAP};
+use crate::domain::{DomainCore, NAP};
 use crate::error::Error;
+use crate::membership::Domain;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tranship_ring::SETTLE;

@@ -3,7 +3,8 @@
 use super::Receiver;
 use super::shared::{Bell, Gone, LinkShared};
 use super::sleep::LOOK;
-use crate::domain::{DomainCore, Key, NAP, lock};
+use crate::base::lock;
+use crate::domain::{DomainCore, Key, NAP};
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};

@@ -6,7 +6,8 @@
 
 use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
-use crate::domain::{self, DomainCore, Key, Woken};
+use crate::base::thread;
+use crate::domain::{DomainCore, Key, Woken};
 use crate::error::Error;
 use std::sync::Arc;
 use std::task::Waker;
@@ -18,7 +19,7 @@ pub(super) fn put(domain: &DomainCore, key: Key, waker: &Waker) -> Result<(), Er
     let put = domain.tasks.put(key, waker, domain.pollable());
     if put.map_err(Error::system("an epoll instance for tasks"))? {
         let core = domain.clone();
-        let started = domain::thread("tranship-tasks", move || run(&core));
+        let started = thread("tranship-tasks", move || run(&core));
         if let Err(error) = started {
             domain.tasks.ended();
             return Err(Error::system("starting the thread that wakes tasks")(error));

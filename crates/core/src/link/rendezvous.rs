@@ -4,7 +4,7 @@
 //! it is out of it. The sockets live on through a restart of the manager.
 
 use super::listener::{export, forget, next_incoming};
-use super::open::checked_name;
+use crate::base::checked_name;
 use crate::domain::{Backlog, DomainCore, NEWS, Take};
 use crate::error::{self, Error, Kind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

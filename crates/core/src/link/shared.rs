@@ -1,7 +1,8 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
+use crate::base::lock;
 use crate::cbuf::CbufMut;
-use crate::domain::{Asked, DomainCore, lock};
+use crate::domain::{Asked, DomainCore};
 use crate::error::{self, Error};
 use crate::link::driver::Driver;
 use crate::link::inline::Inline;

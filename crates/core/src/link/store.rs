@@ -1,8 +1,8 @@
 //! What is on its way between two ends in one process: the handles themselves. Lines of the ring say that there is one.
 
 use super::message::{Body, Message};
+use crate::base::lock;
 use crate::cbuf::CbufMut;
-use crate::domain::lock;
 use crate::options::{Consent, Offer};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;

@@ -3,7 +3,7 @@
 use super::own::OwnPool;
 use super::roster::{Counts, Refs};
 use super::trail::{Trail, Walk};
-use crate::domain::lock;
+use crate::base::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;

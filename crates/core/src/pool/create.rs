@@ -5,8 +5,9 @@ use super::guard;
 use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
 use super::slots::Slot;
 use super::wait::Waiters;
+use crate::base::lock;
 use crate::cbuf::Tag;
-use crate::domain::{DomainCore, lock};
+use crate::domain::DomainCore;
 use crate::error::{self, Error, Kind, OutOfRange};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
@@ -76,7 +77,7 @@ impl OwnPool {
         let chunks = max_bytes / chunk;
         let chunks = u32::try_from(chunks)
             .map_err(|_: std::num::TryFromIntError| bad("chunks", chunks, 1, u32::MAX.into()))?;
-        crate::link::checked_name(&options.name)?;
+        crate::base::checked_name(&options.name)?;
 
         // Before anything is made.
         let mappings = half.then(|| guard::mappings(slots, chunks.into()));

@@ -2,7 +2,7 @@
 
 use super::own::OwnPool;
 use super::shrink::PERIODS;
-use crate::domain::lock;
+use crate::base::lock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 

@@ -1,8 +1,9 @@
 //! A pool that another domain writes and this one reads.
 
 use super::guard::Guard;
+use crate::base::lock;
 use crate::cbuf::Tag;
-use crate::domain::{DomainCore, PoolShape, Subject, lock};
+use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -66,7 +67,7 @@ impl ForeignPool {
         table: OwnedFd,
         process: OwnedFd,
     ) -> Result<ForeignPool, Error> {
-        let table_inode = crate::domain::inode(&table);
+        let table_inode = crate::base::inode(&table);
         let table = TableRo::open(&table, shape.slots, shape.max_bytes, shape.chunk_bytes)?;
         let window = super::reserve(shape.max_bytes, shape.chunk_bytes)?;
         let chunks = shape.max_bytes / shape.chunk_bytes;

@@ -5,7 +5,8 @@
 //! late serves the next caller, and who does not want to wait only looks.
 
 use super::own::{OwnPool, Resizing};
-use crate::domain::{Asked, PATIENCE, lock};
+use crate::base::lock;
+use crate::domain::{Asked, PATIENCE};
 use crate::error::{self, Error, Kind, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;

@@ -2,8 +2,9 @@
 
 use super::own::OwnPool;
 use super::wait::Patience;
+use crate::base::lock;
 use crate::cbuf::{Cbuf, CbufMut};
-use crate::domain::{DomainCore, lock};
+use crate::domain::DomainCore;
 use crate::error::Error;
 use crate::options::PoolOptions;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::own::OwnPool;
 use super::slots::HUGE;
+use crate::base::lock;
 use crate::cbuf::{Cbuf, CbufMut, Handle, Tag};
-use crate::domain::lock;
 use crate::error::{Error, Kind, StaleId, Violation};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;

@@ -3,8 +3,9 @@
 use super::collect::{Gc, Standing};
 use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
+use crate::base::lock;
 use crate::cbuf::{CbufMut, Tag};
-use crate::domain::{DomainCore, PoolShape, Subject, lock};
+use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

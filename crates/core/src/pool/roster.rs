@@ -3,7 +3,7 @@
 use super::collect::Gc;
 use super::collect::Sink;
 use super::own::OwnPool;
-use crate::domain::lock;
+use crate::base::lock;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -224,7 +224,7 @@ impl OwnPool {
         let refs = new_reader.then(|| {
             fds.next()
                 .and_then(|fd| {
-                    refs_inode = crate::domain::inode(&fd);
+                    refs_inode = crate::base::inode(&fd);
                     RefsRo::open(&fd, slots).ok()
                 })
                 .map_or(Refs::unknown(), Refs::page)

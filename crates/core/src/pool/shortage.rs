@@ -1,7 +1,7 @@
 //! Why there is no memory: whose it is.
 
 use super::own::OwnPool;
-use crate::domain::{lock, millis};
+use crate::base::{lock, millis};
 use crate::error::{Error, Holder, Limit, Shortage};
 use std::collections::BTreeMap;
 use std::time::Instant;

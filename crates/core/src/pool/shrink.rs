@@ -1,7 +1,7 @@
 //! Less memory: free chunks go back, the emptiest are drained, and a pool without handles goes away.
 
 use super::own::{OwnPool, Resizing};
-use crate::domain::lock;
+use crate::base::lock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
@@ -281,7 +281,7 @@ mod tests {
         let own = pool.own_arc();
         let all = usize::try_from(4 * CHUNK).expect("small");
         drop(pool.alloc(all).expect("room"));
-        let mut resizing = crate::domain::lock(&own.resizing);
+        let mut resizing = crate::base::lock(&own.resizing);
         for _ in 0..super::PERIODS {
             own.settle(&mut resizing);
             assert_eq!(own.bytes_present(), 4 * CHUNK);

@@ -5,8 +5,8 @@
 
 use super::grow::{Growth, PROMPT};
 use super::own::OwnPool;
+use crate::base::lock;
 use crate::cbuf::CbufMut;
-use crate::domain::lock;
 use crate::error::{Error, Kind, Limit, TooLarge};
 use std::collections::VecDeque;
 use std::ops::Deref;

@@ -1,6 +1,7 @@
 //! The pools that can be received from.
 
-use crate::domain::{DomainCore, lock};
+use crate::base::lock;
+use crate::domain::DomainCore;
 use crate::error::{Error, Kind};
 use crate::link::shared::{Assigned, Assignment};
 use crate::options::{LinkOptions, PoolOptions};

@@ -1,8 +1,9 @@
 //! The first send from a pool: it is assigned to the channel, with the receiver's consent.
 
 use super::{Out, Sender};
+use crate::base::millis;
 use crate::cbuf::{Handle, Home};
-use crate::domain::{Asked, millis};
+use crate::domain::Asked;
 use crate::error::{Awaited, Error, Kind, PoolPending, TimedOut};
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::WhenFull;

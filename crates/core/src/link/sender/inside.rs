@@ -1,8 +1,8 @@
 //! Sending to a receiver in this process: the handle itself goes over.
 
 use super::Sender;
+use crate::base::lock;
 use crate::cbuf::{CbufMut, Handle, Home};
-use crate::domain::lock;
 use crate::error::{Error, Kind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};

@@ -4,8 +4,8 @@
 //! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).
 
 use super::{Out, Sender};
+use crate::base::lock;
 use crate::cbuf::CbufMut;
-use crate::domain::lock;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};

@@ -1,7 +1,7 @@
 //! Room in the ring, and waiting for it.
 
 use super::Sender;
-use crate::domain::millis;
+use crate::base::millis;
 use crate::error::{Error, Kind, NotTaken, RingFull, Violation};
 use crate::link::shared::Gone;
 use crate::link::sleep::sleep_on;

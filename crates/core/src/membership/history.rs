@@ -1,7 +1,7 @@
 //! The histories of buffers, out of what their domains have recorded.
 
-use super::greeting::PATIENCE as HUNG;
 use super::shell::Domain;
+use crate::domain::HUNG;
 use crate::error::{self, Error};
 use std::time::Instant;
 use tranship_proto::{CbufId, ChannelId, DomainId, Event, PoolId, Request};

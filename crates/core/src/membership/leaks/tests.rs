@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::notes::Leaks;
+use crate::domain::Leaks;
 use crate::{LinkOptions, PoolOptions, Role};
 use tranship_testkit::Watchdog;
 

@@ -1,7 +1,7 @@
 //! The public handle of a domain.
 
-use super::greeting::PATIENCE as HUNG;
-use super::{DomainBuilder, DomainCore, lock};
+use crate::base::lock;
+use crate::domain::{DomainCore, HUNG};
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
@@ -10,12 +10,11 @@ use crate::link::{
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRecord};
-use tranship_sys::epoll::Interest;
 
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
@@ -49,21 +48,6 @@ impl Domain {
 
     pub(crate) fn core(&self) -> &DomainCore {
         &self.shared.core
-    }
-
-    /// Joins a manager; see [`DomainBuilder::connect`].
-    pub fn connect() -> Result<Domain, Error> {
-        DomainBuilder::default().connect()
-    }
-
-    /// Starts a manager inside this process and joins it; see [`DomainBuilder::embedded`].
-    pub fn embedded() -> Result<Domain, Error> {
-        DomainBuilder::default().embedded()
-    }
-
-    /// Joining with choices.
-    pub fn builder() -> DomainBuilder {
-        DomainBuilder::default()
     }
 
     /// The domain's id.
@@ -239,7 +223,7 @@ impl Domain {
                         domain.core().tasks.has_news();
                         domain.core().tasks.tell_news();
                     };
-                    let started = super::thread("tranship-open", open);
+                    let started = crate::base::thread("tranship-open", open);
                     started.map_err(Error::system("starting a thread that connects"))?;
                     Ok(None)
                 })
@@ -405,7 +389,7 @@ impl AsFd for Domain {
     /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable link has
     /// something. It stays valid while the manager is away.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.core().poller.as_fd()
+        self.core().pollable()
     }
 }
 
@@ -421,52 +405,5 @@ impl Drop for Handle {
             self.core.say_leaks();
             self.core.leave();
         }
-    }
-}
-
-impl DomainCore {
-    fn stat(&self) -> Result<Vec<StatRecord>, Error> {
-        let mut asked = None;
-        let ended = self.call(
-            |req| {
-                asked = Some(req);
-                Request::Stat { req }
-            },
-            &[],
-            Some(Instant::now() + HUNG),
-        );
-        let records = asked.map(|req| lock(&self.conn).take_records(req));
-        ended.map(|_| records.unwrap_or_default())
-    }
-
-    pub(super) fn poll_socket(&self) -> Result<(), Error> {
-        let conn = lock(&self.conn);
-        match conn.fd() {
-            Some(fd) => self
-                .poller
-                .add(fd, 0, Interest::Read)
-                .map_err(Error::system("epoll_ctl")),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn poll_manager(&self, fd: BorrowedFd<'_>) {
-        // The old socket left the set when it was closed.
-        let _ = self.poller.add(fd, 0, Interest::Read);
-    }
-
-    pub(crate) fn poll_also(&self, fd: &OwnedFd) -> Result<(), Error> {
-        self.poller
-            .add(fd, 1, Interest::Read)
-            .map_err(Error::system("epoll_ctl"))
-    }
-
-    /// Readable when the manager has news.
-    pub(crate) fn pollable(&self) -> BorrowedFd<'_> {
-        self.poller.as_fd()
-    }
-
-    pub(crate) fn poll_no_more(&self, fd: &OwnedFd) {
-        let _ = self.poller.remove(fd);
     }
 }

@@ -1,24 +1,14 @@
 //! Joining a manager: find one, start one if there is none, say hello.
 
-use super::conn::Conn;
-use super::cut_off::Root;
-use super::discover::{self, Begin, Found, Start};
-use super::greeting::Greeting;
-use super::haste::Haste;
-use super::starter::Starter;
-use super::{Domain, DomainCore, Shared, Tasks};
+use super::shell::Domain;
+use crate::domain::discover::{self, Begin, Found, Start};
+use crate::domain::{DomainCore, Join, Leaks};
 use crate::error::{Error, Kind};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
-use std::sync::{Arc, Mutex};
 use tranship_manager::paths::Places;
 use tranship_manager::{Config, Embedded};
-use tranship_sys::fork::ForkGuard;
 use tranship_sys::process;
 
-/// Library descriptors live above what programs that use select() can bear.
-pub(crate) const FD_FLOOR: i32 = 1024;
 /// Managers that may hang up on a newcomer without a word before it gives up.
 const ATTEMPTS: u32 = 5;
 
@@ -33,7 +23,7 @@ pub struct DomainBuilder {
     autostart: bool,
     program: Option<PathBuf>,
     config: Option<Config>,
-    leaks: Option<super::Leaks>,
+    leaks: Option<Leaks>,
 }
 
 impl Default for DomainBuilder {
@@ -49,6 +39,23 @@ impl Default for DomainBuilder {
             config: None,
             leaks: None,
         }
+    }
+}
+
+impl Domain {
+    /// Joins a manager; see [`DomainBuilder::connect`].
+    pub fn connect() -> Result<Domain, Error> {
+        DomainBuilder::default().connect()
+    }
+
+    /// Starts a manager inside this process and joins it; see [`DomainBuilder::embedded`].
+    pub fn embedded() -> Result<Domain, Error> {
+        DomainBuilder::default().embedded()
+    }
+
+    /// Joining with choices.
+    pub fn builder() -> DomainBuilder {
+        DomainBuilder::default()
     }
 }
 
@@ -99,7 +106,7 @@ impl DomainBuilder {
 
     /// Notes buffers as they are had, and prints those that are left when the last handle of the domain goes. Default: as the variable
     /// `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`. Buffers are slower then; otherwise it costs nothing.
-    pub fn leaks(mut self, leaks: super::Leaks) -> Self {
+    pub fn leaks(mut self, leaks: Leaks) -> Self {
         self.leaks = Some(leaks);
         self
     }
@@ -151,7 +158,7 @@ impl DomainBuilder {
     }
 
     fn prepare(&self) -> Result<(), Error> {
-        super::leave::look();
+        crate::domain::look_at_left();
         crate::pool::decay();
         if let Some(dumpable) = self.dumpable {
             process::set_dumpable(dumpable).map_err(Error::system("prctl(PR_SET_DUMPABLE)"))?;
@@ -176,62 +183,17 @@ impl DomainBuilder {
     }
 
     fn join(&self, found: Found, embedded: Option<Embedded>) -> Result<Domain, Error> {
-        let name = self.name.clone().unwrap_or_else(program_name);
-        let fd = self.lift(found.fd);
-        let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
-        let poller = tranship_sys::epoll::Epoll::new().map_err(Error::system("epoll_create"))?;
-        let board = Arc::new(welcome.board);
-        let core = DomainCore::new(Shared {
-            fork: ForkGuard::new().map_err(Error::system("mmap of the fork guard"))?,
-            id: AtomicU32::new(welcome.domain.0),
-            name,
+        let core = DomainCore::join(Join {
+            found,
+            embedded,
+            name: self.name.clone().unwrap_or_else(program_name),
             socket: self.socket.clone(),
-            board: AtomicPtr::new(Arc::as_ptr(&board).cast_mut()),
-            boards: Mutex::new(vec![board]),
-            seen: AtomicU32::new(0),
-            conn: Mutex::new(Conn::new(fd, welcome.instance)),
-            pools: Mutex::default(),
-            heaps: Mutex::default(),
-            foreign: Mutex::default(),
-            links: Mutex::default(),
-            haste: Haste::default(),
-            unwatched: AtomicBool::new(false),
-            rights: Mutex::default(),
-            exports: Mutex::default(),
-            exporting: AtomicU32::new(0),
-            chores: Mutex::default(),
-            closed: AtomicBool::new(false),
-            left: AtomicBool::new(false),
-            helper: AtomicBool::new(false),
-            embedded: Mutex::new(embedded),
-            starter: found.started.then(|| {
-                let starter = Starter::new(found.path.clone(), self.program.clone());
-                Arc::new(starter)
-            }),
-            place: found.path,
-            root: Root::now(),
-            poller,
-            tasks: Tasks::default(),
+            program: self.program.clone(),
             high_descriptors: self.high_descriptors,
-            leaks: {
-                let leaks = self.leaks.unwrap_or_else(super::Leaks::of_environment);
-                super::notes::Notes::of(leaks)
-            },
-            trace: super::trace::Ring::default(),
-        });
-        core.poll_socket()?;
-        if self.helper_thread {
-            super::helper::start(core.clone())?;
-        }
+            leaks: self.leaks.unwrap_or_else(Leaks::of_environment),
+            helper_thread: self.helper_thread,
+        })?;
         Ok(Domain::new(core))
-    }
-
-    fn lift(&self, fd: OwnedFd) -> OwnedFd {
-        if self.high_descriptors {
-            process::dup_above(fd, FD_FLOOR)
-        } else {
-            fd
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A policy as a program of its own: it reads what the manager knows of the pools, and sets their quotas.
 
-use super::greeting::PATIENCE as HUNG;
 use super::shell::Domain;
+use crate::domain::HUNG;
 use crate::error::{self, Error, Kind};
 use std::time::{Duration, Instant};
 use tranship_policy::{Governor, PoolState, Rule, Snapshot, Target};
