@@ -98,9 +98,32 @@ pub fn allow_zerocopy(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
+/// May the socket send with MSG_ZEROCOPY: has somebody called [`allow_zerocopy`]?
+pub fn allows_zerocopy(socket: impl AsFd) -> io::Result<bool> {
+    let mut on: libc::c_int = 0;
+    let mut len = libc::socklen_t::try_from(size_of_val(&on)).expect("four");
+    // SAFETY: the kernel writes an integer of the length that is given.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY,
+            (&raw mut on).cast(),
+            &raw mut len,
+        )
+    };
+    if done == 0 {
+        Ok(on != 0)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// That the pages of some sends are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
+    /// The number of the first of them: sends of a socket with MSG_ZEROCOPY are numbered from 0 on, and begin again after 2^32.
+    pub first: u32,
     /// Of how many sends.
     pub count: u32,
     /// The kernel copied after all.
@@ -138,6 +161,7 @@ pub fn notification(socket: impl AsFd) -> io::Result<Option<Done>> {
                     .read_unaligned();
                 if error.ee_origin == ORIGIN_ZEROCOPY {
                     return Ok(Some(Done {
+                        first: error.ee_info,
                         count: error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1),
                         copied: error.ee_code & CODE_COPIED != 0,
                     }));
@@ -147,6 +171,7 @@ pub fn notification(socket: impl AsFd) -> io::Result<Option<Done>> {
         }
     }
     Ok(Some(Done {
+        first: 0,
         count: 0,
         copied: false,
     }))

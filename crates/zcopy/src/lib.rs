@@ -9,7 +9,9 @@
 //!
 //! `unsafe` is here because it is an allocator whose mappings change under the values.
 //!
-//! NOT here: shared pools (`core`), the preload library and the cache server (faces).
+//! Buffers of shared pools and parts of files can be sent beside them.
+//!
+//! NOT here: shared pools themselves (`core`), the preload library and the cache server (faces).
 
 mod arena;
 mod error;

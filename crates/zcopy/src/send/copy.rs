@@ -9,6 +9,7 @@ use tranship_sys::scatter;
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     segments: &[Segment],
+    more: bool,
     counts: &mut Counts,
 ) -> io::Result<usize> {
     let mut sent = 0;
@@ -20,7 +21,7 @@ pub(super) fn send(
         let last = part.as_ptr_range().end == segments.as_ptr_range().end;
         counts.calls += 1;
         // SAFETY: mapped memory until the send returns, as the pieces promise.
-        match unsafe { scatter::send(socket, &pieces, !last) } {
+        match unsafe { scatter::send(socket, &pieces, more || !last) } {
             Ok(now) => {
                 sent += now;
                 if now < pieces.iter().map(|(_, len)| len).sum() {

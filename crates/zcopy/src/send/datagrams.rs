@@ -33,7 +33,8 @@ impl Sender {
     /// [`Sender::send`].
     ///
     /// # Errors
-    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long.
+    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long. `InvalidInput` for
+    /// [`Piece::File`].
     pub fn send_datagrams<'p>(
         &mut self,
         fd: impl AsFd,
@@ -41,6 +42,12 @@ impl Sender {
         to: Option<SocketAddr>,
         datagrams: &[impl AsRef<[Piece<'p>]>],
     ) -> io::Result<usize> {
+        if datagrams
+            .iter()
+            .any(|one| one.as_ref().iter().any(Piece::is_file))
+        {
+            return Err(no_files());
+        }
         self.renew_after_fork()?;
         self.counts.sends += 1;
         let mut segments = std::mem::take(&mut self.segments);
@@ -65,7 +72,8 @@ impl Sender {
     }
 
     /// Takes the notifications of MSG_ZEROCOPY that have come: a socket that has some is ready with an error, again and again,
-    /// for who waits for it (epoll(7)).
+    /// for who waits for it (epoll(7)). Buffers of shared pools that the kernel is done with are let go here, and by the next
+    /// [`Sender::send`] to the socket.
     ///
     /// # Errors
     /// As recvmsg(2).
@@ -212,9 +220,18 @@ impl Sender {
     }
 }
 
+pub(super) fn no_files() -> io::Error {
+    let text = "a file's bytes cannot be part of a datagram: read them first";
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
 /// A datagram's pieces, where they stay as they are; false if one of them does not.
 fn keep(log: &mut HeaderLog, segments: &[Segment], pieces: &mut Vec<(*const u8, usize)>) -> bool {
     segments.iter().all(|segment| {
+        if segment.shared {
+            // Nothing keeps a datagram's buffers.
+            return false;
+        }
         // SAFETY: the piece's own bytes.
         let from = segment
             .pages

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A call sends as much as there is room for and says how much, as send(2): nothing of it waits here. Datagrams go several in one
-//! call (`datagrams`).
+//! call (`datagrams`). Lists with files and with buffers of shared pools go in parts (`list`); such a buffer goes by reference only where the
+//! kernel says when it is done with it, and is kept until then (`held`, and `linger` when the program has let go of the socket).
 
 mod choice;
 mod copy;
@@ -17,6 +18,9 @@ mod counts;
 mod datagrams;
 mod file;
 mod header;
+mod held;
+mod linger;
+mod list;
 mod notified;
 mod route;
 mod segment;

@@ -1,8 +1,8 @@
 //! MSG_ZEROCOPY: references to pages, and a notification on the socket's error queue.
 //!
-//! Nothing waits for a notification: pages that were sent are never written again, so they may be freed at once. Notifications
-//! are read all the same: unread ones use up what the kernel allows, and they say whether it copied after all, which
-//! ends it for that socket.
+//! No value waits for a notification: pages that were sent are never written again, so they may be freed at once. Buffers of shared
+//! pools do (`held`). All are read: unread ones use up what the kernel allows, and they say whether it copied after all,
+//! which ends it for that socket.
 
 use super::header::HeaderLog;
 use super::segment::Segment;
@@ -38,7 +38,7 @@ pub(super) fn send(
         pieces.push((from, segment.len));
     }
     if pieces.is_empty() {
-        return super::copy::send(fd, &segments[..1], counts);
+        return super::copy::send(fd, &segments[..1], segments.len() > 1, counts);
     }
     counts.calls += 1;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
@@ -57,6 +57,11 @@ pub(super) fn begin(
         Notified::On if socket.outstanding < OUTSTANDING => Ok(()),
         Notified::On => reap(fd, socket, counts),
         Notified::Untried => {
+            if scatter::allows_zerocopy(fd)? {
+                // Somebody else does it on this socket: whose the notifications are, nobody could tell.
+                socket.notified = Notified::Off;
+                return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+            }
             if let Err(error) = scatter::allow_zerocopy(fd) {
                 socket.notified = Notified::Off;
                 return Err(error);
@@ -64,13 +69,16 @@ pub(super) fn begin(
             socket.notified = Notified::On;
             Ok(())
         }
-        Notified::Off => Err(io::ErrorKind::Unsupported.into()),
+        Notified::Off => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
     }
 }
 
-/// After one that went.
-pub(super) fn sent_one(socket: &mut Socket) {
+/// After one that went; its number.
+pub(super) fn sent_one(socket: &mut Socket) -> u32 {
     socket.outstanding += 1;
+    let number = socket.next;
+    socket.next = number.wrapping_add(1);
+    number
 }
 
 /// Reads what notifications there are.
@@ -78,6 +86,7 @@ pub(super) fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts)
     while let Some(done) = scatter::notification(fd)? {
         counts.calls += 1;
         socket.outstanding = socket.outstanding.saturating_sub(done.count);
+        socket.held.release(&done);
         if done.copied {
             counts.gave_up_notified += u64::from(socket.notified != Notified::Off);
             socket.notified = Notified::Off;

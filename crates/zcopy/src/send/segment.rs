@@ -3,8 +3,10 @@
 use super::way::Cause;
 use crate::arena::Inner;
 use crate::{Arena, Value};
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use tranship_core::Cbuf;
 use tranship_sys::process;
 
 /// A piece of a message.
@@ -23,6 +25,16 @@ pub enum Piece<'a> {
     ReadOnly(&'static [u8]),
     /// Memory of [`Arena::alloc_raw`], see [`Piece::raw`].
     Raw(Raw<'a>),
+    /// A buffer of a shared pool, this process's own or one that another process sent. What goes out by reference keeps a handle of it in
+    /// the [`crate::Socket`] until the kernel says that it needs its pages no more, so that nobody uses them again before. Its writer
+    /// can change it meanwhile if the pool's level of trust lets him.
+    Buffer(&'a Cbuf),
+    /// A part of one.
+    ///
+    /// Sending panics if the range is not inside it.
+    BufferPart(&'a Cbuf, Range<usize>),
+    /// These bytes of a file, by sendfile(2): as there, who writes the file changes what is under way. Streams only.
+    File(&'a File, Range<u64>),
 }
 
 /// Memory that C manages.
@@ -54,6 +66,11 @@ impl<'a> Piece<'a> {
                     len: raw.len - now,
                     ..*raw
                 }),
+                Piece::Buffer(buffer) => Piece::BufferPart(buffer, now..buffer.len()),
+                Piece::BufferPart(buffer, range) => {
+                    Piece::BufferPart(buffer, range.start + now..range.end)
+                }
+                Piece::File(file, range) => Piece::File(file, range.start + now as u64..range.end),
             });
         }
         rest
@@ -69,7 +86,24 @@ impl<'a> Piece<'a> {
             Piece::Bytes(bytes) => bytes.len(),
             Piece::ReadOnly(bytes) => bytes.len(),
             Piece::Raw(raw) => raw.len,
+            Piece::Buffer(buffer) => buffer.len(),
+            Piece::BufferPart(_, range) => range.len(),
+            Piece::File(_, range) => {
+                usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX)
+            }
         }
+    }
+
+    /// The buffer of a shared pool that it is of.
+    pub(super) fn buffer(&self) -> Option<&'a Cbuf> {
+        match self {
+            Piece::Buffer(buffer) | Piece::BufferPart(buffer, _) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self, Piece::File(..))
     }
 
     /// Memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system call that asks the page
@@ -95,6 +129,8 @@ pub(super) struct Segment {
     pub(super) cause: Cause,
     /// The file they are of.
     pub(super) file: Option<Place>,
+    /// Of a shared pool: others may write it, and it stays only as long as it is held.
+    pub(super) shared: bool,
 }
 
 /// A datagram's segments, and its length.
@@ -135,6 +171,7 @@ impl Segment {
             at,
             len,
             cause: Cause::Unprotected,
+            shared: false,
             pages: offset.map(|offset| arena.pages_at(offset).as_ptr().cast_const()),
             file: offset.map(|offset| Place {
                 fd: fd.as_raw_fd(),
@@ -151,6 +188,23 @@ impl Segment {
             cause: Cause::Plain,
             pages: None,
             file: None,
+            shared: false,
+        }
+    }
+
+    pub(super) fn of_buffer(buffer: &Cbuf, range: Range<usize>) -> Segment {
+        assert!(
+            range.start <= range.end && range.end <= buffer.len(),
+            "bytes {range:?} of a buffer of {}",
+            buffer.len()
+        );
+        Segment {
+            at: buffer.view().as_ptr().wrapping_add(range.start),
+            len: range.len(),
+            cause: Cause::Shared,
+            pages: None,
+            file: None,
+            shared: true,
         }
     }
 
@@ -178,6 +232,7 @@ impl Segment {
             at: self.at.wrapping_add(len),
             len: self.len - len,
             cause: self.cause,
+            shared: self.shared,
             pages: self.pages.map(|pages| pages.wrapping_add(len)),
             file: self.file.map(|place| Place {
                 offset: place.offset + len as u64,

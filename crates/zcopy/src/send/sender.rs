@@ -82,13 +82,30 @@ impl Sender {
     ) -> io::Result<usize> {
         self.renew_after_fork()?;
         self.counts.sends += 1;
+        let is_special = |piece: &Piece<'_>| piece.is_file() || piece.buffer().is_some();
+        let sent = if pieces.iter().any(is_special) || !socket.held.is_empty() {
+            self.send_list(fd.as_fd(), socket, pieces)
+        } else {
+            self.send_plain(fd.as_fd(), socket, pieces, false)
+        };
+        self.publish();
+        sent
+    }
+
+    /// Sends pieces of any kind but files; `more` follows.
+    pub(super) fn send_plain(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        pieces: &[Piece<'_>],
+        more: bool,
+    ) -> io::Result<usize> {
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
         self.resolve(pieces, &mut segments);
-        let sent = self.send_segments(fd.as_fd(), socket, &segments);
+        let sent = self.send_segments(fd, socket, &segments, more);
         segments.clear();
         self.segments = segments;
-        self.publish();
         sent
     }
 
@@ -112,6 +129,7 @@ impl Sender {
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
         segments: &[Segment],
+        more: bool,
     ) -> io::Result<usize> {
         let total = segments.iter().map(|segment| segment.len).sum::<usize>();
         // A datagram alone is not worth it.
@@ -126,12 +144,12 @@ impl Sender {
             timed,
         } = self.decide(socket, socket.route, referable);
         let begin = timed.then(Instant::now);
-        let sent = match self.by(way, fd, socket, segments) {
+        let sent = match self.by(way, fd, socket, segments, more) {
             // What the kernel refuses by reference (no pipe, no room for notifications, pages that cannot be spliced) is copied.
             Err(error) if way != Way::Copy && is_about_the_way(&error) => {
                 self.chooser.refused(socket.route, referable, way, &error);
                 (way, why) = (Way::Copy, Why::Refused);
-                self.by(Way::Copy, fd, socket, segments)?
+                self.by(Way::Copy, fd, socket, segments, more)?
             }
             other => {
                 let sent = other?;
@@ -171,9 +189,10 @@ impl Sender {
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
         segments: &[Segment],
+        more: bool,
     ) -> io::Result<usize> {
         match way {
-            Way::Copy => copy::send(fd, segments, &mut self.counts),
+            Way::Copy => copy::send(fd, segments, more, &mut self.counts),
             Way::Splice => {
                 let pipe = match &mut self.pipe {
                     Some(pipe) => pipe,
@@ -210,6 +229,11 @@ impl Sender {
                 }
                 Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
+                Piece::Buffer(buffer) => segments.push(Segment::of_buffer(buffer, 0..buffer.len())),
+                Piece::BufferPart(buffer, range) => {
+                    segments.push(Segment::of_buffer(buffer, range.clone()));
+                }
+                Piece::File(..) => unreachable!("files go by themselves, and not as datagrams"),
             }
         }
     }
@@ -279,7 +303,8 @@ impl Sender {
         let mut left = sent;
         for segment in segments {
             let part = segment.len.min(left) as u64;
-            if segment.pages.is_none() {
+            let kept = segment.shared && way == Way::Notified;
+            if segment.pages.is_none() && !kept {
                 copied[segment.cause as usize] += part;
             } else if way == Way::Copy || way == Way::File && segment.file.is_none() {
                 copied[Cause::Chosen as usize] += part;
@@ -295,6 +320,20 @@ impl Sender {
         {
             self.counts.copied_bytes += bytes;
             tally.add(layout::CAUSES + cause, bytes);
+        }
+    }
+
+    /// Bytes of a file.
+    pub(super) fn note_file(&mut self, way: Way, sent: usize) {
+        let tally = &self.chooser.tally;
+        let at = layout::choice(way.index(), Why::File.index());
+        tally.add(at, 1);
+        tally.add(at + 1, sent as u64);
+        if way == Way::File {
+            self.counts.referred_bytes += sent as u64;
+        } else {
+            self.counts.copied_bytes += sent as u64;
+            tally.add(layout::CAUSES + Cause::Plain as usize, sent as u64);
         }
     }
 

@@ -1,19 +1,27 @@
 //! What is known about a socket.
 
+use super::held::Held;
+use super::linger;
 use super::route::Route;
 use super::way::Way;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-/// What was found out about a socket; goes with it to each send. A stream is connected.
+/// What was found out about a socket, and the buffers of shared pools that the kernel may still read for it; goes with it to each send. A
+/// stream is connected, and its notifications (`MSG_ERRQUEUE`) are taken by nobody else.
 #[derive(Debug)]
 pub struct Socket {
     pub(super) route: Route,
     pub(super) notified: Notified,
     /// Notifications that have not come yet.
     pub(super) outstanding: u32,
+    /// The number of the next send with MSG_ZEROCOPY, as the kernel counts them.
+    pub(super) next: u32,
     /// The kernel takes several datagrams in one call.
     pub(super) together: bool,
+    /// Buffers that wait for notifications.
+    pub(super) held: Held,
 }
 
 /// MSG_ZEROCOPY on a socket.
@@ -44,8 +52,24 @@ impl Socket {
             route,
             notified,
             outstanding: 0,
+            next: 0,
             together: true,
+            held: Held::default(),
         })
+    }
+
+    /// As [`Socket::new`], for a socket whose other end is on another machine although its address is one of this machine's, as that of
+    /// a forwarder: MSG_ZEROCOPY is tried there too.
+    ///
+    /// # Errors
+    /// As [`Socket::new`].
+    pub fn elsewhere(fd: impl AsFd) -> io::Result<Socket> {
+        let mut socket = Socket::new(fd)?;
+        if socket.route == Route::Loopback {
+            socket.route = Route::Remote;
+            socket.notified = Notified::Untried;
+        }
+        Ok(socket)
     }
 
     /// As [`Socket::new`], for a socket whose owner does not know of notifications: without MSG_ZEROCOPY, which would have poll(2)
@@ -54,10 +78,9 @@ impl Socket {
     /// # Errors
     /// As [`Socket::new`].
     pub fn without_notifications(fd: impl AsFd) -> io::Result<Socket> {
-        Ok(Socket {
-            notified: Notified::Off,
-            ..Socket::new(fd)?
-        })
+        let mut socket = Socket::new(fd)?;
+        socket.notified = Notified::Off;
+        Ok(socket)
     }
 
     /// Is it a stream, of which parts can go by reference?
@@ -66,11 +89,42 @@ impl Socket {
         self.route.is_stream()
     }
 
+    /// Bytes of shared pools' buffers that are kept for it until the kernel has said that it is done with them, as of the last
+    /// [`crate::Sender::send`] or [`crate::Sender::settle`].
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.bytes()
+    }
+
+    /// Waits until none are kept any more, at most that long; false if some still are. To be called before a program ends: when it does,
+    /// connections with kept buffers are reset, for nobody would keep them.
+    ///
+    /// # Errors
+    /// As poll(2) and recvmsg(2).
+    pub fn finish(&mut self, limit: Duration) -> io::Result<bool> {
+        self.held.finish(limit)
+    }
+
+    /// Resets the connection, so that the kernel forgets what was not sent yet, and lets the buffers go that were kept for it. What a
+    /// device still has goes in the background.
+    ///
+    /// # Errors
+    /// As connect(2).
+    pub fn abort(mut self) -> io::Result<()> {
+        self.held.abort()
+    }
+
     pub(super) fn allows(&self, route: Route, way: Way) -> bool {
         match way {
             Way::Copy => true,
             Way::Splice | Way::File => route.is_stream(),
             Way::Notified => route.leaves() && self.notified != Notified::Off,
         }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        linger::keep(std::mem::take(&mut self.held));
     }
 }

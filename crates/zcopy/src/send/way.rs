@@ -59,11 +59,15 @@ pub enum Why {
     Refused,
     /// The socket cannot do what the program said.
     Socket,
+    /// Buffers of shared pools: they are kept until the kernel says that it is done with them.
+    Kept,
+    /// A file's pages.
+    File,
 }
 
 impl Why {
     /// All of them.
-    pub const ALL: [Why; 8] = [
+    pub const ALL: [Why; 10] = [
         Why::Nothing,
         Why::Small,
         Why::Guess,
@@ -72,6 +76,8 @@ impl Why {
         Why::Told,
         Why::Refused,
         Why::Socket,
+        Why::Kept,
+        Why::File,
     ];
 
     pub(crate) fn index(self) -> usize {
@@ -93,6 +99,8 @@ impl fmt::Display for Why {
             Why::Told => "the program said so",
             Why::Refused => "the kernel refused another way",
             Why::Socket => "the socket cannot do what the program said",
+            Why::Kept => "buffers of shared pools, kept until the kernel is done with them",
+            Why::File => "a file's pages",
         })
     }
 }
@@ -109,15 +117,19 @@ pub enum Cause {
     Written,
     /// They could have gone by reference; copying was the way of this send.
     Chosen,
+    /// Buffers of shared pools to a socket on which the kernel does not say when it is done with them (one of this machine), or too
+    /// few bytes of them.
+    Shared,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 4] = [
+    pub const ALL: [Cause; 5] = [
         Cause::Plain,
         Cause::Unprotected,
         Cause::Written,
         Cause::Chosen,
+        Cause::Shared,
     ];
 }
 
@@ -128,6 +140,7 @@ impl fmt::Display for Cause {
             Cause::Unprotected => "values in pageblocks that are not full",
             Cause::Written => "pages that were written since they were protected",
             Cause::Chosen => "copying was the way of the send",
+            Cause::Shared => "buffers of shared pools, to this machine or few bytes of them",
         })
     }
 }

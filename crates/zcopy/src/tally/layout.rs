@@ -6,7 +6,7 @@
 //! ```
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"zc-tally");
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// Senders that have a place; what others do is not seen.
 pub(crate) const PLACES: usize = 128;
 
@@ -32,7 +32,7 @@ pub(crate) const COUNTS_MOST: usize = 15;
 /// Sends and bytes for each way and reason.
 pub(crate) const CHOICES: usize = 16;
 const WAYS: usize = 8;
-const WHYS: usize = 8;
+const WHYS: usize = 12;
 /// Bytes for each cause.
 pub(crate) const CAUSES: usize = CHOICES + 2 * WAYS * WHYS;
 const CAUSES_MOST: usize = 8;

@@ -1,0 +1,267 @@
+//! Lists with files and buffers of shared pools: they go in parts, in order; where one part goes short, the call does.
+//!
+//! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY where the kernel says when it is
+//! done with them and there is enough of them; else they are copied, and what could go by reference beside them goes by itself.
+
+use super::segment::{Piece, Segment};
+use super::sender::Sender;
+use super::socket::{Notified, Socket};
+use super::way::{Way, Why, is_about_the_way};
+use super::{copy, notified};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use tranship_core::Cbuf;
+use tranship_sys::{scatter, signals, stream};
+
+/// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
+const LEAST: usize = 10 << 10;
+/// Bytes at a time of a file that the kernel cannot refer to.
+const CHUNK: usize = 64 << 10;
+
+impl Sender {
+    pub(super) fn send_list(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        pieces: &[Piece<'_>],
+    ) -> io::Result<usize> {
+        if !socket.is_stream() {
+            if pieces.iter().any(Piece::is_file) {
+                return Err(super::datagrams::no_files());
+            }
+            return self.send_plain(fd, socket, pieces, false);
+        }
+        if !socket.held.is_empty() {
+            notified::reap(fd, socket, &mut self.counts)?;
+        }
+        let (mut sent, mut rest) = (0, pieces);
+        while let Some(first) = rest.first() {
+            let (count, outcome) = match first {
+                Piece::File(file, range) => (1, self.send_file(fd, file, range)),
+                _ => self.send_part(fd, socket, rest),
+            };
+            let offered: usize = rest[..count].iter().map(Piece::len).sum();
+            match outcome {
+                Ok(now) => {
+                    sent += now;
+                    if now < offered {
+                        break;
+                    }
+                }
+                Err(error) if sent == 0 => return Err(error),
+                // What was sent counts; the error comes again.
+                Err(_) => break,
+            }
+            rest = &rest[count..];
+        }
+        Ok(sent)
+    }
+
+    /// Sends some pieces up to the next file; says how many of them it was.
+    fn send_part(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        rest: &[Piece<'_>],
+    ) -> (usize, io::Result<usize>) {
+        let stretch = rest.iter().take_while(|piece| !piece.is_file()).count();
+        let all = &rest[..stretch];
+        let of_buffers = |piece: &&Piece<'_>| piece.buffer().is_some();
+        let shared: usize = all.iter().filter(of_buffers).map(Piece::len).sum();
+        if shared >= LEAST && socket.allows(socket.route, Way::Notified) {
+            let more = stretch < rest.len();
+            return (stretch, self.send_kept(fd, socket, all, more));
+        }
+        // What may be referred to, and what may not: headers go with either.
+        let mut kind = None;
+        let alike = |piece: &&Piece<'_>| match piece {
+            Piece::Bytes(_) => true,
+            other => *kind.get_or_insert(other.buffer().is_some()) == other.buffer().is_some(),
+        };
+        let count = all.iter().take_while(alike).count();
+        let sent = self.send_plain(fd, socket, &all[..count], count < rest.len());
+        (count, sent)
+    }
+
+    /// By reference, and the buffers are kept.
+    fn send_kept(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        pieces: &[Piece<'_>],
+        more: bool,
+    ) -> io::Result<usize> {
+        let mut segments = Vec::with_capacity(pieces.len());
+        let mut owners = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            self.resolve(std::slice::from_ref(piece), &mut segments);
+            owners.resize(segments.len(), piece.buffer());
+        }
+        let mut sent = 0;
+        let mut done = 0;
+        while done < segments.len() {
+            let (count, outcome) =
+                self.one_kept(fd, socket, &segments[done..], &owners[done..], more);
+            let part = &segments[done..done + count];
+            let offered: usize = part.iter().map(|segment| segment.len).sum();
+            match outcome {
+                Ok(now) => {
+                    sent += now;
+                    if now < offered {
+                        self.counts.partial += 1;
+                        break;
+                    }
+                }
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+            done += count;
+        }
+        Ok(sent)
+    }
+
+    /// One call; says how many segments it was about.
+    fn one_kept(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+        owners: &[Option<&Cbuf>],
+        more: bool,
+    ) -> (usize, io::Result<usize>) {
+        match self.refer_kept(fd, socket, segments, owners) {
+            Ok((0, _)) => {
+                // Bytes that may change, too many to be put aside.
+                let more = more || segments.len() > 1;
+                let sent = copy::send(fd, &segments[..1], more, &mut self.counts);
+                self.note_copied(Why::Kept, &segments[..1], &sent);
+                (1, sent)
+            }
+            Ok((count, sent)) => {
+                self.note(Way::Notified, Why::Kept, &segments[..count], sent);
+                (count, Ok(sent))
+            }
+            // No room for what is pinned or for notifications, or a socket that cannot.
+            Err(error) if is_about_the_way(&error) => {
+                let sent = copy::send(fd, segments, more, &mut self.counts);
+                self.note_copied(Why::Refused, segments, &sent);
+                (segments.len(), sent)
+            }
+            Err(error) => (segments.len(), Err(error)),
+        }
+    }
+
+    fn note_copied(&mut self, why: Why, segments: &[Segment], sent: &io::Result<usize>) {
+        if let Ok(sent) = sent {
+            self.note(Way::Copy, why, segments, *sent);
+        }
+    }
+
+    /// How many segments it took, and bytes.
+    fn refer_kept(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+        owners: &[Option<&Cbuf>],
+    ) -> io::Result<(usize, usize)> {
+        notified::begin(fd, socket, &mut self.counts)?;
+        if socket.notified == Notified::Off {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        self.log.begin()?;
+        let mut pieces = Vec::with_capacity(segments.len().min(scatter::MOST));
+        for segment in segments.iter().take(scatter::MOST) {
+            let from = match segment.pages {
+                Some(pages) => pages,
+                None if segment.shared => segment.at,
+                // SAFETY: the piece's own bytes.
+                None => match unsafe { self.log.keep(segment.at, segment.len) } {
+                    Some(kept) => kept,
+                    None => break,
+                },
+            };
+            pieces.push((from, segment.len));
+        }
+        if pieces.is_empty() {
+            return Ok((0, 0));
+        }
+        socket.held.begin(fd)?;
+        self.counts.calls += 1;
+        // SAFETY: pages that never change again, the log's, which are never written twice, or buffers that are kept below.
+        let sent = unsafe { scatter::send_zerocopy(fd, &pieces) }
+            .inspect_err(|_| socket.held.end_if_empty())?;
+        let number = notified::sent_one(socket);
+        let (mut buffers, mut bytes, mut at) = (Vec::new(), 0, 0);
+        for ((_, len), owner) in pieces.iter().zip(owners) {
+            if at < sent
+                && let Some(buffer) = owner
+            {
+                buffers.push((*buffer).clone());
+                bytes += (*len).min(sent - at);
+            }
+            at += len;
+        }
+        socket.held.keep(number, bytes, buffers);
+        Ok((pieces.len(), sent))
+    }
+
+    fn send_file(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        file: &File,
+        range: &Range<u64>,
+    ) -> io::Result<usize> {
+        let len = Piece::File(file, range.clone()).len();
+        let mut sent = 0;
+        while sent < len {
+            let at = range.start + sent as u64;
+            self.counts.calls += 1;
+            let part = signals::without_sigpipe(|| stream::send_file(fd, file, at, len - sent));
+            let (way, part) = match part {
+                // What cannot be referred to (a file of /proc, say) is read and copied.
+                Err(error) if is_about_the_way(&error) => {
+                    (Way::Copy, self.copy_file(fd, file, at, len - sent))
+                }
+                other => (Way::File, other),
+            };
+            match part {
+                Ok(0) if sent == 0 => {
+                    let text = format!(
+                        "the file ends before byte {at}, up to {} were to be sent",
+                        range.end
+                    );
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+                }
+                Ok(0) => break,
+                Ok(now) => {
+                    self.note_file(way, now);
+                    sent += now;
+                }
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        self.counts.partial += u64::from(sent < len);
+        Ok(sent)
+    }
+
+    fn copy_file(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        file: &File,
+        at: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let mut bytes = vec![0; len.min(CHUNK)];
+        let got = file.read_at(&mut bytes, at)?;
+        if got == 0 {
+            return Ok(0);
+        }
+        let segment = Segment::of_bytes(&bytes[..got]);
+        copy::send(fd, &[segment], got < len, &mut self.counts)
+    }
+}
