@@ -5,18 +5,22 @@
 //!      │ commands ▲ replies
 //!   parse/    text: classic and meta commands; pure
 //!      │
+//!   parcel    what a server hands over to its successor, as bytes; pure
+//!      │
 //!   store/    shards: keys and metadata in the heap, values in the arena; segmented LRU, expiry, a cleaner that empties
 //!             pageblocks in which little is left
 //! ```
 //!
 //! NOT here: the allocator and the sends (`zcopy`), the command line.
 
+mod parcel;
 pub mod parse;
 mod reply;
 mod server;
 mod stats;
 mod store;
 
-pub use server::{Options, Server};
+pub use parcel::FORMAT;
+pub use server::{Options, Server, Taken};
 pub use stats::Stats;
 pub use store::{Item, Mode, Outcome, Store, StoreOptions};

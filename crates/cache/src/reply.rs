@@ -25,6 +25,9 @@ pub(crate) struct Replies {
 
 impl Replies {
     pub(crate) fn text(&mut self, text: &[u8]) {
+        if text.is_empty() {
+            return;
+        }
         self.bytes += text.len();
         match self.queue.back_mut() {
             Some(Out::Text(last)) => last.extend_from_slice(text),
@@ -103,6 +106,18 @@ impl Replies {
             }
         }
         parts
+    }
+
+    /// All of it.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.bytes);
+        for out in &self.queue {
+            match out {
+                Out::Text(text) => all.extend_from_slice(text),
+                Out::Value(value, from, to) => all.extend_from_slice(&value[*from..*to]),
+            }
+        }
+        all
     }
 
     /// Forgets all of it.

@@ -1,12 +1,13 @@
 //! `tranship cache` with the clients that people have: libmemcached's tools and conformance test, and pymemcache.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use tranship_testkit::{Watchdog, skipped};
 
 struct Served {
     program: Child,
     address: String,
+    out: BufReader<ChildStdout>,
 }
 
 impl Served {
@@ -18,15 +19,26 @@ impl Served {
             .spawn()
             .expect("the server");
         let mut line = String::new();
-        let out = program.stdout.as_mut().expect("piped");
-        BufReader::new(out).read_line(&mut line).expect("a line");
+        let mut out = BufReader::new(program.stdout.take().expect("piped"));
+        out.read_line(&mut line).expect("a line");
         let address = line
             .trim()
             .rsplit(' ')
             .next()
             .expect("an address")
             .to_owned();
-        Served { program, address }
+        Served {
+            program,
+            address,
+            out,
+        }
+    }
+
+    /// What it says next.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("a line");
+        line
     }
 
     fn port(&self) -> &str {
@@ -123,6 +135,59 @@ fn pymemcache() {
         "{}",
         String::from_utf8_lossy(&said.stderr)
     );
+}
+
+/// A client in Python talks on while servers come and go.
+#[test]
+fn a_warm_cache_survives_its_server() {
+    // Debian's, which has Debian's modules.
+    let there = Command::new("/usr/bin/python3")
+        .args(["-c", "import pymemcache"])
+        .stderr(Stdio::null())
+        .status();
+    if !there.is_ok_and(|status| status.success()) {
+        return skipped("pymemcache (package python3-pymemcache) is not there");
+    }
+    let _dog = Watchdog::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("cache.sock");
+    let args = ["--take-over", socket.to_str().expect("UTF-8")];
+    let mut first = Served::start(&args);
+    assert!(first.line().contains("begins empty"));
+    let mut client = Command::new("/usr/bin/python3")
+        .args(["-c", include_str!("cache/survive.py"), first.port()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3");
+    let mut to_client = client.stdin.take().expect("piped");
+    let mut from_client = BufReader::new(client.stdout.take().expect("piped"));
+    let mut heard = |what: &str| {
+        let mut line = String::new();
+        from_client.read_line(&mut line).expect("a line");
+        assert_eq!(line.trim(), what);
+    };
+    heard("2000 stored");
+    let mut second = Served::start(&args);
+    let said = second.line();
+    assert!(
+        said.contains("took over 2") && said.contains("; 0 values could not"),
+        "{said}"
+    );
+    assert_eq!(second.address, first.address);
+    assert!(first.line().contains("handed over"));
+    assert!(first.program.wait().expect("its end").success());
+    let mut third = Served::start(&args);
+    assert!(third.line().contains("took over 2"));
+    to_client.write_all(b"count\n").expect("write");
+    heard("all there");
+    // What a killed server had is gone, and the next one says so.
+    third.program.kill().expect("kill");
+    third.program.wait().expect("its end");
+    let mut fourth = Served::start(&args);
+    assert!(fourth.line().contains("begins empty"));
+    drop(to_client);
+    assert!(client.wait().expect("its end").success());
 }
 
 #[test]

@@ -186,7 +186,7 @@ pub mod sandbox {
 pub mod zcopy {
     #[doc(inline)]
     pub use tranship_zcopy::{
-        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Options, Piece, Report,
+        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Options, Piece, Place, Report,
         ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
     };
 }

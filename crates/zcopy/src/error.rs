@@ -19,6 +19,9 @@ pub enum Error {
     /// This process was forked from the one that made the arena. Its values can be read and sent here, nothing can be added.
     #[error("this arena belongs to the process that this one was forked from; make one here")]
     Forked,
+    /// Its file was handed over to another process ([`crate::Arena::give_away`]).
+    #[error("this arena was handed over to another process; values can still be read here")]
+    Given,
     /// The kernel refused memory, addresses or a descriptor.
     #[error("the kernel refused: {0}")]
     System(#[from] io::Error),

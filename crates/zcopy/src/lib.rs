@@ -20,7 +20,7 @@ mod send;
 mod tally;
 mod value;
 
-pub use arena::{Options, Stats};
+pub use arena::{Options, Place, Stats};
 pub use error::Error;
 pub use report::{Copied, Report, ReportError, Took};
 pub use send::{Cause, Choice, Counts, Explanation, Piece, Sender, Socket, Way, Why};

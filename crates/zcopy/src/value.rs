@@ -1,10 +1,11 @@
 //! Values: what is filled once and sent many times.
 
-use crate::arena::{Inner, Options, Stats};
+use crate::arena::{Inner, Options, Place, Stats};
 use crate::error::Error;
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -118,6 +119,53 @@ impl Arena {
         self.inner.file().0
     }
 
+    /// Has this process write no byte of its file any more, and give nothing of it back: another one goes on with it ([`Arena::adopt`]). Nobody
+    /// uses the arena meanwhile. [`Arena::take_back`] ends that, if the other one does not come to it.
+    pub fn give_away(&self) {
+        self.inner.give_away(true);
+    }
+
+    /// It is this process's again, if nobody has gone on with it.
+    pub fn take_back(&self) {
+        self.inner.give_away(false);
+    }
+
+    /// Goes on with another process's arena: its file, and places of values in it ([`Value::place`]). Neither is believed: of each place
+    /// says whether a value can be there. All values are protected. Nothing is written before [`Arena::begin`].
+    ///
+    /// # Errors
+    /// [`Error::System`] if the file is none that an arena of these options makes, or the kernel refuses addresses.
+    pub fn adopt(
+        file: OwnedFd,
+        options: &Options,
+        places: &[Place],
+    ) -> Result<(Arena, Vec<Option<Value>>), Error> {
+        let (inner, found) = Inner::adopt(file, options, places)?;
+        let value = |(place, found): (&Place, bool)| {
+            let offset = usize::try_from(place.offset).ok()?;
+            let len = usize::try_from(place.len).ok()?;
+            found.then(|| {
+                Value(Arc::new(Owned {
+                    at: inner.at(offset),
+                    arena: Arc::clone(&inner),
+                    len,
+                    filling: false,
+                }))
+            })
+        };
+        let values = places.iter().zip(found).map(value).collect();
+        Ok((Arena { inner }, values))
+    }
+
+    /// After [`Arena::adopt`], when the process that had the file writes it no more, and before anything is allocated: gives back what is in none of
+    /// the values' pageblocks.
+    ///
+    /// # Errors
+    /// If the kernel refuses; then nothing may be allocated.
+    pub fn begin(&self) -> io::Result<()> {
+        self.inner.replace_rest()
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -215,6 +263,12 @@ impl Value {
     #[must_use]
     pub fn block(&self) -> u32 {
         self.0.arena.block_of(self.0.at)
+    }
+
+    /// Where in the arena's file it lies, for [`Arena::adopt`]; none if the file does not have it (a fork came while it was filled).
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        self.0.arena.place_of(self.0.at, self.len())
     }
 
     /// Will it be sent without copying? From when its pageblock is protected.

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{WAYS, dog, exactly, pair, pattern};
-use tranship_zcopy::{Arena, Piece, Sender, Socket, Value};
+use tranship_zcopy::{Arena, Options, Piece, Sender, Socket, Value, Way};
 
 /// Values of `len` bytes, enough for several pageblocks, all protected.
 fn protected(arena: &Arena, len: usize, count: usize) -> Vec<Value> {
@@ -144,6 +144,50 @@ fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
             churn(&arena, len);
             exactly(&connection, &expected);
         }
+    }
+}
+
+#[test]
+fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
+    let _dog = dog();
+    for kept in [false, true] {
+        let arena = Arena::new().expect("arena");
+        let values = protected(&arena, 5000, 60);
+        let connection = pair::tcp();
+        let mut sender = Sender::new().expect("sender");
+        sender.force(Some(Way::Splice));
+        let mut socket = Socket::new(connection.near()).expect("socket");
+        let pieces: Vec<_> = values[..8].iter().map(Piece::Value).collect();
+        let sent = sender
+            .send(connection.near(), &mut socket, &pieces)
+            .expect("send");
+        let mut expected: Vec<u8> = (0..8).flat_map(|seed| pattern(seed, 5000)).collect();
+        expected.truncate(sent);
+        arena.give_away();
+        assert!(arena.alloc(10).is_err(), "it is somebody else's");
+        // Half of them, or none: what is in no block that somebody wants is used again.
+        let places: Vec<_> = values
+            .iter()
+            .step_by(2)
+            .filter(|_| kept)
+            .map(|value| value.place().expect("in the file"))
+            .collect();
+        let file = arena.descriptor().try_clone_to_owned().expect("a descriptor");
+        let (next, found) = Arena::adopt(file, &Options::new(), &places).expect("an arena");
+        assert!(next.alloc(10).is_err(), "not before it begins");
+        next.begin().expect("begin");
+        for (number, value) in found.iter().enumerate() {
+            let value = value.as_ref().expect("there");
+            assert!(value.is_protected());
+            assert!(value[..] == pattern(2 * number, 5000)[..], "value {number}");
+        }
+        churn(&next, 5000);
+        drop(found);
+        churn(&next, 5000);
+        // What the former process drops gives nothing back.
+        drop((values, arena));
+        churn(&next, 5000);
+        exactly(&connection, &expected);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::shared::Shared;
 use super::{classic, meta};
+use crate::parcel::{Client, Next};
 use crate::parse::{self, Command, Put};
 use crate::reply::Replies;
 use crate::stats::Counts;
@@ -44,6 +45,8 @@ enum Expect {
         put: Store,
         value: ValueMut,
         got: usize,
+        /// The command, as it came.
+        line: Vec<u8>,
     },
     /// Bytes that are no command.
     Swallow(usize),
@@ -87,6 +90,49 @@ impl Connection {
             interest: Interest::Read,
             stuck: None,
             ending: false,
+        })
+    }
+
+    /// Goes on with what another process began.
+    pub(super) fn resume(stream: TcpStream, client: Client) -> io::Result<Connection> {
+        let mut own = Connection::new(stream)?;
+        own.input = client.input;
+        own.ending = client.ending;
+        own.expect = match client.next {
+            Next::Line => Expect::Line,
+            Next::Swallow(bytes) => Expect::Swallow(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            Next::SwallowLine => Expect::SwallowLine,
+        };
+        own.replies.text(&client.replies);
+        Ok(own)
+    }
+
+    /// What another process must know to go on; none if its client has not taken more than so many bytes of its replies.
+    pub(super) fn write_down(&self, most: usize) -> Option<Client> {
+        if self.replies.waiting().0 > most {
+            return None;
+        }
+        let mut input = Vec::new();
+        let next = match &self.expect {
+            Expect::Line => Next::Line,
+            // From its command on.
+            Expect::Value {
+                value, got, line, ..
+            } => {
+                input.extend_from_slice(line);
+                input.extend_from_slice(b"\r\n");
+                input.extend_from_slice(&value[..*got]);
+                Next::Line
+            }
+            Expect::Swallow(bytes) => Next::Swallow(*bytes as u64),
+            Expect::SwallowLine => Next::SwallowLine,
+        };
+        input.extend_from_slice(&self.input[self.at..]);
+        Some(Client {
+            next,
+            ending: self.ending,
+            input,
+            replies: self.replies.to_vec(),
         })
     }
 
@@ -296,6 +342,9 @@ impl Connection {
                 }
             }
         }
+        if let Expect::Value { line: its, .. } = &mut self.expect {
+            *its = line;
+        }
         Some(())
     }
 
@@ -316,7 +365,13 @@ impl Connection {
             Counts::bump(&counts.store_too_large, 1);
             "SERVER_ERROR object too large for cache"
         } else if let Some(value) = shared.store.reserve(len) {
-            self.expect = Expect::Value { put, value, got: 0 };
+            let line = Vec::new();
+            self.expect = Expect::Value {
+                put,
+                value,
+                got: 0,
+                line,
+            };
             return;
         } else {
             "SERVER_ERROR out of memory storing object"

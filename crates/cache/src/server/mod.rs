@@ -1,87 +1,243 @@
-//! The server: threads with an epoll each, over one store.
+//! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it (`handover`).
 
 mod classic;
 mod connection;
 mod datagram;
+mod give;
+mod handover;
 mod meta;
 mod report;
+mod running;
 mod shared;
+mod take;
 mod worker;
 
 pub use shared::Options;
 
 use crate::stats::{Counts, Stats};
-use crate::store::{Store, StoreOptions};
+use crate::store::{Adopted, Store, StoreOptions};
+use connection::Connection;
+use running::Running;
 use shared::Shared;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
-use tranship_sys::eventfd;
+use tranship_sys::{eventfd, socket};
 
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
-    bells: Vec<OwnedFd>,
+    running: Arc<Running>,
+    control: Option<Control>,
     address: SocketAddr,
     udp: Option<SocketAddr>,
+    taken: Option<Taken>,
+}
+
+/// The thread that waits for a successor.
+#[derive(Debug)]
+struct Control {
+    thread: JoinHandle<()>,
+    bell: OwnedFd,
+    path: PathBuf,
+}
+
+/// What a server had from the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The process that had it.
+    pub from: u32,
+    /// What it stored.
+    pub store: Adopted,
+    /// Its connections.
+    pub connections: usize,
+}
+
+/// What a server begins with.
+struct Begin {
+    store: Store,
+    control: Option<OwnedFd>,
+    listener: TcpListener,
+    datagrams: Option<UdpSocket>,
+    connections: Vec<Connection>,
+    flush_in: u64,
+    taken: Option<Taken>,
+    pending: Option<take::Pending>,
+}
+
+fn store_options(options: &Options) -> StoreOptions {
+    StoreOptions {
+        memory: options.memory,
+        shards: (options.threads.max(1) * 8).next_power_of_two(),
+    }
+}
+
+impl Begin {
+    /// Empty.
+    fn new(options: &Options) -> io::Result<Begin> {
+        Ok(Begin {
+            listener: TcpListener::bind(options.listen)?,
+            datagrams: options.udp.map(UdpSocket::bind).transpose()?,
+            control: options.take_over.as_deref().map(control).transpose()?,
+            store: Store::new(store_options(options)).map_err(io::Error::other)?,
+            connections: Vec::new(),
+            flush_in: 0,
+            taken: None,
+            pending: None,
+        })
+    }
+
+    /// With what another server had.
+    fn adopt(options: &Options, mut offered: take::Offered) -> io::Result<Begin> {
+        let pending = offered.pending()?;
+        let parcel = offered.parcel;
+        let adopted = Store::adopt(
+            store_options(options),
+            offered.arena,
+            &parcel.items,
+            parcel.numbers,
+        );
+        let (store, adopted) = adopted.map_err(io::Error::other)?;
+        let connections = offered.streams.into_iter();
+        // One that cannot be served any more is none.
+        let connections: Vec<_> = connections
+            .filter_map(|(stream, client)| Connection::resume(stream, client).ok())
+            .collect();
+        let datagrams = match (options.udp, offered.datagrams) {
+            (Some(_), Some(socket)) => Some(socket),
+            (at, _) => at.map(UdpSocket::bind).transpose()?,
+        };
+        Ok(Begin {
+            store,
+            control: Some(offered.control),
+            listener: offered.listener,
+            datagrams,
+            flush_in: parcel.flush_in,
+            taken: Some(Taken {
+                from: offered.from,
+                store: adopted,
+                connections: connections.len(),
+            }),
+            connections,
+            pending: Some(pending),
+        })
+    }
+}
+
+/// Listens for a successor, where nobody does any more.
+fn control(at: &Path) -> io::Result<OwnedFd> {
+    match socket::listen(at, 0o600) {
+        // Nobody answered there: what is left of a server that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            std::fs::remove_file(at)?;
+            socket::listen(at, 0o600)
+        }
+        other => other,
+    }
 }
 
 impl Server {
-    /// Starts to serve.
+    /// Starts to serve. With [`Options::take_over`], goes on with what the server there has, if there is one.
     ///
     /// # Errors
-    /// If an address cannot be had, or the kernel refuses memory or descriptors.
+    /// If an address cannot be had, or the kernel refuses memory or descriptors; or if the server there does not hand over what it has: then it
+    /// goes on serving.
     pub fn start(options: Options) -> io::Result<Server> {
-        let listener = TcpListener::bind(options.listen)?;
+        let offered = match &options.take_over {
+            Some(at) => take::ask(at)?,
+            None => None,
+        };
+        let begin = match offered {
+            Some(offered) => Begin::adopt(&options, offered)?,
+            None => Begin::new(&options)?,
+        };
+        Server::serve(options, begin)
+    }
+
+    fn serve(options: Options, begin: Begin) -> io::Result<Server> {
+        let listener = Arc::new(begin.listener);
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let datagrams = options.udp.map(UdpSocket::bind).transpose()?;
-        let udp = datagrams.as_ref().map(UdpSocket::local_addr).transpose()?;
+        let udp = begin.datagrams.as_ref();
+        let udp = udp.map(UdpSocket::local_addr).transpose()?;
         let threads = options.threads.max(1);
-        let store = Store::new(StoreOptions {
-            memory: options.memory,
-            shards: (threads * 8).next_power_of_two(),
-        })
-        .map_err(io::Error::other)?;
+        let path = options.take_over.clone();
+        let flush_at = match begin.flush_in {
+            0 => 0,
+            left => i64::from(begin.store.now()).saturating_add_unsigned(left),
+        };
         let shared = Arc::new(Shared {
-            store,
+            store: begin.store,
             counts: (0..threads).map(|_| Counts::default()).collect(),
             options,
             open: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
-            flush_at: AtomicI64::new(0),
+            flush_at: AtomicI64::new(flush_at),
             started: Instant::now(),
             birth: SystemTime::now(),
         });
-        let listener = Arc::new(listener);
-        let mut datagrams = datagrams;
-        let mut server = Server {
-            shared: Arc::clone(&shared),
-            workers: Vec::new(),
-            bells: Vec::new(),
-            address,
-            udp,
-        };
-        for number in 0..threads {
+        let mut shares: Vec<Vec<Connection>> = (0..threads).map(|_| Vec::new()).collect();
+        for (number, connection) in begin.connections.into_iter().enumerate() {
+            shares[number % threads].push(connection);
+        }
+        let mut datagrams = begin.datagrams.as_ref().map(UdpSocket::try_clone);
+        let (mut bells, mut workers) = (Vec::new(), Vec::new());
+        for (number, share) in shares.into_iter().enumerate() {
             let bell = eventfd::create()?;
-            let worker = worker::Worker::new(
+            let mut worker = worker::Worker::new(
                 Arc::clone(&shared),
                 number,
                 Arc::clone(&listener),
-                datagrams.take(),
+                datagrams.take().transpose()?,
                 bell.try_clone()?,
             )?;
-            server.bells.push(bell);
-            let thread = std::thread::Builder::new().name(format!("cache-{number}"));
-            server.workers.push(thread.spawn(move || worker.run())?);
+            worker.resume(share)?;
+            workers.push(worker);
+            bells.push(bell);
+        }
+        if let Some(pending) = begin.pending {
+            pending.ready()?;
+            shared.store.begin()?;
+        }
+        let running = Arc::new(Running::new(shared, listener, begin.datagrams, bells));
+        running.serve(workers)?;
+        let mut server = Server {
+            running: Arc::clone(&running),
+            control: None,
+            address,
+            udp,
+            taken: begin.taken,
+        };
+        if let (Some(listener), Some(path)) = (begin.control, path) {
+            let bell = eventfd::create()?;
+            let rung = bell.try_clone()?;
+            let thread = std::thread::Builder::new().name("cache-control".to_owned());
+            let thread = thread.spawn(move || give::wait(&running, &listener, &rung))?;
+            server.control = Some(Control { thread, bell, path });
         }
         Ok(server)
+    }
+
+    /// What it had from the server before it, if there was one.
+    #[must_use]
+    pub fn taken(&self) -> Option<Taken> {
+        self.taken
+    }
+
+    /// Has something called when another server has taken over: then this one does nothing any more.
+    pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
+        self.running.when_gone(Box::new(tell));
+    }
+
+    /// Has another server taken over?
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.running.is_gone()
     }
 
     /// Where it serves TCP.
@@ -99,13 +255,13 @@ impl Server {
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        self.running.shared.stats()
     }
 
     /// What it stores.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.shared.store
+        &self.running.shared.store
     }
 
     /// Ends it: connections are closed.
@@ -114,14 +270,15 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // Ordering: release, partner of the workers' acquire after the bell.
-        self.shared.stop.store(true, Ordering::Release);
-        for bell in &self.bells {
-            let _ = eventfd::signal(bell);
+        self.running.end();
+        if let Some(control) = self.control.take() {
+            let _ = eventfd::signal(&control.bell);
+            let _ = control.thread.join();
+            if !self.running.is_gone() {
+                let _ = std::fs::remove_file(control.path);
+            }
         }
-        for worker in self.workers.drain(..) {
-            let _ = worker.join();
-        }
+        self.running.pause();
     }
 }
 

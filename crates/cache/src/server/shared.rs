@@ -3,6 +3,7 @@
 use crate::stats::{Counts, Stats};
 use crate::store::Store;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,6 +24,9 @@ pub struct Options {
     pub longest: usize,
     /// How long replies may wait for somebody who does not take them.
     pub patience: Duration,
+    /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
+    /// connections; and lets itself be taken over there.
+    pub take_over: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -38,6 +42,7 @@ impl Default for Options {
             connections: 1024,
             longest: 1 << 20,
             patience: Duration::from_secs(60),
+            take_over: None,
         }
     }
 }

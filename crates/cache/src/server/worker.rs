@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
+use tranship_sys::eventfd;
 use tranship_zcopy::Sender;
 
 const LISTENER: u64 = u64::MAX;
@@ -60,14 +61,36 @@ impl Worker {
         })
     }
 
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
     fn counts(&self) -> &Counts {
         &self.shared.counts[self.number]
     }
 
-    pub(super) fn run(mut self) {
+    /// Goes on with these.
+    pub(super) fn resume(&mut self, connections: Vec<Connection>) -> io::Result<()> {
+        for connection in connections {
+            self.epoll
+                .add(connection.stream(), self.next, Interest::Read)?;
+            // Relaxed: a count.
+            self.shared.open.fetch_add(1, Ordering::Relaxed);
+            self.connections.insert(self.next, connection);
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.values()
+    }
+
+    /// Serves until it is told to stop; it could go on then.
+    pub(super) fn run(mut self) -> Worker {
         let mut ready = Vec::new();
         // Connections with commands that are not yet looked at: each has its turn.
-        let mut busy: Vec<u64> = Vec::new();
+        let mut busy: Vec<u64> = self.connections.keys().copied().collect();
         let mut last = Instant::now();
         loop {
             let wait = if busy.is_empty() {
@@ -77,11 +100,12 @@ impl Worker {
             };
             if let Err(error) = self.epoll.wait(&mut ready, Some(wait)) {
                 tracing::error!(%error, "waiting for clients");
-                return;
+                return self;
             }
             // Ordering: acquire, partner of the release in `Server::end`.
             if self.shared.stop.load(Ordering::Acquire) {
-                return;
+                let _ = eventfd::drain(&self.bell);
+                return self;
             }
             let mut turns = std::mem::take(&mut busy);
             for event in &ready {

@@ -74,6 +74,19 @@ impl Lists {
         list.bytes = list.bytes + after - before;
     }
 
+    /// All entries, from what is evicted first.
+    pub(super) fn in_order(&self, entries: &Entries) -> Vec<u32> {
+        let mut all = Vec::new();
+        for list in [&self.probation, &self.protected] {
+            let mut at = list.oldest;
+            while at != NONE {
+                all.push(at);
+                at = entries[at as usize].as_ref().expect("in use").links.newer;
+            }
+        }
+        all
+    }
+
     pub(super) fn oldest(&self) -> Option<u32> {
         [self.probation.oldest, self.protected.oldest]
             .into_iter()

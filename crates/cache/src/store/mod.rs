@@ -3,10 +3,13 @@
 //! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored with its line end, so that a reply
 //! is a header and a value. It is never changed in place: a new one takes its place.
 
+mod adopt;
 mod clean;
 mod entry;
 mod lru;
 mod shard;
+
+pub use adopt::Adopted;
 
 use entry::{Entry, OVERHEAD};
 use shard::Shard;
@@ -114,11 +117,13 @@ impl Store {
     /// # Errors
     /// If the kernel has no addresses for the arena.
     pub fn new(options: StoreOptions) -> Result<Store, tranship_zcopy::Error> {
-        // Pageblocks are never quite full, and the cleaner needs room to work.
-        let room = options.memory + options.memory / 4 + (64 << 20);
-        let arena = Arena::with(&tranship_zcopy::Options::new().max(room))?;
+        let arena = Arena::with(&arena_options(options.memory))?;
+        Ok(Store::over(options, arena))
+    }
+
+    fn over(options: StoreOptions, arena: Arena) -> Store {
         let shards = options.shards.max(1).next_power_of_two();
-        Ok(Store {
+        Store {
             arena,
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -128,7 +133,7 @@ impl Store {
             started: Instant::now(),
             cleaner: AtomicUsize::new(0),
             counts: Counts::default(),
-        })
+        }
     }
 
     /// Memory for a value of `len` bytes and its line end; evicts until there is room.
@@ -408,12 +413,12 @@ impl Store {
         cas
     }
 
-    fn insert(&self, shard: &mut Shard, entry: Entry) {
+    fn insert(&self, shard: &mut Shard, entry: Entry) -> u32 {
         // Relaxed: sums.
         self.used.fetch_add(entry.cost(), Ordering::Relaxed);
         self.counts.items.fetch_add(1, Ordering::Relaxed);
         self.counts.total_items.fetch_add(1, Ordering::Relaxed);
-        shard.insert(entry);
+        shard.insert(entry)
     }
 
     fn remove(&self, shard: &mut Shard, index: u32) {
@@ -490,6 +495,11 @@ impl Store {
         };
         u32::try_from(relative + i64::from(now)).unwrap_or(u32::MAX)
     }
+}
+
+fn arena_options(memory: u64) -> tranship_zcopy::Options {
+    // Pageblocks are never quite full, and the cleaner needs room to work.
+    tranship_zcopy::Options::new().max(memory + memory / 4 + (64 << 20))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -30,7 +30,7 @@ impl Shard {
             .copied()
     }
 
-    pub(super) fn insert(&mut self, entry: Entry) {
+    pub(super) fn insert(&mut self, entry: Entry) -> u32 {
         let (hash, cost) = (entry.hash, entry.cost());
         let index = match self.free.pop() {
             Some(index) => {
@@ -48,6 +48,7 @@ impl Shard {
             entries[index as usize].as_ref().expect("in use").hash
         });
         self.lists.add(&mut self.entries, index, cost);
+        index
     }
 
     pub(super) fn remove(&mut self, index: u32) -> Entry {
@@ -69,6 +70,11 @@ impl Shard {
     /// Its cost changed.
     pub(super) fn recount(&mut self, index: u32, before: u64, after: u64) {
         self.lists.recount(&self.entries, index, before, after);
+    }
+
+    /// All of them, from what is evicted first.
+    pub(super) fn in_order(&self) -> Vec<u32> {
+        self.lists.in_order(&self.entries)
     }
 
     /// What is evicted next.

@@ -139,3 +139,76 @@ fn sparse_blocks_are_emptied_and_their_memory_goes_back() {
         );
     }
 }
+
+#[test]
+fn an_index_that_lies_costs_values_and_nothing_else() {
+    use tranship_testkit::Random;
+    let mut random = Random::printed("an index that lies");
+    let small = |n: u64| usize::try_from(n).expect("small");
+    for _ in 0..30 {
+        let former = store(16 << 20);
+        for number in 0..200u32 {
+            let key = number.to_string();
+            set(
+                &former,
+                key.as_bytes(),
+                &vec![b'v'; small(random.below(40_000))],
+                Mode::Set,
+            );
+        }
+        former.arena().give_away();
+        let (mut kept, lost) = former.write_down();
+        assert_eq!((kept.len(), lost), (200, 0));
+        let honest = kept.clone();
+        for _ in 0..60 {
+            let (one, other) = (small(random.below(200)), small(random.below(200)));
+            let place = &mut kept[one].place;
+            match random.below(9) {
+                0 => place.offset = random.below(u64::MAX),
+                1 => place.offset = place.offset.wrapping_add(16 * random.below(100)),
+                2 => place.offset += 4096 * random.below(100),
+                3 => place.len = random.below(1 << 20),
+                4 => place.len = u64::MAX - random.below(10),
+                5 => place.kind = u32::try_from(random.below(90)).expect("small"),
+                6 => place.kind = 1 << 31 | u32::try_from(random.below(9)).expect("small"),
+                7 => place.kind = u32::MAX,
+                _ => kept[one] = kept[other].clone(),
+            }
+        }
+        let options = StoreOptions {
+            memory: 16 << 20,
+            shards: 2,
+        };
+        let file = || former.file().try_clone_to_owned().expect("a descriptor");
+        let (bent, adopted) = Store::adopt(options, file(), &kept, 1).expect("a store");
+        assert_eq!(adopted.values + adopted.refused, 200);
+        for kept in &kept {
+            if let Some(item) = bent.peek(&kept.key) {
+                assert!(item.value.ends_with(END));
+            }
+        }
+        // Who does not come to it leaves everything as it is.
+        drop(bent);
+        let (next, adopted) = Store::adopt(options, file(), &honest, 7).expect("a store");
+        assert_eq!((adopted.values, adopted.refused), (200, 0));
+        next.begin().expect("begin");
+        for kept in &honest {
+            let item = next.get(&kept.key, None).expect("there");
+            assert!(
+                item.value[..item.value.len() - 2]
+                    .iter()
+                    .all(|byte| *byte == b'v')
+            );
+        }
+        // Its own from here on.
+        next.clear();
+        for number in 0..200u32 {
+            set(
+                &next,
+                number.to_string().as_bytes(),
+                &[b'n'; 20_000],
+                Mode::Set,
+            );
+        }
+    }
+}

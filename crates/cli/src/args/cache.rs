@@ -3,6 +3,7 @@
 use super::values::{parse_size, parse_time};
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(ClapArgs, Debug)]
@@ -33,4 +34,9 @@ pub(crate) struct CacheArgs {
     /// How long replies wait for a client that does not take them, before its connection is closed.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub patience: Duration,
+    /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening sockets and
+    /// connections, and that one ends; else this one begins empty. It can be taken over there itself: the same command is for the first
+    /// start and for each upgrade.
+    #[arg(long, value_name = "SOCKET")]
+    pub take_over: Option<PathBuf>,
 }

@@ -34,6 +34,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<Answer> {
         connections: args.connections,
         longest: usize::try_from(args.max_value)?,
         patience: args.patience,
+        take_over: args.take_over.clone(),
     })
     .with_context(|| format!("serving at {}", args.listen))?;
     let mut out = output::stdout();
@@ -41,8 +42,27 @@ pub(super) fn run(args: &CacheArgs) -> Result<Answer> {
     if let Some(udp) = server.udp() {
         writeln!(out, "and by UDP at {udp}")?;
     }
+    match (server.taken(), &args.take_over) {
+        (Some(taken), _) => writeln!(
+            out,
+            "took over {} values ({}) and {} connections from process {}; {} values could not be read",
+            taken.store.values,
+            output::size(taken.store.bytes),
+            taken.connections,
+            taken.from,
+            taken.store.refused
+        )?,
+        (None, Some(at)) => writeln!(out, "nobody serves at {}: begins empty", at.display())?,
+        (None, None) => {}
+    }
     out.flush()?;
+    let handle = signals.handle();
+    server.when_gone(move || handle.close());
     signals.forever().next();
+    if server.is_gone() {
+        writeln!(out, "handed over")?;
+        out.flush()?;
+    }
     server.stop();
     Ok(Answer::Yes)
 }

@@ -8,10 +8,10 @@ use super::inner::{GROUP, Inner, Room, lock, pages};
 use super::options::Options;
 use super::places::Places;
 use super::stats::Counters;
-use super::view::View;
+use super::view::{ALIGN, View};
 use crate::error::Error;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock};
 use tranship_sys::ForkGuard;
 
@@ -20,14 +20,20 @@ const WARM: usize = 64;
 
 impl Inner {
     pub(crate) fn new(options: &Options) -> Result<Arc<Inner>, Error> {
-        let block_bytes = options.block_pages * PAGE;
-        let large = options.large.clamp(PAGE, LARGEST).min(block_bytes / 2);
+        let block_bytes = options.block_bytes();
         // Addresses cost nothing; with twice as many, a long value finds room between others.
         let blocks = options.max.saturating_mul(2).div_ceil(block_bytes as u64);
         let blocks = u32::try_from(blocks)
             .unwrap_or(u32::MAX)
             .next_multiple_of(GROUP);
-        let view = View::new(blocks as usize * block_bytes, 2 << 20)?;
+        Inner::over(View::new(blocks as usize * block_bytes, ALIGN)?, options)
+    }
+
+    /// Over a file in which nothing is in use.
+    pub(super) fn over(view: View, options: &Options) -> Result<Arc<Inner>, Error> {
+        let block_bytes = options.block_bytes();
+        let large = options.large.clamp(PAGE, LARGEST).min(block_bytes / 2);
+        let blocks = u32::try_from(view.len() / block_bytes).unwrap_or(0);
         let inner = Arc::new(Inner {
             view,
             states: States::new(blocks),
@@ -48,6 +54,7 @@ impl Inner {
             large,
             max: options.max,
             counters: Counters::default(),
+            given: AtomicBool::new(false),
         });
         fork::enlist(&inner)?;
         Ok(inner)
@@ -57,6 +64,9 @@ impl Inner {
     pub(crate) fn alloc(&self, len: usize) -> Result<NonNull<u8>, Error> {
         if self.guard.is_child() {
             return Err(Error::Forked);
+        }
+        if self.is_closed() {
+            return Err(Error::Given);
         }
         let at = match Class::of(len).filter(|_| len <= self.large) {
             Some(class) => self.alloc_slot(class)?,
@@ -147,7 +157,7 @@ impl Inner {
     /// # Panics
     /// If nothing that is in use begins there.
     pub(crate) unsafe fn free(&self, at: NonNull<u8>, filling: bool) {
-        if self.guard.is_child() {
+        if self.is_closed() {
             // The parent's tables; what this child has of the pages is its own copy, and ends with it.
             return;
         }

@@ -186,6 +186,22 @@ impl Slots {
         Some(slot)
     }
 
+    /// Takes a certain slot; false if it is in use.
+    pub(super) fn take_at(&mut self, slot: usize) -> bool {
+        let (word, bit) = (&mut self.used[slot / 64], 1 << (slot % 64));
+        if *word & bit != 0 {
+            return false;
+        }
+        *word |= bit;
+        self.live += 1;
+        if slot < self.cut.slots {
+            self.main_free -= 1;
+        } else {
+            self.side_free -= 1;
+        }
+        true
+    }
+
     /// Gives a slot back.
     ///
     /// # Panics

@@ -17,7 +17,7 @@ impl Inner {
     /// As [`Inner::freeze_queued`], and the large value around an address too.
     pub(crate) fn freeze_for(&self, at: *const u8) {
         if let Some((mut number, _)) = self.find(at)
-            && !self.guard.is_child()
+            && !self.is_closed()
             && self.states.get(number) == State::Shared
         {
             while number > 0 && matches!(*self.block(number), Block::Tail) {
@@ -32,7 +32,7 @@ impl Inner {
 
     #[cold]
     fn freeze_now(&self) {
-        if self.guard.is_child() {
+        if self.is_closed() {
             return;
         }
         let exchange = lock(&self.exchange);

@@ -10,7 +10,7 @@ use super::view::View;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tranship_sys::ForkGuard;
 
@@ -37,6 +37,8 @@ pub(crate) struct Inner {
     pub(super) large: usize,
     pub(super) max: u64,
     pub(super) counters: Counters,
+    /// The file is another process's now.
+    pub(super) given: AtomicBool,
 }
 
 /// Which addresses and how much memory are taken.
@@ -58,6 +60,12 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Inner {
     pub(crate) fn is_inherited(&self) -> bool {
         self.guard.is_child()
+    }
+
+    /// Is the file another process's to write?
+    pub(super) fn is_closed(&self) -> bool {
+        // Ordering: acquire, partner of the release in `give_away`.
+        self.guard.is_child() || self.given.load(Ordering::Acquire)
     }
 
     /// How long the value that begins at an address may be. Takes no lock.
@@ -99,6 +107,11 @@ impl Inner {
     /// Is the address one of this arena's?
     pub(crate) fn owns(&self, at: *const u8) -> bool {
         self.view.offset_of(at).is_some()
+    }
+
+    /// The program's address of an offset in the file.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        self.view.window_at(offset)
     }
 
     pub(super) fn find(&self, at: *const u8) -> Option<(u32, usize)> {

@@ -18,6 +18,7 @@ mod children;
 pub(crate) mod classes;
 mod fork;
 mod freeze;
+mod handover;
 mod heap;
 mod inner;
 mod options;
@@ -26,6 +27,7 @@ mod slots;
 mod stats;
 mod view;
 
+pub use handover::Place;
 pub(crate) use inner::Inner;
 pub use options::Options;
 pub use stats::Stats;

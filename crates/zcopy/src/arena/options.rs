@@ -1,6 +1,6 @@
 //! How an arena is made.
 
-use super::classes::LARGEST;
+use super::classes::{LARGEST, PAGE};
 
 /// How an [`crate::Arena`] is made.
 #[derive(Clone, Debug)]
@@ -26,6 +26,10 @@ impl Options {
     #[must_use]
     pub fn new() -> Options {
         Options::default()
+    }
+
+    pub(super) fn block_bytes(&self) -> usize {
+        self.block_pages * PAGE
     }
 
     /// At most that many bytes of pageblocks and large values. Taken when they are needed.

@@ -22,6 +22,31 @@ impl Places {
         }
     }
 
+    /// With these runs taken, in ascending order, apart from each other.
+    pub(super) fn with_taken(blocks: u32, taken: &[(u32, u32)]) -> Places {
+        let mut places = Places::new(blocks);
+        for &(start, count) in taken {
+            if start > places.frontier {
+                places.insert(places.frontier, start - places.frontier);
+            }
+            places.frontier = start + count;
+        }
+        places
+    }
+
+    /// All that is free.
+    pub(super) fn free_runs(&self) -> Vec<(u32, u32)> {
+        let mut runs: Vec<_> = self
+            .by_start
+            .iter()
+            .map(|(&at, &count)| (at, count))
+            .collect();
+        if self.frontier < self.end {
+            runs.push((self.frontier, self.end - self.frontier));
+        }
+        runs
+    }
+
     /// Where the places begin that are free or were never taken.
     pub(super) fn frontier(&self) -> u32 {
         self.frontier

@@ -40,12 +40,44 @@ unsafe impl Send for View {}
 // SAFETY: as above; all methods are system calls or arithmetic.
 unsafe impl Sync for View {}
 
+/// Of the window's start, and of what an adopted file may be long, in pageblocks.
+pub(super) const ALIGN: usize = 2 << 20;
+
 impl View {
+    /// Over a file that another process made: as long as that is, if it is what [`View::new`] makes.
+    pub(super) fn adopt(file: OwnedFd, block_bytes: usize) -> io::Result<View> {
+        let odd = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let (must, must_not) = (
+            memfd::Seals::SHRINK | memfd::Seals::GROW,
+            memfd::Seals::WRITE | memfd::Seals::FUTURE_WRITE,
+        );
+        let seals = memfd::seals(&file)?;
+        if !seals.contains(must) || seals.intersects(must_not) {
+            return Err(odd(format!(
+                "an arena's file has other seals than {seals:?}"
+            )));
+        }
+        let size = memfd::facts(&file)?.size;
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        let unit = block_bytes * super::inner::GROUP as usize;
+        let longest = u32::MAX as usize / 2 * block_bytes;
+        if len == 0 || len > longest || !len.is_multiple_of(unit) {
+            return Err(odd(format!(
+                "an arena's file has {size} bytes, no multiple of {unit}"
+            )));
+        }
+        View::over(file, len, ALIGN)
+    }
+
     /// `len` bytes of addresses, twice, and no memory yet.
     pub(super) fn new(len: usize, align: usize) -> io::Result<View> {
         let file = memfd::create("tranship-zcopy")?;
         memfd::set_len(&file, len as u64)?;
         memfd::add_seals(&file, memfd::Seals::SHRINK | memfd::Seals::GROW)?;
+        View::over(file, len, align)
+    }
+
+    fn over(file: OwnedFd, len: usize, align: usize) -> io::Result<View> {
         let window = map::reserve(len, align)?;
         let pages = map::reserve(len, align).inspect_err(|_| {
             // SAFETY: just reserved, and nobody knows it.
@@ -66,6 +98,11 @@ impl View {
             }
         }
         Ok(view)
+    }
+
+    /// Bytes of it.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Where an address lies, bytes from the start; `None` outside the window.

@@ -7,6 +7,7 @@ use super::way::Way;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
+use tranship_sys::scatter;
 
 /// What was found out about a socket, and the buffers of shared pools that the kernel may still read for it; goes with it to each send. A
 /// stream is connected, and its notifications (`MSG_ERRQUEUE`) are taken by nobody else.
@@ -42,7 +43,11 @@ impl Socket {
     /// If it is no socket.
     pub fn new(fd: impl AsFd) -> io::Result<Socket> {
         let route = Route::of(fd.as_fd())?;
-        let notified = if route.leaves() {
+        // Another process had it, or somebody else does it: whose notifications come, nobody could tell.
+        let others = route.leaves() && scatter::allows_zerocopy(&fd)?;
+        let notified = if others {
+            Notified::Off
+        } else if route.leaves() {
             Notified::Untried
         } else {
             // The kernel copies what is looped to this machine; asking it not to only costs.
@@ -51,7 +56,8 @@ impl Socket {
         Ok(Socket {
             route,
             notified,
-            outstanding: 0,
+            // Theirs are taken all the same.
+            outstanding: if others { u32::MAX } else { 0 },
             next: 0,
             together: true,
             held: Held::default(),

@@ -1,0 +1,364 @@
+//! What a server hands over to its successor, as bytes: what it knows of its values, and of its clients. Pure.
+//!
+//! ```text
+//!   magic │ format │ checksum of the rest │ counts │ items │ connections          numbers are little-endian
+//! ```
+//!
+//! The reader believes none of it: a count, a length or a place that cannot be is an error or is left out, never more than that.
+
+use tranship_zcopy::Place;
+
+/// Of the bytes, and of what is said around them. One server hands over to another only if both have the same.
+pub const FORMAT: u32 = 1;
+const MAGIC: [u8; 8] = *b"ts-cache";
+/// Magic, format, checksum.
+const HEAD: usize = 8 + 4 + 8;
+/// Connections in a parcel, at most.
+const CONNECTIONS: u32 = 1 << 20;
+
+/// All of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Parcel {
+    /// The next unique number.
+    pub numbers: u64,
+    /// Seconds until all is to be forgotten; 0: never.
+    pub flush_in: u64,
+    /// What is stored, by shards, each from what is evicted first.
+    pub items: Vec<Kept>,
+    /// Clients, in the order of their descriptors.
+    pub connections: Vec<Client>,
+}
+
+/// A key, and where its value lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The client's word.
+    pub flags: u32,
+    /// Its unique number.
+    pub cas: u64,
+    /// Seconds until it expires; 0: never.
+    pub expires_in: u32,
+    /// Seconds since it was last read.
+    pub idle: u32,
+    /// It was read since it was stored.
+    pub fetched: bool,
+    /// It was marked as stale.
+    pub stale: bool,
+    /// Somebody was told to renew it.
+    pub won: bool,
+    /// It was asked for more than once.
+    pub protected: bool,
+    /// Where its value lies.
+    pub place: Place,
+}
+
+/// Half a conversation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Client {
+    /// What comes next.
+    pub next: Next,
+    /// It has said that it ends.
+    pub ending: bool,
+    /// What it said and nobody has answered.
+    pub input: Vec<u8>,
+    /// Answers that it has not taken.
+    pub replies: Vec<u8>,
+}
+
+/// What a client's next bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Next {
+    /// A command.
+    #[default]
+    Line,
+    /// So many that are no command.
+    Swallow(u64),
+    /// No command up to the end of a line.
+    SwallowLine,
+}
+
+/// Why a parcel cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It begins with something else.
+    #[error("it is no parcel of a cache server")]
+    Magic,
+    /// Another version's.
+    #[error("it has format {0}, and this server reads format {FORMAT}")]
+    Format(u32),
+    /// It changed on its way.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// It ends too early, or has a number that cannot be.
+    #[error("it is damaged at byte {0}")]
+    Damaged(usize),
+}
+
+impl Parcel {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut all = vec![0; HEAD];
+        let number = |all: &mut Vec<u8>, number: u64| all.extend(number.to_le_bytes());
+        number(&mut all, self.numbers);
+        number(&mut all, self.flush_in);
+        number(&mut all, self.items.len() as u64);
+        number(&mut all, self.connections.len() as u64);
+        for item in &self.items {
+            all.push(u8::try_from(item.key.len()).unwrap_or(0));
+            all.extend_from_slice(&item.key);
+            let bits = [item.fetched, item.stale, item.won, item.protected];
+            let bits = bits
+                .iter()
+                .rev()
+                .fold(0, |all, bit| all << 1 | u8::from(*bit));
+            all.push(bits);
+            all.extend(item.flags.to_le_bytes());
+            all.extend(item.cas.to_le_bytes());
+            all.extend(item.expires_in.to_le_bytes());
+            all.extend(item.idle.to_le_bytes());
+            all.extend(item.place.offset.to_le_bytes());
+            all.extend(item.place.len.to_le_bytes());
+            all.extend(item.place.kind.to_le_bytes());
+        }
+        for client in &self.connections {
+            let (kind, bytes) = match client.next {
+                Next::Line => (0, 0),
+                Next::Swallow(bytes) => (1, bytes),
+                Next::SwallowLine => (2, 0),
+            };
+            all.push(kind | u8::from(client.ending) << 7);
+            number(&mut all, bytes);
+            for bytes in [&client.input, &client.replies] {
+                number(&mut all, bytes.len() as u64);
+                all.extend_from_slice(bytes);
+            }
+        }
+        let sum = sum(&all[HEAD..]);
+        all[..8].copy_from_slice(&MAGIC);
+        all[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        all[12..HEAD].copy_from_slice(&sum.to_le_bytes());
+        all
+    }
+
+    /// Out of bytes.
+    ///
+    /// # Errors
+    /// [`Unreadable`], if they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Parcel, Unreadable> {
+        let mut from = Reader { bytes, at: 0 };
+        if from.take(8) != Some(&MAGIC[..]) {
+            return Err(Unreadable::Magic);
+        }
+        let format = from.u32().ok_or(Unreadable::Magic)?;
+        if format != FORMAT {
+            return Err(Unreadable::Format(format));
+        }
+        if from.u64() != bytes.get(HEAD..).map(sum) {
+            return Err(Unreadable::Checksum);
+        }
+        match from.parcel() {
+            Some(parcel) if from.at == bytes.len() => Ok(parcel),
+            _ => Err(Unreadable::Damaged(from.at)),
+        }
+    }
+}
+
+/// Fowler, Noll and Vo's hash, of words: it finds what was cut or changed by accident.
+fn sum(bytes: &[u8]) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    for word in bytes.chunks(8) {
+        let mut whole = [0; 8];
+        whole[..word.len()].copy_from_slice(word);
+        sum = (sum ^ u64::from_le_bytes(whole)).wrapping_mul(0x0000_0100_0000_01b3);
+        sum ^= sum >> 29;
+    }
+    sum ^ bytes.len() as u64
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(len)?;
+        let bytes = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(bytes)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn long(&mut self) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.u64()?).ok()?;
+        self.take(len).map(<[u8]>::to_vec)
+    }
+
+    fn parcel(&mut self) -> Option<Parcel> {
+        let (numbers, flush_in) = (self.u64()?, self.u64()?);
+        let (items, connections) = (self.u64()?, self.u64()?);
+        if connections > u64::from(CONNECTIONS) {
+            return None;
+        }
+        // Not reserved by what is only said: each takes bytes that must be there.
+        let items = (0..items).map(|_| self.item()).collect::<Option<_>>()?;
+        let connections = (0..connections)
+            .map(|_| self.client())
+            .collect::<Option<_>>()?;
+        Some(Parcel {
+            numbers,
+            flush_in,
+            items,
+            connections,
+        })
+    }
+
+    fn item(&mut self) -> Option<Kept> {
+        let len = usize::from(self.u8()?);
+        let key = self.take(len)?.into();
+        let bits = self.u8()?;
+        let bit = |at: u8| bits >> at & 1 == 1;
+        Some(Kept {
+            key,
+            flags: self.u32()?,
+            cas: self.u64()?,
+            expires_in: self.u32()?,
+            idle: self.u32()?,
+            fetched: bit(0),
+            stale: bit(1),
+            won: bit(2),
+            protected: bit(3),
+            place: Place {
+                offset: self.u64()?,
+                len: self.u64()?,
+                kind: self.u32()?,
+            },
+        })
+    }
+
+    fn client(&mut self) -> Option<Client> {
+        let (kind, bytes) = (self.u8()?, self.u64()?);
+        Some(Client {
+            next: match kind & 0x7f {
+                0 => Next::Line,
+                1 => Next::Swallow(bytes),
+                2 => Next::SwallowLine,
+                _ => return None,
+            },
+            ending: kind & 0x80 != 0,
+            input: self.long()?,
+            replies: self.long()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parcel() -> impl Strategy<Value = Parcel> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
+        let item = (
+            bytes(),
+            any::<(u32, u64, u32, u32)>(),
+            any::<(bool, bool, bool, bool)>(),
+            any::<(u64, u64, u32)>(),
+        );
+        let item = item.prop_map(|(key, (flags, cas, expires_in, idle), bits, place)| Kept {
+            key: key.into(),
+            flags,
+            cas,
+            expires_in,
+            idle,
+            fetched: bits.0,
+            stale: bits.1,
+            won: bits.2,
+            protected: bits.3,
+            place: Place {
+                offset: place.0,
+                len: place.1,
+                kind: place.2,
+            },
+        });
+        let next = prop_oneof![
+            Just(Next::Line),
+            Just(Next::SwallowLine),
+            any::<u64>().prop_map(Next::Swallow)
+        ];
+        let client = (next, any::<bool>(), bytes(), bytes());
+        let client = client.prop_map(|(next, ending, input, replies)| Client {
+            next,
+            ending,
+            input,
+            replies,
+        });
+        (
+            any::<(u64, u64)>(),
+            proptest::collection::vec(item, 0..8),
+            proptest::collection::vec(client, 0..4),
+        )
+            .prop_map(|((numbers, flush_in), items, connections)| Parcel {
+                numbers,
+                flush_in,
+                items,
+                connections,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(parcel in parcel()) {
+            prop_assert_eq!(Parcel::decode(&parcel.encode()), Ok(parcel));
+        }
+
+        #[test]
+        fn what_was_changed_or_cut_is_refused(
+            parcel in parcel(),
+            at in any::<prop::sample::Index>(),
+            bit in 0u8..8,
+        ) {
+            let bytes = parcel.encode();
+            let at = at.index(bytes.len());
+            prop_assert!(Parcel::decode(&bytes[..at]).is_err());
+            let mut bent = bytes.clone();
+            bent[at] ^= 1 << bit;
+            prop_assert!(Parcel::decode(&bent).is_err());
+        }
+
+        #[test]
+        fn what_lies_with_a_right_checksum_is_an_error_at_most(
+            parcel in parcel(),
+            at in any::<prop::sample::Index>(),
+            to in any::<u8>(),
+        ) {
+            let mut bytes = parcel.encode();
+            let at = HEAD + at.index(bytes.len() - HEAD);
+            bytes[at] = to;
+            let sum = sum(&bytes[HEAD..]);
+            bytes[12..HEAD].copy_from_slice(&sum.to_le_bytes());
+            let _ = Parcel::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let mut bytes = Parcel::default().encode();
+        bytes[8] = 9;
+        assert_eq!(Parcel::decode(&bytes), Err(Unreadable::Format(9)));
+    }
+}

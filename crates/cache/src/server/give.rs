@@ -1,0 +1,115 @@
+//! The server's side of a hand-over: a thread waits for a successor at the control socket.
+
+use super::handover::{Say, as_file, hear, is_friend, odd, say};
+use super::running::Running;
+use super::worker::Worker;
+use crate::parcel::{FORMAT, Parcel};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tranship_sys::{epoll, socket};
+
+/// Replies that a client has not taken and that are handed over; who has taken less loses its connection, as slow clients do.
+const REPLIES: usize = 1 << 20;
+
+/// Waits for successors until the server ends or one has come.
+pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, bell: &OwnedFd) {
+    loop {
+        let both = [listener.as_fd(), bell.as_fd()];
+        if epoll::wait_any_readable(&both, None).is_err() || running.is_stopping() {
+            return;
+        }
+        let given = socket::accept(listener).and_then(|to| meet(running, &to, listener));
+        match given {
+            Ok(true) => return running.gone(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the cache was not handed over, and is served on"),
+        }
+    }
+}
+
+/// True if it is somebody else's now.
+fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<bool> {
+    if !is_friend(to)? {
+        return Err(odd("somebody who is another user asked for the cache"));
+    }
+    let Some(heard) = hear(to)? else {
+        return Ok(false);
+    };
+    match heard.say {
+        Say::Take(FORMAT) => {}
+        Say::Take(other) => {
+            let why = format!("it hands over in format {FORMAT}, and not in {other}");
+            say(to, &Say::No(why), &[])?;
+            return Ok(false);
+        }
+        _ => return Err(odd("a successor that begins with something else")),
+    }
+    let workers = running.pause();
+    let given = give(running, &workers, to, listener);
+    if let Ok(true) = given {
+        // They have nothing to give back any more: the arena is not ours.
+        drop(workers);
+    } else {
+        running.shared.store.arena().take_back();
+        running.serve(workers)?;
+    }
+    given
+}
+
+fn give(
+    running: &Running,
+    workers: &[Worker],
+    to: &OwnedFd,
+    listener: &OwnedFd,
+) -> io::Result<bool> {
+    let shared = &running.shared;
+    shared.store.arena().give_away();
+    let (items, lost) = shared.store.write_down();
+    let mut parcel = Parcel {
+        numbers: shared.store.next_number(),
+        items,
+        ..Parcel::default()
+    };
+    // Relaxed: nobody changes it, as nobody serves.
+    let flush_at = shared.flush_at.load(Ordering::Relaxed);
+    if flush_at != 0 {
+        let left = flush_at - i64::from(shared.store.now());
+        parcel.flush_in = u64::try_from(left.max(1)).unwrap_or(1);
+    }
+    let mut streams: Vec<BorrowedFd<'_>> = Vec::new();
+    let mut slow = 0;
+    for connection in workers.iter().flat_map(Worker::connections) {
+        match connection.write_down(REPLIES) {
+            Some(client) => {
+                parcel.connections.push(client);
+                streams.push(connection.stream().as_fd());
+            }
+            None => slow += 1,
+        }
+    }
+    let (items, clients) = (parcel.items.len(), streams.len());
+    let bytes = as_file(&parcel.encode())?;
+    drop(parcel);
+    let mut fds = vec![
+        shared.store.file(),
+        bytes.as_fd(),
+        listener.as_fd(),
+        running.listener.as_fd(),
+    ];
+    fds.extend(running.datagrams.as_ref().map(AsFd::as_fd));
+    say(to, &Say::Parcel, &fds)?;
+    for some in streams.chunks(socket::MAX_FDS) {
+        say(to, &Say::Connections, some)?;
+    }
+    match hear(to)?.map(|heard| heard.say) {
+        Some(Say::Ready) => {}
+        Some(Say::No(why)) => return Err(odd(format!("the successor cannot use it: {why}"))),
+        _ => return Err(odd("the successor went away")),
+    }
+    // From here on it is the successor's, whether it hears this or that we are dead.
+    let _ = say(to, &Say::Yours, &[]);
+    tracing::info!(items, clients, lost, slow, "handed over");
+    Ok(true)
+}

@@ -1,0 +1,133 @@
+//! The hand-over, as messages on a Unix socket: the successor asks, and has everything before the server lets go of it.
+//!
+//! ```text
+//!   successor                                  server
+//!   take, format ───────────────────────────►  stops to serve; clients wait
+//!                ◄───────────────────────────  parcel, descriptors of arena, listeners, connections
+//!   reads it, believes none of it
+//!   ready        ───────────────────────────►  ends
+//!                ◄───────────────────────────  yours
+//! ```
+//!
+//! Until `ready` came the server can go on as before, and does so when the successor is gone or says nothing.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use tranship_sys::{epoll, memfd, process, socket};
+
+/// How long one waits for the other's next word.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest message, bytes.
+const LONGEST: usize = 1024;
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Say {
+    /// Hand it over, in this format.
+    Take(u32),
+    /// No, and why.
+    No(String),
+    /// Descriptors: arena, parcel, this socket's listener, TCP, and UDP if there is.
+    Parcel,
+    /// Descriptors of the next connections.
+    Connections,
+    /// All is there and can be used.
+    Ready,
+    /// And is nobody else's.
+    Yours,
+}
+
+/// A message, and what came with it.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) say: Say,
+    pub(super) fds: Vec<OwnedFd>,
+}
+
+pub(super) fn odd(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
+impl Say {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Say::Take(format) => [&[1][..], &format.to_le_bytes()].concat(),
+            Say::No(why) => [&[2][..], why.as_bytes()].concat(),
+            Say::Parcel => vec![3],
+            Say::Connections => vec![4],
+            Say::Ready => vec![5],
+            Say::Yours => vec![6],
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Say> {
+        let (kind, rest) = bytes.split_first()?;
+        Some(match (kind, rest.len()) {
+            (1, 4) => Say::Take(u32::from_le_bytes(rest.try_into().ok()?)),
+            (2, _) => Say::No(String::from_utf8_lossy(rest).into_owned()),
+            (3, 0) => Say::Parcel,
+            (4, 0) => Say::Connections,
+            (5, 0) => Say::Ready,
+            (6, 0) => Say::Yours,
+            _ => return None,
+        })
+    }
+}
+
+pub(super) fn say(to: impl AsFd, say: &Say, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut bytes = say.encode();
+    bytes.truncate(LONGEST);
+    socket::sendmsg(to, &bytes, fds, false)
+}
+
+/// The next message; none at the end.
+pub(super) fn hear(from: impl AsFd) -> io::Result<Option<Heard>> {
+    let from = from.as_fd();
+    if !epoll::wait_readable(from, Some(PATIENCE))? {
+        let text = format!("the other server said nothing for {} s", PATIENCE.as_secs());
+        return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+    }
+    let mut room = [0; LONGEST];
+    let got = socket::recvmsg(from, &mut room, true)?;
+    if got.ctrunc || got.truncated {
+        return Err(odd(
+            "a message came without all of its descriptors: are as many allowed here (ulimit -n)?",
+        ));
+    }
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    let say = Say::decode(&room[..got.bytes]);
+    let say = say.ok_or_else(|| odd("a message that no cache server sends"))?;
+    Ok(Some(Heard { say, fds: got.fds }))
+}
+
+/// Is whoever is at the other end this user, or root?
+pub(super) fn is_friend(socket: impl AsFd) -> io::Result<bool> {
+    let uid = socket::peer_credentials(socket)?.uid;
+    Ok(uid == process::geteuid() || uid == 0)
+}
+
+/// Bytes as a file without a name.
+pub(super) fn as_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = std::fs::File::from(memfd::create("tranship-cache-parcel")?);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// And back.
+pub(super) fn read_file(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = std::fs::File::from(file);
+    let len = file.seek(SeekFrom::End(0))?;
+    if len > most {
+        return Err(odd(format!(
+            "a parcel of {len} bytes, of which {most} can be"
+        )));
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    // It may have grown since.
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
