@@ -1,8 +1,8 @@
 //! A pool that another domain writes and this one reads.
 
 use super::guard::Guard;
+use super::tag::Tag;
 use crate::base::lock;
-use crate::cbuf::Tag;
 use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,5 @@
-//! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]).
+//! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
+//! handed out is a [`RawBuf`], of which `cbuf/` makes one.
 
 mod collect;
 mod create;
@@ -10,10 +11,12 @@ mod guard;
 mod handle;
 mod lookup;
 mod own;
+mod raw;
 mod roster;
 mod shortage;
 mod shrink;
 mod slots;
+mod tag;
 mod trail;
 mod visits;
 mod wait;
@@ -23,7 +26,10 @@ pub(crate) use foreign::{ForeignPool, Missing};
 pub(crate) use graves::{Grave, bury, decay};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
+pub(crate) use raw::RawBuf;
+pub(crate) use tag::Tag;
 pub(crate) use trail::Walk;
+pub(crate) use wait::Patience;
 
 use crate::error::{Error, NoAddresses, OutOfRange};
 use crate::options::PoolOptions;

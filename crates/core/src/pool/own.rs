@@ -1,10 +1,11 @@
 //! A pool of one's own: the writer's side.
 
 use super::collect::{Gc, Standing};
+use super::raw::RawBuf;
 use super::slots::{HUGE, Slot};
+use super::tag::Tag;
 use super::wait::Waiters;
 use crate::base::lock;
-use crate::cbuf::{CbufMut, Tag};
 use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
@@ -227,7 +228,7 @@ impl OwnPool {
     /// Cost when cached: one class look-up, one pop of the thread's bucket, a few private loads; no shared word, no
     /// locked instruction.
     #[inline(always)]
-    pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
+    pub(crate) fn alloc_now(&self, len: usize) -> Option<RawBuf> {
         let class = self.class_of(len)?;
         // SAFETY: there is a zone for each class.
         let zone = unsafe { self.zones.get_unchecked(class) };
@@ -251,24 +252,22 @@ impl OwnPool {
     }
 
     #[inline(always)]
-    pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
+    pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> RawBuf {
         let tag = Tag::own(slot, class, self.flags());
         if tag.has(Tag::LONG | Tag::TRACED) {
             self.hand_out_long(slot, len);
         }
+        // Cut out of an attached chunk, at least `len` long by its class, which is one of the pool's; it stays outstanding until its handle is gone.
         let ptr = self.at(self.private(slot).offset());
-        // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, which is one of the pool's, and stays
-        // outstanding until the handle is gone.
-        unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
+        RawBuf { ptr, len, tag }
     }
 
     /// The same of a buffer larger than a chunk.
-    pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> CbufMut {
+    pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> RawBuf {
         self.hand_out_long(slot, len);
         let tag = Tag::own(slot, Self::HUGE, self.flags() | Tag::LONG);
         let ptr = self.at(self.private(slot).offset());
-        // SAFETY: as for `hand_out`; it is a run of its own.
-        unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
+        RawBuf { ptr, len, tag }
     }
 
     /// Whether it is of level `half`.

@@ -5,8 +5,8 @@
 
 use super::grow::{Growth, PROMPT};
 use super::own::OwnPool;
+use super::raw::RawBuf;
 use crate::base::lock;
-use crate::cbuf::CbufMut;
 use crate::error::{Error, Kind, Limit, TooLarge};
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -113,12 +113,7 @@ impl Patience {
 
 impl OwnPool {
     /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
-    #[inline(never)]
-    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
-        Ok(Box::new(self.alloc_long(len, patience)?))
-    }
-
-    fn alloc_long(&self, len: usize, patience: Patience) -> Result<CbufMut, Error> {
+    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<RawBuf, Error> {
         if self.domain.fork.is_child() {
             return Err(Kind::Forked.into());
         }
@@ -182,7 +177,7 @@ impl OwnPool {
         &self,
         len: usize,
         ticket: Option<u64>,
-    ) -> Result<Option<CbufMut>, Error> {
+    ) -> Result<Option<RawBuf>, Error> {
         if lock(&self.waiters.queue).front().copied() != ticket {
             return Ok(None);
         }
@@ -190,7 +185,7 @@ impl OwnPool {
     }
 
     /// What the first in the queue can have now.
-    fn first_in_line(&self, len: usize, need: u64) -> Result<Result<CbufMut, Limit>, Error> {
+    fn first_in_line(&self, len: usize, need: u64) -> Result<Result<RawBuf, Limit>, Error> {
         self.domain.catch_up();
         self.check_need(need)?;
         Ok(self.attempt(len, Duration::ZERO))
@@ -247,7 +242,7 @@ impl OwnPool {
     }
 
     /// Everything short of waiting for memory to be released. Each answer of the manager may take so long.
-    fn attempt(&self, len: usize, prompt: Duration) -> Result<CbufMut, Limit> {
+    fn attempt(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
         if let Some(buf) = self.take(len) {
             return Ok(buf);
         }
@@ -304,7 +299,7 @@ impl OwnPool {
         }
     }
 
-    fn take(&self, len: usize) -> Option<CbufMut> {
+    fn take(&self, len: usize) -> Option<RawBuf> {
         match self.class_of(len) {
             #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
             Some(class) => (self.zones[class].alloc()).map(|s| self.hand_out(s, class as u8, len)),
@@ -326,7 +321,7 @@ impl OwnPool {
         ticket: u64,
         patience: Patience,
         started: Instant,
-    ) -> Result<CbufMut, Error> {
+    ) -> Result<RawBuf, Error> {
         loop {
             if self.domain.fork.is_child() {
                 return Err(Kind::Forked.into());
