@@ -15,7 +15,7 @@ use std::path::Path;
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 13),
-    ("core", 15),
+    ("core", 6),
     ("manager", 9),
     ("mbuf", 10),
     ("testkit", 6),

@@ -6,6 +6,7 @@ use super::discover::Found;
 use super::greeting::Greeting;
 use super::haste::Haste;
 use super::notes::{Leaks, Notes};
+use super::register::Register;
 use super::starter::Starter;
 use super::state::{DomainCore, Shared};
 use super::tasks::Tasks;
@@ -56,16 +57,10 @@ impl DomainCore {
             boards: Mutex::new(vec![board]),
             seen: AtomicU32::new(0),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),
-            pools: Mutex::default(),
-            heaps: Mutex::default(),
-            foreign: Mutex::default(),
-            links: Mutex::default(),
+            register: Register::default(),
             haste: Haste::default(),
-            unwatched: AtomicBool::new(false),
-            rights: Mutex::default(),
             exports: Mutex::default(),
             exporting: AtomicU32::new(0),
-            chores: Mutex::default(),
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),
             helper: AtomicBool::new(false),

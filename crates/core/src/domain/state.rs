@@ -4,16 +4,15 @@ use super::backlog::Backlog;
 use super::conn::Conn;
 use super::cut_off::Root;
 use super::haste::Haste;
-use super::heap::OwnHeap;
 use super::notes::Notes;
+use super::register::Register;
+use super::residents::LinkMember;
 use super::starter::Starter;
 use super::tasks::Tasks;
 use super::trace::{self, Subject};
 use crate::base::lock;
 use crate::error::{Error, Kind};
-use crate::link::LinkShared;
-use crate::pool::{ForeignPool, OwnPool};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::AsFd;
@@ -49,20 +48,12 @@ pub(crate) struct Shared {
     pub(super) seen: AtomicU32,
     /// The manager's socket. Taken before any other lock, never while one of them is held.
     pub(super) conn: Mutex<Conn>,
-    pub(crate) pools: Mutex<HashMap<PoolId, Arc<OwnPool>>>,
-    pub(crate) heaps: Mutex<Vec<Arc<OwnHeap>>>,
-    pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
-    pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
+    /// What lives in it.
+    pub(crate) register: Register,
     pub(crate) haste: Haste,
-    /// Whether there may be links whose peers the manager does not watch for us.
-    pub(super) unwatched: AtomicBool,
-    /// Rights to forward that this domain gave, for a manager that comes back without them.
-    pub(crate) rights: Mutex<BTreeSet<(PoolId, DomainId)>>,
     pub(crate) exports: Mutex<HashMap<ExportId, Export>>,
     /// Threads that wait for an answer to Export; changes under the lock of `exports`.
     pub(crate) exporting: AtomicU32,
-    /// Work that events asked for, done by `turn` after the socket's lock is released.
-    pub(super) chores: Mutex<Vec<Chore>>,
     pub(super) closed: AtomicBool,
     /// Its public handles are gone.
     pub(super) left: AtomicBool,
@@ -88,17 +79,6 @@ pub(crate) struct Export {
     /// Its id under the present manager, as the listener knows it too.
     pub(crate) id: Arc<AtomicU32>,
     pub(crate) incoming: Backlog,
-}
-
-/// Work that an event asks for and that must not run under the socket's lock.
-#[derive(Debug)]
-pub(crate) enum Chore {
-    /// Bring a pool down to so many bytes.
-    Shrink(PoolId, u64),
-    /// A pool's quota has changed to this.
-    Quota(PoolId, u64),
-    /// What is done with its buffers is to be recorded, or no longer.
-    Traced(PoolId, bool),
 }
 
 impl Clone for DomainCore {
@@ -200,21 +180,23 @@ impl DomainCore {
                 let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
             }
         }
-        if let Some(own) = lock(&self.pools).get(&pool) {
+        if let Some(own) = self.register.own(pool) {
             own.set_traced(on);
         }
-        if let Some(foreign) = lock(&self.foreign).get(&pool) {
-            foreign.set_traced(on);
-        }
+        self.register.with_foreign(|all| {
+            if let Some(foreign) = all.get(&pool) {
+                foreign.set_traced(on);
+            }
+        });
     }
 
     /// Another connection: what is to be traced will be said anew.
     pub(super) fn trace_nothing(&self) {
         self.trace.is_new();
-        lock(&self.pools).values().for_each(|p| p.set_traced(false));
-        lock(&self.foreign)
-            .values()
-            .for_each(|p| p.set_traced(false));
+        let own = self.register.all_own();
+        own.iter().for_each(|pool| pool.set_traced(false));
+        self.register
+            .with_foreign(|all| all.values().for_each(|pool| pool.set_traced(false)));
     }
 
     /// Records what is done with a buffer now.
@@ -246,17 +228,8 @@ impl DomainCore {
         }
     }
 
-    pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<LinkShared>> {
-        lock(&self.links).get(&channel).cloned()
-    }
-
-    pub(super) fn heap(&self, id: PoolId) -> Option<Arc<OwnHeap>> {
-        let heaps = lock(&self.heaps);
-        heaps.iter().find(|heap| heap.id() == id).cloned()
-    }
-
-    pub(super) fn chore(&self, chore: Chore) {
-        lock(&self.chores).push(chore);
+    pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<dyn LinkMember>> {
+        self.register.link(channel)
     }
 
     pub(crate) fn has_helper(&self) -> bool {
@@ -269,8 +242,16 @@ impl DomainCore {
 
     /// Bounds the sleeps of links that have no timer.
     pub(super) fn nudge_links(&self) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.ring.nudge());
+        let links = self.register.all_links();
+        links.iter().for_each(|link| link.nudge());
+    }
+
+    /// Memory is short: what has arrived by carriers is given back now.
+    pub(crate) fn hasten_carriers(&self) {
+        if self.haste.is_carried() {
+            let links = self.register.all_links();
+            links.iter().for_each(|link| link.hasten());
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -177,10 +177,10 @@ impl OwnPool {
         });
         // A pool's board entry starts there.
         lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
-        lock(&domain.pools).insert(id, pool.clone());
+        domain.register.add_own(id, pool.clone());
         if domain.era() != era {
             // The manager that made it is gone, and the next one was perhaps not told of it.
-            lock(&domain.pools).remove(&id);
+            drop(domain.register.remove_own(id));
             let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
             return Err(Kind::ManagerAway.into());
         }

@@ -87,7 +87,7 @@ impl Pool {
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), Error> {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
-        lock(&self.own.domain.rights).insert((pool, domain));
+        self.own.domain.register.add_right(pool, domain);
         let make = |req| Request::AllowForward { req, pool, domain };
         let core = &self.own.domain;
         core.patiently(None, || core.call(make, &[], None).map(|_| ()))

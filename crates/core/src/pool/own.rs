@@ -1,6 +1,6 @@
 //! A pool of one's own: the writer's side.
 
-use super::collect::{Gc, Standing};
+use super::collect::Gc;
 use super::raw::RawBuf;
 use super::slots::{HUGE, Slot};
 use super::tag::Tag;
@@ -121,17 +121,11 @@ pub(super) struct Class {
 /// A pool's epoch in a board that it is new in.
 pub(super) const FIRST_EPOCH: u64 = 1;
 /// The place in the board of a pool that has none at the moment.
-const NO_ENTRY: u32 = u32::MAX;
+pub(super) const NO_ENTRY: u32 = u32::MAX;
 
 impl OwnPool {
     pub(crate) fn id(&self) -> PoolId {
         self.id
-    }
-    pub(crate) fn name(&self) -> &str {
-        &self.options.name
-    }
-    pub(crate) fn table_fd(&self) -> &OwnedFd {
-        &self.table_fd
     }
     pub(crate) fn shape(&self) -> PoolShape {
         PoolShape {
@@ -142,44 +136,6 @@ impl OwnPool {
             chunk_bytes: self.chunk_bytes(),
             trust: self.options.trust,
         }
-    }
-    /// Another board is about to be looked at: no collection by it until the pool's place in it is known. Before the board
-    /// changes, so that nobody takes the old place in the new board for ours. Who stood alone goes on as long as the new board
-    /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
-    pub(crate) fn suspend(&self) {
-        let mut gc = lock(&self.gc); // none runs
-        gc.unname_all();
-        gc.standing = match gc.standing {
-            Standing::Alone => Standing::Unlisted,
-            Standing::Managed | Standing::Unlisted => Standing::Managed,
-        };
-        self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
-    }
-    /// No manager can add anybody to the roster until the next [`suspend`](OwnPool::suspend): the last connection was read
-    /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
-    /// (`manager`, `writer_told`), so the roster has all that were: we collect with it whatever a board says.
-    pub(crate) fn stand_alone(&self) {
-        let mut gc = lock(&self.gc);
-        gc.unname_all();
-        gc.standing = Standing::Alone;
-        drop(gc);
-        self.waiters.memory_came_back();
-    }
-    /// The pool's place in the new board. Whatever roster events follow count from its first epoch: none under a new
-    /// manager until all claims are in, and under the old one the whole roster again, to which the board's epoch
-    /// has been raised already. So nothing is collected with a roster that lacks anybody.
-    pub(crate) fn resume(&self, entry: u32) {
-        let mut gc = lock(&self.gc);
-        gc.roster.reset_epoch(FIRST_EPOCH);
-        gc.standing = Standing::Managed;
-        self.board_entry.store(entry, Ordering::Release);
-    }
-    /// The chunks present: index, serial, descriptor.
-    pub(crate) fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)> {
-        let fds = lock(&self.chunk_fds);
-        let all = fds.iter();
-        all.map(|(index, (serial, fd))| (*index, *serial, fd.clone()))
-            .collect()
     }
     pub(crate) fn slot_count(&self) -> u32 {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
@@ -578,7 +534,7 @@ impl OwnPool {
             LetGo::Unsent => self.free_private(slot, class),
             LetGo::ToQueue => {
                 // Once queued it is the collector's, and with it all that kept the pool.
-                super::visits::visit(self, || {
+                crate::base::visits::visit(self, || {
                     self.sent.push(slot);
                     self.news_for_waiters();
                 });

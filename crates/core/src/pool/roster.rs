@@ -4,12 +4,13 @@ use super::collect::Gc;
 use super::collect::Sink;
 use super::own::OwnPool;
 use crate::base::lock;
+use crate::domain::Joined;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::Words;
-use tranship_proto::{ChannelId, DomainId, Role};
+use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::{CountsRo, CountsRw, RefsRo, Way};
 
 /// A view of a queue's counters, or of a reader's references: a pointer at hand, because the collector reads two
@@ -188,23 +189,22 @@ impl Words for Refs {
 
 impl OwnPool {
     /// A queue (and perhaps a reader) joins. Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
-    pub(crate) fn queue_joined(
-        &self,
-        channel: ChannelId,
-        (sink, process): (DomainId, u64),
-        epoch: u64,
-        with_sent: bool,
-        new_reader: bool,
-        fds: Vec<OwnedFd>,
-    ) {
+    pub(super) fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>) {
+        let Joined {
+            channel,
+            sink,
+            process,
+            epoch,
+            with_sent,
+            new_reader,
+        } = queue;
         let slots = self.slot_count();
         let mut fds = fds.into_iter();
         // We are the sink ourselves if somebody forwards our buffers back.
         let ours = self
             .domain
             .link(channel)
-            .and_then(|link| link.find(self.id))
-            .map(|a| a.counts.clone());
+            .and_then(|link| link.counts_of(self.id));
         let we_sink = sink == self.domain.id();
         let rcvd = match (fds.next(), &ours) {
             (_, Some(counts)) if we_sink => Some(Counts::ours(counts.clone())),
@@ -265,7 +265,7 @@ impl OwnPool {
     }
 
     /// Both counters of a queue leave together.
-    pub(crate) fn queue_left(&self, channel: ChannelId, epoch: u64) {
+    pub(super) fn queue_left(&self, channel: ChannelId, epoch: u64) {
         self.save_replies(channel);
         let mut gc = lock(&self.gc);
         let _ = gc.roster.remove_queue(channel.0.into());
@@ -277,28 +277,13 @@ impl OwnPool {
 
     /// What the sink of a queue has passed back is kept by the queue's counters alone, which are about to go.
     fn save_replies(&self, channel: ChannelId) {
-        let link = self.domain.link(channel);
-        if let Some(link) = link.filter(|link| link.role == Role::Source) {
-            link.save_replies();
+        if let Some(link) = self.domain.link(channel) {
+            link.queue_leaves();
         }
     }
 
-    /// The readers on the roster, with the inodes of their counters.
-    pub(crate) fn readers(&self) -> Vec<(DomainId, u64)> {
-        let gc = lock(&self.gc);
-        gc.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
-    }
-
-    /// The queues on the roster: channel, sink, number of the sink's process.
-    pub(crate) fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
-        let gc = lock(&self.gc);
-        let all = gc.sinks.iter();
-        all.map(|(c, sink)| (*c, sink.domain, sink.process))
-            .collect()
-    }
-
     /// A reader is gone; its references count no more.
-    pub(crate) fn reader_left(&self, domain: DomainId, epoch: u64) {
+    pub(super) fn reader_left(&self, domain: DomainId, epoch: u64) {
         let mut gc = lock(&self.gc);
         let _ = gc.roster.remove_reader(domain.0.into());
         gc.processes.remove(&domain);
@@ -312,7 +297,7 @@ impl OwnPool {
     /// Takes readers off the roster that died before a new manager heard of them: their references, and the queues to
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.
-    pub(crate) fn bury_dead_readers(&self) -> bool {
+    pub(super) fn bury_dead_readers(&self) -> bool {
         let mut held = lock(&self.gc);
         let gc = &mut *held;
         let unnamed = |gc: &Gc| {

@@ -1,7 +1,7 @@
 //! Less memory: free chunks go back, the emptiest are drained, and a pool without handles goes away.
 
 use super::own::{OwnPool, Resizing};
-use crate::base::lock;
+use crate::base::{graves, lock};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
@@ -207,9 +207,9 @@ impl OwnPool {
         let _ = self
             .domain
             .tell(&Request::DestroyPool { pool: self.id }, &[]);
-        let own = lock(&self.domain.pools).remove(&self.id);
-        own.into_iter()
-            .for_each(|own| super::bury(super::Grave::Own(own)));
+        if let Some(own) = self.domain.register.remove_own(self.id) {
+            graves::bury(own);
+        }
     }
 }
 
