@@ -1,11 +1,13 @@
 //! Making a pool: its table, its place with the manager, its window and zones.
 
-use super::collect::Gc;
+use super::gc::Gc;
 use super::guard;
-use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
+use super::own::{Class, Counters, FIRST_EPOCH, OwnPool};
+use super::resizing::Resizing;
 use super::slots::Slot;
+use super::store::Store;
 use super::tag::Tag;
-use super::wait::Waiters;
+use super::waiters::Waiters;
 use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::{self, Error, Kind, OutOfRange};
@@ -151,17 +153,7 @@ impl OwnPool {
             }),
             classes,
             waiters: Waiters::default(),
-            resizing: Mutex::new(Resizing {
-                next_serial: 1,
-                growing: None,
-                ask_first: false,
-                progress: 0,
-                late: false,
-                stale: false,
-                last_look: None,
-                peaks: [0; super::shrink::PERIODS],
-                looks: 0,
-            }),
+            resizing: Mutex::new(Resizing::new()),
             chunk_fds: Mutex::default(),
             window,
             chunk_shift: chunk.trailing_zeros(),

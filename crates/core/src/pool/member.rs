@@ -1,7 +1,7 @@
 //! Pools as the domain's register knows them.
 
-use super::collect::Standing;
 use super::foreign::ForeignPool;
+use super::gc::Standing;
 use super::own::FIRST_EPOCH;
 use super::own::{NO_ENTRY, OwnPool};
 use crate::base::graves::Buried;

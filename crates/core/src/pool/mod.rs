@@ -1,10 +1,17 @@
 //! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
 //! handed out is a [`RawBuf`], of which `cbuf/` makes one.
+//!
+//! An own pool's files, from below: what it consists of (`slots`, `store`, `resizing`, `waiters`; `counts`, `trail` and `gc`, which is the
+//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`),
+//! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that come back (`lookup`); what the
+//! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
 
 mod collect;
+mod counts;
 mod create;
 mod figures;
 mod foreign;
+mod gc;
 mod grow;
 mod guard;
 mod handle;
@@ -12,13 +19,16 @@ mod lookup;
 mod member;
 mod own;
 mod raw;
+mod resizing;
 mod roster;
 mod shortage;
 mod shrink;
 mod slots;
+mod store;
 mod tag;
 mod trail;
 mod wait;
+mod waiters;
 
 pub(crate) use collect::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};

@@ -1,10 +1,12 @@
 //! A pool of one's own: the writer's side.
 
-use super::collect::Gc;
+use super::gc::Gc;
 use super::raw::RawBuf;
+use super::resizing::Resizing;
 use super::slots::{HUGE, Slot};
+use super::store::Store;
 use super::tag::Tag;
-use super::wait::Waiters;
+use super::waiters::Waiters;
 use crate::base::lock;
 use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::options::PoolOptions;
@@ -21,7 +23,7 @@ use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
 use tranship_sys::map::Access;
-use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlotNumbers, Zone};
+use tranship_zone::{Classes, Zone};
 
 /// The writer's side of a pool: memory, slot table, allocator, collector.
 pub(crate) struct OwnPool {
@@ -82,34 +84,6 @@ pub(super) struct Counters {
     pub(super) collected_bytes: AtomicU64,
     /// Dead when it was last looked, bytes.
     pub(super) garbage_bytes: AtomicU64,
-}
-
-/// Slabs and runs, under one lock.
-pub(super) struct Store {
-    pub(super) runs: RunAllocator,
-    pub(super) kegs: Vec<Keg>,
-    pub(super) numbers: SlotNumbers,
-    /// Buffers larger than a chunk, and how many there ever were.
-    pub(super) huge: HashMap<u32, Run>,
-    pub(super) huge_allocs: u64,
-}
-
-/// Chunks on their way in or out.
-pub(super) struct Resizing {
-    pub(super) next_serial: u32,
-    pub(super) growing: Option<super::grow::Growing>,
-    /// The last that was shown was refused for want of memory: nothing is made before it is granted.
-    pub(super) ask_first: bool,
-    /// Counts the manager's answers.
-    pub(super) progress: u32,
-    /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.
-    pub(super) late: bool,
-    /// The same of its word that would make our roster as new as its board.
-    pub(super) stale: bool,
-    pub(super) last_look: Option<std::time::Instant>,
-    /// The most chunks in use at once in each of the last periods, the latest first.
-    pub(super) peaks: [u32; super::shrink::PERIODS],
-    pub(super) looks: u32,
 }
 
 /// The backend of one class's zone.
@@ -583,22 +557,4 @@ impl OwnPool {
 
     /// Slots of `huge` buffers carry this class.
     pub(super) const HUGE: u8 = HUGE;
-}
-
-impl Backend for Class {
-    fn import(&self, out: &mut Vec<u32>, want: usize) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.import(self.class, out, want);
-        }
-    }
-    fn release(&self, items: &[u32]) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.to_kegs(items);
-        }
-    }
-    fn pressure_free(&self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.waiters.memory_came_back();
-        }
-    }
 }

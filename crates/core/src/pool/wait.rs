@@ -6,87 +6,14 @@
 use super::grow::{Growth, PROMPT};
 use super::own::OwnPool;
 use super::raw::RawBuf;
+use super::waiters::{Waiters, Wanting};
 use crate::base::lock;
 use crate::error::{Error, Kind, Limit, TooLarge};
-use std::collections::VecDeque;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_region::layout::{RefsRo, TableRw};
+use tranship_region::layout::RefsRo;
 use tranship_ring::{Point, TIMED, Waited};
-use tranship_sys::futex;
-
-/// Who waits for memory of a pool.
-#[derive(Debug, Default)]
-pub(super) struct Waiters {
-    queue: Mutex<Line>,
-    moved: Condvar,
-    next: AtomicU64,
-    /// Raised when memory came back inside this process.
-    local: AtomicU32,
-    wanting: Mutex<Wanting>,
-}
-
-/// Why readers are to tell of releases (`relinquish`), and nothing is cached.
-#[derive(Debug, Default)]
-struct Wanting {
-    shrinking: bool,
-    waiting: bool,
-}
-
-/// Tickets, first come first; and for how long they have waited.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    tickets: VecDeque<u64>,
-    since: Option<Instant>,
-    waited_ns: u64,
-}
-
-impl Line {
-    /// How long callers have waited up to now, those in the queue included, summed.
-    pub(super) fn waited_ns(&mut self, now: Instant) -> u64 {
-        let since = self
-            .since
-            .replace(now)
-            .map(|since| now.saturating_duration_since(since));
-        let ns = since.map_or(0, |since| {
-            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-        });
-        let all = ns.saturating_mul(self.tickets.len() as u64);
-        self.waited_ns = self.waited_ns.saturating_add(all);
-        self.waited_ns
-    }
-}
-
-impl Deref for Line {
-    type Target = VecDeque<u64>;
-    fn deref(&self) -> &VecDeque<u64> {
-        &self.tickets
-    }
-}
-
-impl Waiters {
-    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.queue)
-    }
-
-    /// Memory came back inside this process, or the roster changed.
-    pub(super) fn memory_came_back(&self) {
-        self.local.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.local, 1);
-    }
-
-    fn set(table: &TableRw, wanted: bool) {
-        if (table.relinquish().load(Ordering::Relaxed) != 0) != wanted {
-            tranship_ledger::want_releases(table.relinquish(), wanted);
-        }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        lock(&self.queue).len()
-    }
-}
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
