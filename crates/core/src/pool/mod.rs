@@ -3,7 +3,7 @@
 //!
 //! An own pool's files, from below: what it consists of (`slots`, `store`, `resizing`, `waiters`; `counts`, `trail` and `gc`, which is the
 //! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`),
-//! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that come back (`lookup`); what the
+//! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
 //! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
 
 mod collect;
@@ -15,6 +15,7 @@ mod gc;
 mod grow;
 mod guard;
 mod handle;
+mod long;
 mod lookup;
 mod member;
 mod own;
