@@ -4,10 +4,12 @@
 mod alloc;
 mod frozen;
 mod handle;
+mod reference;
 mod thaw;
 mod writable;
 
 pub(crate) use crate::pool::Tag;
 pub use frozen::Cbuf;
 pub(crate) use handle::{Handle, Home};
+pub(crate) use reference::Reference;
 pub use writable::CbufMut;

@@ -1,17 +1,15 @@
 //! What each event of the manager does to the domain's state. Runs under the socket's lock.
 
-use super::backlog::Backlog;
 use super::conn::{Claim, Conn};
 use super::register::Chore;
 use super::residents::{Gone, Joined, PoolShape};
 use super::state::DomainCore;
 use super::wire::Parcel;
-use crate::base::{graves, lock};
+use crate::base::graves;
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tranship_proto::{ChannelId, Event, ExportId, GoneReason, PoolId, RefusalCode, Req, Request};
+use tranship_proto::{ChannelId, Event, GoneReason, PoolId, RefusalCode, Req, Request};
 use tranship_sys::crash;
 
 /// Until a manager that had no descriptors left is tried again.
@@ -132,11 +130,7 @@ impl DomainCore {
                     GoneReason::Closed => Gone::Closed,
                     GoneReason::Died => Gone::Died,
                 }),
-                None => {
-                    let mut exports = lock(&self.exports);
-                    let waiting = exports.values_mut();
-                    waiting.for_each(|entry| entry.incoming.cancel(channel));
-                }
+                None => self.exports.cancel(channel),
             },
             Event::WakeFd { channel } => {
                 if let (Some(link), Some(fd)) = (self.link(channel), fds.into_iter().next()) {
@@ -144,14 +138,7 @@ impl DomainCore {
                 }
             }
             Event::Incoming { export, .. } | Event::SocketIncoming { export, .. } => {
-                let mut exports = lock(&self.exports);
-                // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
-                // given up meanwhile.
-                let asked = self.exporting.load(Ordering::Relaxed) > 0;
-                let refused = match exports.contains_key(&export) || asked {
-                    true => (exports.entry(export).or_default().incoming).push((event, fds)),
-                    false => Backlog::turn_away((event, fds)),
-                };
+                let refused = self.exports.came(export, (event, fds));
                 if let Some(channel) = refused {
                     conn.send(&Request::Reject { channel }, &[])?;
                 }
@@ -272,7 +259,9 @@ impl DomainCore {
                 }
             }
             (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),
-            (Claim::Export(old), Event::Exported { export, .. }) => self.renamed(old, *export),
+            (Claim::Export(old), Event::Exported { export, .. }) => {
+                self.exports.renamed(old, *export)
+            }
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");
                 if refusal.code == RefusalCode::NoDescriptors {
@@ -303,19 +292,6 @@ impl DomainCore {
         if link.watch().is_leaving() && conn.send(&Request::CloseChannel { channel }, &[]).is_ok() {
             self.register.remove_link(channel);
         }
-    }
-
-    /// A listener's name has another id now.
-    fn renamed(&self, old: ExportId, new: ExportId) {
-        let mut exports = lock(&self.exports);
-        let Some(mut entry) = exports.remove(&old) else {
-            return;
-        };
-        entry.id.store(new.0, Ordering::Relaxed); // read under the same lock
-        if let Some(early) = exports.remove(&new) {
-            entry.incoming.append(early.incoming);
-        }
-        exports.insert(new, entry);
     }
 
     /// A source wants to send from a pool through a channel of ours: make our counters, whole, before

@@ -29,7 +29,7 @@ impl DomainCore {
     /// The last public handle is gone.
     pub(crate) fn leave(&self) {
         // Before the first look: who lets go of something after it looks by itself, for both take the registers' locks.
-        self.left.store(true, Ordering::Relaxed);
+        self.life.left.store(true, Ordering::Relaxed);
         if self.is_idle() {
             return self.say_goodbye();
         }
@@ -49,7 +49,7 @@ impl DomainCore {
     /// Something of the domain is gone: perhaps it was the last.
     pub(crate) fn let_go(&self) {
         // Ordering: relaxed, partner: the store in `leave`; the registers' locks order them.
-        if self.left.load(Ordering::Relaxed) && self.is_idle() {
+        if self.life.left.load(Ordering::Relaxed) && self.is_idle() {
             let Ok(mut left) = LEFT.try_lock() else {
                 return; // the next look finds it
             };
@@ -82,8 +82,7 @@ impl DomainCore {
 
     /// Whether nothing of the domain is in use.
     fn is_idle(&self) -> bool {
-        let listens = |export: &super::state::Export| export.what.is_some();
-        self.register.is_idle() && !lock(&self.exports).values().any(listens)
+        self.register.is_idle() && !self.exports.has_listener()
     }
 
     fn say_goodbye(&self) {
@@ -92,7 +91,7 @@ impl DomainCore {
         drop(foreign);
         let over: Vec<_> = self.register.with_foreign(|all| all.drain().collect());
         over.into_iter().for_each(|(_, over)| graves::bury(over));
-        self.closed.store(true, Ordering::Release);
+        self.life.closed.store(true, Ordering::Release);
         self.tasks.kick();
         let mut conn = lock(&self.conn);
         let _ = conn.send(&Request::Goodbye, &[]);
@@ -104,7 +103,7 @@ impl DomainCore {
         drop(conn);
         graves::decay();
         // An embedded manager ends with its domain.
-        drop(lock(&self.embedded).take());
+        drop(lock(&self.life.embedded).take());
     }
 }
 

@@ -1,22 +1,25 @@
 //! A protection domain's core: the process's membership with a manager. It knows no pool and no link but as residents.
 //!
 //! Its files, from below: what the manager is spoken to by (`wire`, `greeting`, `conn`), finding and starting one (`discover`, `starter`,
-//! `cut_off`), what a domain has (`heap`, `backlog`, `tasks`, `notes`, `trace`, `haste`), what lives in it, which it knows by what the manager
+//! `cut_off`, `home`), what a domain has (`boards`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`, `haste`), what lives in it, which it knows by what the manager
 //! asks of it (`residents`, `register`), its whole state (`state`); what is done
 //! with that: each event (`events`), the claims after a manager's restart (`resume`), a turn of all that is due (`turn`), questions that
 //! have an answer (`call`), its end (`entrust`, `leave`, `leaks`), its beginning (`join`).
 
 mod backlog;
+mod boards;
 mod call;
 mod conn;
 mod cut_off;
 pub(crate) mod discover;
 mod entrust;
 mod events;
+mod exports;
 mod greeting;
 mod haste;
 mod heap;
 mod helper;
+mod home;
 mod join;
 mod leaks;
 mod leave;

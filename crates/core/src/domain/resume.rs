@@ -5,15 +5,13 @@
 
 use super::conn::{Claim, Conn};
 use super::greeting::{Greeting, Welcome};
-use super::join::FD_FLOOR;
 use super::residents::Gone;
 use super::state::DomainCore;
-use crate::base::lock;
 use crate::error::{Barrier, Error, Kind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship_proto::{Req, Request};
-use tranship_sys::{crash, process, socket};
+use tranship_sys::crash;
 
 /// Between two attempts to reach a manager that is away.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -71,21 +69,12 @@ impl DomainCore {
             return Err(self.away(conn));
         }
         conn.last_attempt = Some(now);
-        let fd = match socket::connect_now(&self.place) {
+        let fd = match self.home.knock() {
             Ok(fd) => fd,
-            Err(error) => {
-                let barrier = Barrier::to_connect(&error, self.root);
+            Err(barrier) => {
                 conn.attempts.failed(self.id(), barrier);
-                if let Some(starter) = self.starter.as_ref().filter(|_| barrier.is_none()) {
-                    starter.start();
-                }
                 return Err(self.away(conn));
             }
-        };
-        let fd = if self.high_descriptors {
-            process::dup_above(fd, FD_FLOOR)
-        } else {
-            fd
         };
         crash::point("resume.before_hello");
         let greeting = Greeting::say(fd, &self.name, Some(self.id())).map_err(|error| {
@@ -105,7 +94,7 @@ impl DomainCore {
             Some(barrier) => {
                 let text = format!(
                     "the manager at {} is gone, and no other can be reached there any more: existing channels go on, nothing new can be had; let the process connect, or restart it",
-                    self.place.display()
+                    self.home.place.display()
                 );
                 Error::because(Kind::CutOff, text, barrier)
             }
@@ -128,8 +117,7 @@ impl DomainCore {
             pool.suspend();
         }
         self.trace_nothing();
-        self.set_board(welcome.board);
-        self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
+        self.boards.set(welcome.board);
         conn.up(fd, welcome.instance);
         self.tasks.has_news();
         let claimed = self.claim_all(conn);
@@ -278,20 +266,7 @@ impl DomainCore {
     }
 
     fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
-        let names: Vec<_> = {
-            let mut exports = lock(&self.exports);
-            // Who connected by the old manager has to do it again; sockets are as good as ever. Names of which the answer was still to come are
-            // exported again by who asked.
-            exports.retain(|_, entry| entry.what.is_some());
-            exports
-                .iter_mut()
-                .filter_map(|(id, entry)| {
-                    entry.incoming.keep_sockets();
-                    entry.what.clone().map(|what| (*id, what))
-                })
-                .collect()
-        };
-        for (id, (name, role)) in names {
+        for (id, (name, role)) in self.exports.begin_again() {
             self.claim(conn, Claim::Export(id), &[], |req| match role {
                 Some(role) => Request::Export { req, name, role },
                 None => Request::ExportSocket { req, name },

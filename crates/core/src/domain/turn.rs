@@ -7,7 +7,6 @@ use super::state::DomainCore;
 use crate::base::{graves, lock};
 use crate::error::{Error, Kind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tranship_proto::Request;
 
 impl DomainCore {
@@ -171,7 +170,7 @@ impl DomainCore {
                     Err(error) => {
                         if conn.is_up() {
                             // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
-                            self.seen.store(wake, Ordering::Relaxed); // under the lock
+                            self.boards.skip(wake);
                         } else {
                             self.manager_left();
                         }
@@ -179,8 +178,7 @@ impl DomainCore {
                     }
                 }
             }
-            // Ordering: Release: who finds no news by it sees what the news did. Only threads that hold the lock store.
-            self.seen.store(wake, Ordering::Release);
+            self.boards.took(wake);
             if self.wake() == wake {
                 return Ok(());
             }
@@ -190,7 +188,7 @@ impl DomainCore {
     /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
     /// until there is news must not find any meanwhile.
     fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
-        self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
+        self.boards.skip(self.wake());
         if conn.take_ended() {
             let own = self.register.all_own();
             own.iter().for_each(|pool| pool.stand_alone());

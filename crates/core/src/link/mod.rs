@@ -32,7 +32,6 @@ mod store;
 pub(crate) use address::{Address, unknown};
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
-pub(crate) use descriptor::Reference;
 pub use driver::Driver;
 pub(crate) use feed::Feed;
 pub(crate) use futures::{look_async, open_async};
