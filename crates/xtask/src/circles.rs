@@ -15,7 +15,6 @@ use std::path::Path;
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 13),
-    ("core", 15),
     ("manager", 9),
     ("mbuf", 10),
     ("testkit", 6),

@@ -1,8 +1,9 @@
 //! The exclusive, writable buffer.
 
-use super::{Cbuf, Handle, Home, Tag};
+use super::frozen::Cbuf;
+use super::handle::{Handle, Home};
 use crate::error::{Error, Kind};
-use crate::pool::{ForeignPool, OwnPool};
+use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -26,6 +27,8 @@ pub struct CbufMut {
     handle: Handle,
 }
 
+const _: () = assert!(size_of::<CbufMut>() == 32);
+
 // SAFETY: the buffer is owned by this handle alone, and a pool may be used from any thread.
 unsafe impl Send for CbufMut {}
 // SAFETY: `&CbufMut` only reads the bytes, which nobody writes meanwhile.
@@ -33,17 +36,11 @@ unsafe impl Sync for CbufMut {}
 
 impl CbufMut {
     /// # Safety
-    /// `ptr..ptr+len` is the slot's memory in the pool's own mapping, the slot is live with one local
-    /// reference that becomes this handle's, and `pool` outlives its outstanding slots. Without `Tag::LONG` the class is one of the
-    /// pool's.
+    /// `raw` came out of this pool, and is nobody else's: the slot is live with one local reference that becomes this handle's, or one that
+    /// came back by a move.
     #[inline(always)]
-    pub(crate) unsafe fn own(
-        ptr: NonNull<u8>,
-        len: usize,
-        pool: NonNull<OwnPool>,
-        tag: Tag,
-    ) -> CbufMut {
-        let handle = Handle::own(ptr, len, pool, tag);
+    pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> CbufMut {
+        let handle = Handle::own(pool, raw);
         CbufMut { handle }
     }
 

@@ -14,7 +14,7 @@ use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 /// Variable of the environment that says what is noted: `1` or `backtrace`; `0` or nothing: nothing is.
 const VARIABLE: &str = "TRANSHIP_LEAKS";
 
-/// What is noted of buffers, for [`Domain::leaks`] and what is printed when the domain ends.
+/// What is noted of buffers, for [`Domain::leaks`](crate::Domain::leaks) and what is printed when the domain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Leaks {
     /// Nothing, and nothing is printed.

@@ -1,8 +1,11 @@
 //! The sending end of a link.
 
 mod assign;
+mod close;
+mod facts;
 mod forms;
 mod inside;
+mod many;
 mod moves;
 mod replies;
 mod room;
@@ -12,20 +15,19 @@ use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
 use super::message::{Body, Message, Payload};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
-use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, Handle, Home, Tag};
-use crate::domain::{Asked, PATIENCE};
+use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::{FEW, OwnPool, Pool, Walk};
+use crate::pool::{FEW, OwnPool, Walk};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use tranship_ledger::SendStep;
-use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
+use tranship_proto::{CbufId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_ring::{Ending, Lines, Producer, Publish};
+use tranship_ring::{Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,
@@ -202,49 +204,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
-    pub fn send_batch(
-        &mut self,
-        bufs: impl IntoIterator<Item = Cbuf>,
-    ) -> Result<(), SendError<Vec<Cbuf>>> {
-        let mut bufs = bufs.into_iter();
-        let mut published = false;
-        while let Some(buf) = bufs.next() {
-            if self.store.is_some() {
-                match self.send_any(buf, 0) {
-                    Ok(()) => continue,
-                    Err(failed) => {
-                        let rest = |buf| std::iter::once(buf).chain(bufs).collect();
-                        return Err(failed.map(rest));
-                    }
-                }
-            }
-            let room = self.ready_for(buf.handle()).and_then(|()| {
-                if published && self.producer.known_room(self.lines) == 0 {
-                    self.fence_and_wake(); // before waiting, the receiver must know what there is
-                }
-                self.make_room(1)
-            });
-            if let Err(error) = room {
-                if published {
-                    self.fence_and_wake();
-                }
-                return match self.not_sent(error, buf) {
-                    Ok(()) => continue,
-                    Err(failed) => {
-                        Err(failed.map(|buf| std::iter::once(buf).chain(bufs).collect()))
-                    }
-                };
-            }
-            self.publish(buf, Carries::Buffer, 0, Publish::Release);
-            published = true;
-        }
-        if published {
-            self.fence_and_wake();
-        }
-        Ok(())
-    }
-
     /// Sends up to 48 bytes inside the descriptor: no buffer, no counting.
     #[inline(always)]
     pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
@@ -259,117 +218,6 @@ impl Sender {
         let _ = self.producer.push(self.lines, how, line);
         self.link.notify_of(how);
         Ok(())
-    }
-
-    /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
-    /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
-    pub fn send_aggregate(
-        &mut self,
-        aggregate: Aggregate,
-        meta: u64,
-    ) -> Result<(), SendError<Aggregate>> {
-        if self.store.is_some() {
-            let handles = aggregate.pieces().iter().map(|piece| piece.handle());
-            return match self.ready_inside(handles) {
-                Ok(()) => {
-                    self.put_inside(Body::Aggregate(aggregate), meta);
-                    Ok(())
-                }
-                Err(error) => self.not_sent(error, aggregate),
-            };
-        }
-        let pieces = aggregate.pieces().iter().map(Cbuf::handle);
-        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.when_full) {
-            Ok(list) => list,
-            Err(error) => {
-                let error = error.context("the list of the aggregate could not be stored");
-                return Err(SendError::new(error, aggregate));
-            }
-        };
-        let ready = aggregate
-            .pieces()
-            .iter()
-            .chain([&list])
-            .try_for_each(|piece| self.ready_for(piece.handle()))
-            .and_then(|()| self.make_room(1));
-        if let Err(error) = ready {
-            return self.not_sent(error, aggregate);
-        }
-        // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
-        // until the queue leaves the roster with our death.
-        for piece in aggregate.pieces() {
-            self.note(piece.handle(), false);
-            self.count(piece.handle());
-            crash::point("send.between_pieces");
-        }
-        self.publish(list, Carries::Aggregate, meta, Publish::SeqCst);
-        Ok(())
-    }
-
-    /// Gives up before everything was sent: the receiver gets what was, and then [`Kind::PeerDied`]
-    /// instead of an end in order. So it does when a sender is dropped by a panic.
-    pub fn abandon(self) {
-        if !self.link.domain.fork.is_child() {
-            self.link.ring.end(Ending::Abandoned);
-        }
-    }
-
-    /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
-    pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
-        self.assign_own(pool, None)
-    }
-
-    /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
-    /// library, or the manager is away. Call it again.
-    pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, Error> {
-        match self.assign_own(pool, Some(Instant::now())) {
-            Ok(()) => Ok(true),
-            Err(error) if matches!(error.kind(), Kind::TimedOut | Kind::ManagerAway) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The receiver's domain.
-    pub fn peer(&self) -> DomainId {
-        self.link.peer
-    }
-    /// The receiver's process and user, as the kernel told the manager.
-    pub fn peer_pid_uid(&self) -> (u32, u32) {
-        (self.link.peer_pid, self.link.peer_uid)
-    }
-    /// The channel's id.
-    pub fn channel(&self) -> ChannelId {
-        self.link.channel
-    }
-    /// Messages dropped by [`WhenFull::DropNew`].
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-    /// How `send` deals with a full ring from now on.
-    pub fn set_when_full(&mut self, when_full: WhenFull) {
-        self.when_full = when_full;
-    }
-    /// How this end waits from now on.
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.wait = wait;
-    }
-    /// Messages that the receiver has not taken yet.
-    pub fn queued(&self) -> u64 {
-        if self.link.domain.fork.is_child() {
-            return 0;
-        }
-        self.producer
-            .tail()
-            .saturating_sub(self.link.ring.their_head())
-    }
-    /// Whether the receiver is gone.
-    pub fn is_peer_gone(&mut self) -> bool {
-        if self.link.domain.fork.is_child() {
-            return true;
-        }
-        self.link.domain.catch_up();
-        self.link.look_for_death();
-        self.link.gone() != Gone::No
     }
 
     fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<(), SendError<T>> {
@@ -594,45 +442,6 @@ fn reached(step: SendStep) {
         SendStep::Count => crash::point("send.after_sent"),
         SendStep::Publish => crash::point("send.after_publish"),
         SendStep::Queue => {}
-    }
-}
-
-impl Drop for Sender {
-    /// Closes in order, unless the thread panics: what was sent can still be received. While no manager has it, waits for one,
-    /// or for the receiver, at most 5 s.
-    fn drop(&mut self) {
-        if self.link.domain.fork.is_child() {
-            return;
-        }
-        // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
-        let closed = if std::thread::panicking() {
-            Ending::Abandoned
-        } else {
-            Ending::Closed
-        };
-        self.link.ring.end(closed);
-        crash::point("close.after_flag");
-        self.fence_and_wake();
-        self.link.tell_other();
-        self.end_replies();
-        if self.store.is_some() {
-            if self.lingers && !std::thread::panicking() {
-                // The process may be about to end, and with it who carries.
-                self.wait_gone(PATIENCE);
-            }
-            self.drop_passed();
-            return self.link.domain.leave_link(self.link.channel);
-        }
-        for (_, asked) in self.unanswered.drain(..) {
-            self.link.domain.forget(asked);
-        }
-        if !std::thread::panicking() {
-            let (link, sent) = (&self.link, self.producer.tail());
-            link.domain.entrust(Some(link.channel), || {
-                link.ring.their_head() == sent || link.gone() != Gone::No
-            });
-        }
-        self.link.domain.leave_link(self.link.channel);
     }
 }
 

@@ -57,7 +57,7 @@ impl Domain {
 
     /// The socket that was named when joining, or that the embedded manager listens on.
     pub fn socket_path(&self) -> Option<PathBuf> {
-        self.core().socket.clone()
+        self.core().home.socket.clone()
     }
 
     /// Makes a pool that this domain writes and pays for.

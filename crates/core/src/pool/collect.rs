@@ -1,47 +1,19 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
-use super::own::OwnPool;
-use super::roster::{Counts, Refs};
-use super::trail::{Trail, Walk};
+use super::gc::{Gc, LOOK, Standing};
+use super::own::{Class, OwnPool};
+use super::trail::Walk;
 use crate::base::lock;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::OwnedFd;
+use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
 use std::time::Instant;
-use tranship_ledger::{Batch, Generations, Roster, Words};
-use tranship_proto::{ChannelId, DomainId};
-use tranship_sync::{Pop, Taker};
+use tranship_ledger::{Generations, Words};
+use tranship_sync::Pop;
 use tranship_sys::crash;
-use tranship_zone::{NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
+use tranship_zone::{Backend, NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
 
-/// Candidates looked at together: four cache lines of each counter.
-const LOOK: usize = 64;
 /// Of those that a sender looks at after it has sent.
 pub(crate) const FEW: u32 = 8;
-
-/// The collector's state: one thread at a time.
-pub(super) struct Gc {
-    pub(super) roster: Roster<Refs, Counts>,
-    taker: Taker,
-    /// What single senders have sent, before it is in the queue.
-    pub(super) trails: Vec<Arc<Trail>>,
-    /// Sent buffers that were alive when last looked at, oldest first.
-    held: VecDeque<u32>,
-    /// Dead buffers by class, for the zones to import.
-    ready: Box<[Vec<u32>]>,
-    candidates: Vec<u32>,
-    batch: Batch,
-    /// Readers' processes, to see deaths while the manager is away.
-    pub(super) processes: HashMap<DomainId, OwnedFd>,
-    /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
-    pub(super) refs_inodes: HashMap<DomainId, u64>,
-    /// Who reads each queue.
-    pub(super) sinks: HashMap<ChannelId, Sink>,
-    /// Readers that the present manager has not named yet: only we can see that they died.
-    pub(super) returning: HashSet<DomainId>,
-    pub(super) standing: Standing,
-}
 
 /// What is done with what is on the senders' trails. Who follows them takes from the senders what they would have looked at in time: only for want
 /// of anything else.
@@ -49,77 +21,6 @@ pub(super) struct Gc {
 enum Trails {
     Left,
     Followed,
-}
-
-/// What tells that the roster is whole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// Its epoch is the one that the board shows.
-    Managed,
-    /// Whatever the board says (`OwnPool::stand_alone`).
-    Alone,
-    /// That the board of the next manager does not have the pool yet (`OwnPool::suspend`).
-    Unlisted,
-}
-
-/// The reading end of a queue on the roster.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sink {
-    pub(super) domain: DomainId,
-    /// The manager's number of its process: what the next one is told.
-    pub(super) process: u64,
-    /// Whether the present manager has named the queue; else only we can see that its sink died.
-    pub(super) named: bool,
-}
-
-impl Gc {
-    pub(super) fn new(taker: Taker, classes: usize) -> Gc {
-        Gc {
-            roster: Roster::new(0),
-            taker,
-            trails: Vec::new(),
-            held: VecDeque::new(),
-            ready: (0..classes).map(|_| Vec::new()).collect(),
-            candidates: Vec::with_capacity(LOOK),
-            batch: Batch::default(),
-            processes: HashMap::new(),
-            refs_inodes: HashMap::new(),
-            sinks: HashMap::new(),
-            returning: HashSet::new(),
-            standing: Standing::Managed,
-        }
-    }
-
-    /// Dead buffers that nobody has asked for yet, by classes.
-    pub(super) fn ready(&self) -> Vec<u64> {
-        self.ready.iter().map(|ready| ready.len() as u64).collect()
-    }
-
-    /// Sent buffers that were alive when last looked at, oldest first.
-    pub(super) fn oldest_alive(&self) -> impl Iterator<Item = u32> + '_ {
-        self.held.iter().copied()
-    }
-
-    /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
-    pub(super) fn unname_all(&mut self) {
-        self.returning = self.processes.keys().copied().collect();
-        self.sinks.values_mut().for_each(|sink| sink.named = false);
-    }
-
-    /// Candidates off the senders' trails, as long as there is room. Trails that nobody will add to any more end here.
-    fn follow_trails(&mut self) {
-        for trail in &self.trails {
-            let room = LOOK - self.candidates.len();
-            trail.take(&mut self.candidates, room);
-        }
-        self.trails.retain(|trail| !trail.is_over());
-    }
-
-    pub(super) fn advance(&mut self, epoch: u64) {
-        if let Err(error) = self.roster.set_epoch(epoch) {
-            tracing::warn!(%error, "roster");
-        }
-    }
 }
 
 /// The pool's private and shared slots as the collector sees them. Candidates come out of the pool's own queue.
@@ -495,5 +396,23 @@ impl SlabHooks for Hooks<'_> {
     }
     fn retire(&mut self, _slab: u32, slots: &SlotSet) {
         self.numbers.give(slots);
+    }
+}
+
+impl Backend for Class {
+    fn import(&self, out: &mut Vec<u32>, want: usize) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.import(self.class, out, want);
+        }
+    }
+    fn release(&self, items: &[u32]) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.to_kegs(items);
+        }
+    }
+    fn pressure_free(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.waiters.memory_came_back();
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! Making a pool: its table, its place with the manager, its window and zones.
 
-use super::collect::Gc;
+use super::gc::Gc;
 use super::guard;
-use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
+use super::own::{Class, Counters, FIRST_EPOCH, OwnPool};
+use super::resizing::Resizing;
 use super::slots::Slot;
-use super::wait::Waiters;
+use super::store::Store;
+use super::tag::Tag;
+use super::waiters::Waiters;
 use crate::base::lock;
-use crate::cbuf::Tag;
 use crate::domain::DomainCore;
 use crate::error::{self, Error, Kind, OutOfRange};
 use crate::options::PoolOptions;
@@ -151,17 +153,7 @@ impl OwnPool {
             }),
             classes,
             waiters: Waiters::default(),
-            resizing: Mutex::new(Resizing {
-                next_serial: 1,
-                growing: None,
-                ask_first: false,
-                progress: 0,
-                late: false,
-                stale: false,
-                last_look: None,
-                peaks: [0; super::shrink::PERIODS],
-                looks: 0,
-            }),
+            resizing: Mutex::new(Resizing::new()),
             chunk_fds: Mutex::default(),
             window,
             chunk_shift: chunk.trailing_zeros(),
@@ -177,10 +169,10 @@ impl OwnPool {
         });
         // A pool's board entry starts there.
         lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
-        lock(&domain.pools).insert(id, pool.clone());
+        domain.register.add_own(id, pool.clone());
         if domain.era() != era {
             // The manager that made it is gone, and the next one was perhaps not told of it.
-            lock(&domain.pools).remove(&id);
+            drop(domain.register.remove_own(id));
             let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
             return Err(Kind::ManagerAway.into());
         }

@@ -1,7 +1,7 @@
 //! What the manager is told of a pool, for a policy to divide memory by. From slow paths only: whoever allocates from caches touches none of it.
 
 use super::own::OwnPool;
-use super::shrink::PERIODS;
+use super::resizing::PERIODS;
 use crate::base::lock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -1,14 +1,14 @@
 //! A pool that another domain writes and this one reads.
 
 use super::guard::Guard;
+use super::tag::Tag;
 use crate::base::lock;
-use crate::cbuf::Tag;
 use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use tranship_ledger::StaleReference;
 use tranship_proto::{CbufId, PoolId, Trust};
 use tranship_region::Window;
@@ -25,7 +25,7 @@ use tranship_sys::{ForkGuard, futex};
 pub(crate) struct ForeignPool {
     pub(crate) domain: DomainCore,
     /// The domain's, at hand.
-    fork: ForkGuard,
+    pub(super) fork: ForkGuard,
     pub(crate) shape: PoolShape,
     /// The writer's process.
     process: OwnedFd,
@@ -360,7 +360,7 @@ impl ForeignPool {
         if self.fork.is_child() {
             return;
         }
-        super::visits::visit(self, || {
+        crate::base::visits::visit(self, || {
             // Only this domain writes the word, and raises it from one only under the guard's lock or by a handle that is there.
             let word = self.word(slot);
             guard.let_go(
@@ -395,7 +395,7 @@ impl ForeignPool {
             return; // the counters belong to the parent and are not even mapped here
         }
         // With the last reference went what kept the pool, but for our look at it.
-        super::visits::visit(self, || self.lower(slot));
+        crate::base::visits::visit(self, || self.lower(slot));
     }
 
     #[inline(always)]
@@ -468,12 +468,6 @@ impl ForeignPool {
                 .and_then(|at| at.checked_add(length))
                 .is_some_and(|end| end <= s.length().load(Ordering::Relaxed))
         })
-    }
-
-    /// The counted handle that the domain's register has of this pool.
-    pub(crate) fn arc(&self) -> Option<Arc<ForeignPool>> {
-        let found = lock(&self.domain.foreign).get(&self.shape.pool).cloned();
-        found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))
     }
 
     /// What this domain holds of it: slots, how many handles of each, their generations and lengths.

@@ -4,9 +4,10 @@
 //! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes
 //! late serves the next caller, and who does not want to wait only looks.
 
-use super::own::{OwnPool, Resizing};
+use super::own::OwnPool;
+use super::resizing::{Growing, Resizing};
 use crate::base::lock;
-use crate::domain::{Asked, PATIENCE};
+use crate::domain::PATIENCE;
 use crate::error::{self, Error, Kind, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -38,15 +39,6 @@ pub(super) enum Growth {
 const UNASKED_BYTES: u64 = 4 << 20;
 /// What is made for one message, but for a single chunk: others who need memory of the pool wait for it.
 const MADE_BYTES: u64 = 64 << 20;
-
-/// Chunks that were asked for and are not in use yet.
-pub(super) struct Growing {
-    asked: Asked,
-    /// Chunks that were made and shown, index and serial; if there are none, it was asked whether all of `rest` may be made.
-    shown: Vec<(u32, u32)>,
-    /// Where chunks are still to be made.
-    rest: VecDeque<u32>,
-}
 
 impl OwnPool {
     /// Makes chunks until a run of that many pages fits. Each answer of the manager may take so long.

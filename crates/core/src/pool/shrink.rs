@@ -1,7 +1,9 @@
 //! Less memory: free chunks go back, the emptiest are drained, and a pool without handles goes away.
 
-use super::own::{OwnPool, Resizing};
-use crate::base::lock;
+use super::own::OwnPool;
+use super::resizing::Resizing;
+use super::store::Store;
+use crate::base::{graves, lock};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
@@ -10,9 +12,6 @@ use tranship_zone::PAGE;
 
 /// How often a pool looks whether it has more than it uses.
 const PERIOD: Duration = Duration::from_millis(250);
-/// What was not needed for so many periods goes back.
-pub(super) const PERIODS: usize = 4;
-
 impl OwnPool {
     /// The manager wants the pool to have at most this many bytes of chunks.
     pub(crate) fn set_shrink_target(&self, bytes: u64) {
@@ -167,7 +166,7 @@ impl OwnPool {
         }
     }
 
-    fn set_draining(&self, store: &mut super::own::Store, index: u32, drain: bool) {
+    fn set_draining(&self, store: &mut Store, index: u32, drain: bool) {
         store.runs.set_draining(index, drain);
         let pages = store.runs.pages_of(index);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
@@ -207,9 +206,9 @@ impl OwnPool {
         let _ = self
             .domain
             .tell(&Request::DestroyPool { pool: self.id }, &[]);
-        let own = lock(&self.domain.pools).remove(&self.id);
-        own.into_iter()
-            .for_each(|own| super::bury(super::Grave::Own(own)));
+        if let Some(own) = self.domain.register.remove_own(self.id) {
+            graves::bury(own);
+        }
     }
 }
 
@@ -282,7 +281,7 @@ mod tests {
         let all = usize::try_from(4 * CHUNK).expect("small");
         drop(pool.alloc(all).expect("room"));
         let mut resizing = crate::base::lock(&own.resizing);
-        for _ in 0..super::PERIODS {
+        for _ in 0..crate::pool::resizing::PERIODS {
             own.settle(&mut resizing);
             assert_eq!(own.bytes_present(), 4 * CHUNK);
         }

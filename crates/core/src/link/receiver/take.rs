@@ -106,7 +106,7 @@ impl Receiver {
         } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Own(own) => {
-                let buf = own.take_back_moved(id, offset, length)?;
+                let buf = CbufMut::taken_back(own, id, offset, length)?;
                 self.note(buf.handle().tag, reference, true);
                 return Ok(buf);
             }
@@ -239,7 +239,7 @@ impl Receiver {
             Assigned::Foreign(foreign) => foreign,
             // That another domain sends back to us.
             Assigned::Own(own) => {
-                let buf = own.take_back(id, offset, length)?;
+                let buf = Cbuf::taken_back(own, id, offset, length)?;
                 self.note(buf.handle().tag, reference, false);
                 return Ok(buf);
             }
