@@ -1,4 +1,9 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
+//!
+//! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
+//! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
+//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`, `rendezvous`), and what works with several (`select`, `poll`, `reactor`,
+//! `futures`, `relay`, `carried`, `driven`).
 
 mod address;
 mod carried;

@@ -59,7 +59,7 @@ fn aligned_buffers_are_apart() {
         .align(32 << 10);
     let pool = a.create_pool(options).expect("a pool");
     let mut all = Vec::new();
-    while let Ok(buf) = pool.try_alloc(40_000) {
+    while let Ok(buf) = pool.alloc_now(40_000) {
         let at = buf.view().as_ptr().addr();
         all.push((at, buf));
     }
