@@ -16,7 +16,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 13),
     ("manager", 9),
-    ("mbuf", 10),
     ("testkit", 6),
 ];
 
