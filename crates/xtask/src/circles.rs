@@ -15,7 +15,6 @@ use std::path::Path;
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("manager", 9),
-    ("testkit", 6),
 ];
 
 /// Looks for circles in every crate.
