@@ -1,100 +1,29 @@
-//! One client's connection: reading what it says.
+//! Reading what clients say.
 
-use super::flight::Flight;
+use super::conn::Carrying;
 use super::keep::Rubbish;
 use super::out::Outgoing;
+use super::parts::{CLIENT, Shell};
 use super::party::Task;
 use super::porter::Carried;
-use super::{CLIENT, Shell, TRIM};
 use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
-use tranship_proto::{DomainId, MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
+use std::time::{Duration, Instant};
+use tranship_proto::{MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
 use tranship_region::layout::BoardRw;
-use tranship_sys::epoll::{Interest, Ready};
+use tranship_sys::epoll::Ready;
 use tranship_sys::{process, socket};
 
 /// Messages taken from a client in one task.
 const TURN: usize = 16;
-/// With so many messages to be sent a client is not read: who does not take answers asks nothing more.
-const FULL: usize = 512;
 /// Messages of a process that has ended which are still heard. What it has said itself lies in the socket already; its
 /// children may go on writing for ever.
 const LAST_WORDS: u32 = 1024;
 
-/// Where the next message is that brings something.
-#[derive(Debug)]
-pub(super) enum Carrying {
-    /// There is none.
-    No,
-    /// It waits for a porter.
-    Waiting,
-    /// A porter has been sent for it.
-    Away,
-    /// It is here.
-    Arrived(Box<Carried>),
-}
-
-#[derive(Debug)]
-pub(super) struct Conn {
-    pub fd: OwnedFd,
-    pub uid: u32,
-    pub domain: Option<DomainId>,
-    /// It never let descriptors in: nothing lies in it that could take long to close.
-    bare: bool,
-    pub queue: VecDeque<Outgoing>,
-    pub flight: Flight,
-    greeted: bool,
-    pub board: Option<FdToken>,
-    /// What epoll waits for.
-    watched: Option<Interest>,
-    pub carried: Carrying,
-    reading: bool,
-    pub writing: bool,
-    /// The socket takes no more for the moment; it never will.
-    pub blocked: bool,
-    pub broken: bool,
-    /// Its process has ended; how many messages are still heard.
-    dying: Option<(DomainId, u32)>,
-}
-
-impl Conn {
-    pub fn new(fd: OwnedFd, uid: u32, bare: bool) -> Conn {
-        Conn {
-            fd,
-            uid,
-            domain: None,
-            bare,
-            queue: VecDeque::new(),
-            flight: Flight::default(),
-            greeted: false,
-            board: None,
-            watched: Some(Interest::Read),
-            carried: Carrying::No,
-            reading: false,
-            writing: false,
-            blocked: false,
-            broken: false,
-            dying: None,
-        }
-    }
-
-    fn may_read(&self) -> bool {
-        let heard = self.queue.len() < FULL || self.broken || self.dying.is_some();
-        matches!(self.carried, Carrying::No) && heard
-    }
-
-    fn wanted(&self) -> Option<Interest> {
-        match (self.may_read(), self.blocked && !self.broken) {
-            (true, true) => Some(Interest::ReadWrite),
-            (true, false) => Some(Interest::Read),
-            (false, true) => Some(Interest::Write),
-            (false, false) => None,
-        }
-    }
-}
+/// How long after a client left memory is given back that was needed for it.
+const TRIM: Duration = Duration::from_secs(1);
 
 /// What reading came to.
 #[derive(PartialEq, Eq)]

@@ -1,10 +1,12 @@
-//! A party: one user's connections and processes, and its share of the loop.
+//! The parties' shares of the loop.
 
-use super::flight::Flight;
+use super::conn::Carrying;
 use super::keep::Rubbish;
+use super::parts::{CLIENT, KIND, PARTY, Shell, WATCH};
+use super::party::{Party, Task};
+use super::porter::{self, News};
 use super::watchdog::Place;
-use super::{CLIENT, KIND, PARTY, Shell, WATCH};
-use crate::state::{ClientId, FdToken, Input};
+use crate::state::{ClientId, FdToken};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,73 +14,6 @@ use tranship_sys::epoll::{Epoll, Interest, Ready};
 
 /// What one party gets of each turn.
 const SHARE: Duration = Duration::from_micros(300);
-
-/// What a party has to be done. Each is short.
-#[derive(Debug)]
-pub(super) enum Task {
-    /// Some messages of a client may be read.
-    Read(ClientId),
-    /// A porter has brought one.
-    Arrived(ClientId),
-    /// Some messages to a client may be sent.
-    Write(ClientId),
-    /// A process ended.
-    Ended(FdToken),
-    /// The state waits for this.
-    Answer(Box<Input>),
-    /// Something is to be closed.
-    Sweep,
-    /// Connections that have ended are looked at.
-    Look,
-}
-
-impl Task {
-    /// For the watchdog: what it is, and for which connection.
-    fn place(&self) -> (Place, u64) {
-        match self {
-            Task::Read(c) => (Place::Reading, c.0),
-            Task::Arrived(c) => (Place::Carried, c.0),
-            Task::Write(c) => (Place::Writing, c.0),
-            Task::Ended(_) => (Place::Ended, 0),
-            Task::Answer(_) => (Place::Answer, 0),
-            Task::Sweep => (Place::Closing, 0),
-            Task::Look => (Place::Looking, 0),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Party {
-    pub epoll: Epoll,
-    tasks: VecDeque<Task>,
-    /// It is among those that have their turn.
-    queued: bool,
-    /// Connections and processes that are watched.
-    pub members: usize,
-    /// Connections whose next message waits for a porter.
-    pub carry: VecDeque<ClientId>,
-    /// Messages that porters have brought and that were not looked at yet.
-    pub arrived: usize,
-    /// To be closed: here, and by a porter.
-    pub small: VecDeque<Rubbish>,
-    pub foreign: VecDeque<Rubbish>,
-    pub sweeping: bool,
-    /// Connections with descriptors on their way, and such that have ended.
-    pub flying: VecDeque<ClientId>,
-    pub lingering: VecDeque<(Flight, Rubbish)>,
-}
-
-impl Party {
-    fn is_over(&self) -> bool {
-        let nothing = self.tasks.is_empty() && self.carry.is_empty() && self.lingering.is_empty();
-        self.members == 0 && nothing && self.small.is_empty() && self.foreign.is_empty()
-    }
-}
-
-/// The user in a party's token.
-pub(super) fn of(token: u64) -> u32 {
-    u32::try_from(token).unwrap_or(u32::MAX)
-}
 
 impl Shell {
     /// A user's party, made if there is none.
@@ -209,8 +144,6 @@ impl Shell {
     }
 
     pub(super) fn porter_speaks(&mut self, porter: u64) {
-        use super::conn::Carrying;
-        use super::porter::News;
         match self.porters.hear(&self.epoll, porter) {
             News::Nothing => return,
             News::Free => {}
@@ -237,12 +170,12 @@ impl Shell {
         self.sort_trash();
     }
 
-    fn throw_carried(&mut self, carried: super::porter::Carried) {
+    fn throw_carried(&mut self, carried: porter::Carried) {
         // Whose they were does not matter any more: to the manager's own user's account.
         let uid = tranship_sys::process::geteuid();
         for (facts, fd) in carried.fds {
             if let Some(fd) = fd {
-                let small = facts.sealed.is_memory() && facts.size <= super::porter::SMALL_BYTES;
+                let small = facts.sealed.is_memory() && facts.size <= porter::SMALL_BYTES;
                 let what = None;
                 self.throw(uid, Rubbish { fd, what, small });
             }

@@ -1,13 +1,12 @@
-//! Descriptors that the shell keeps for the state, and how they go: as rubbish of the user for whom they were kept, a few at a
-//! time, and by a porter where that may take long.
+//! Keeping descriptors for the state, and closing them: a few at a time, and by a porter where that may take long.
 
+use super::conn::Carrying;
+use super::keep::{Kept, Rubbish};
+use super::parts::Shell;
+use super::party::Task;
 use super::porter::SMALL_BYTES;
-use super::{Shell, party::Task};
-use crate::state::{Facts, FdToken, Input};
-use std::cell::{Cell, RefCell};
-use std::fs::File;
-use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::state::{Facts, FdToken};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use tranship_sys::socket;
 
@@ -17,78 +16,6 @@ const SWEEP: usize = 64;
 /// With so many messages of one user that porters have brought and that wait for its turn no more are fetched, but for those under
 /// way: what they bring is not in the books yet.
 const ARRIVED: usize = 8;
-
-/// What nobody holds any more, by user.
-#[derive(Debug, Default)]
-pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
-
-impl Trash {
-    pub fn throw(&self, uid: u32, rubbish: Rubbish) {
-        self.0.borrow_mut().push((uid, rubbish));
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Rubbish {
-    pub fd: OwnedFd,
-    /// What the state hears when it is closed.
-    pub what: Option<Input>,
-    /// Closed here: ours, the kernel's, or a little memory. Else by a porter.
-    pub small: bool,
-}
-
-impl AsFd for Rubbish {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-/// An open file; messages on their way hold on to it, too.
-#[derive(Debug)]
-pub(super) struct Kept {
-    file: Option<File>,
-    token: FdToken,
-    pub uid: u32,
-    small: Cell<bool>,
-    /// One of two that clients are going to share.
-    shared: bool,
-    trash: Rc<Trash>,
-}
-
-impl Kept {
-    /// It is going out: who shares it can put into it what takes long to close.
-    pub(super) fn goes_out(&self) {
-        if self.shared {
-            self.small.set(false);
-        }
-    }
-}
-
-impl Deref for Kept {
-    type Target = File;
-    fn deref(&self) -> &File {
-        self.file.as_ref().expect("open until it is dropped")
-    }
-}
-
-impl AsFd for Kept {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        (**self).as_fd()
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
-            let rubbish = Rubbish {
-                fd: file.into(),
-                what: Some(Input::Closed { token: self.token }),
-                small: self.small.get(),
-            };
-            self.trash.0.borrow_mut().push((self.uid, rubbish));
-        }
-    }
-}
 
 impl Shell {
     /// Of what the manager or the kernel made.
@@ -112,14 +39,7 @@ impl Shell {
         let token = FdToken(self.next_token);
         self.next_token += 1;
         if let Some(fd) = fd {
-            let kept = Kept {
-                file: Some(fd.into()),
-                token,
-                uid,
-                small: Cell::new(small),
-                shared,
-                trash: self.trash.clone(),
-            };
+            let kept = Kept::new(fd, token, uid, small, shared, &self.trash);
             self.fds.insert(token, Rc::new(kept));
         }
         token
@@ -131,7 +51,7 @@ impl Shell {
 
     /// Lays what was thrown away before the parties whose it is.
     pub(super) fn sort_trash(&mut self) {
-        let all = self.trash.0.take();
+        let all = self.trash.take();
         for (uid, rubbish) in all {
             match self.party(uid) {
                 Ok(party) => {
@@ -216,7 +136,7 @@ impl Shell {
                 break;
             }
             party.carry.pop_front();
-            conn.carried = super::conn::Carrying::Away;
+            conn.carried = Carrying::Away;
         }
         if !party.carry.is_empty() || !party.foreign.is_empty() {
             self.waits_for_porter.insert(uid);

@@ -1,12 +1,13 @@
 //! Sending to a client.
 
-use super::Shell;
+use super::conn::Conn;
 use super::keep::Kept;
+use super::out::Outgoing;
+use super::parts::Shell;
 use super::party::Task;
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use tranship_proto::{Event, Refusal, encode};
@@ -14,20 +15,6 @@ use tranship_sys::{crash, futex, socket};
 
 /// Messages sent to a client in one task.
 const TURN: usize = 32;
-
-/// A message on its way out, with its own hold on its descriptors.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    bytes: Vec<u8>,
-    fds: Vec<Rc<Kept>>,
-}
-
-impl Outgoing {
-    fn send(&self, to: impl AsFd) -> io::Result<()> {
-        let fds: Vec<BorrowedFd<'_>> = self.fds.iter().map(|f| f.as_fd()).collect();
-        socket::sendmsg(to, &self.bytes, &fds, true)
-    }
-}
 
 impl Shell {
     pub(super) fn queue(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
@@ -120,7 +107,7 @@ impl Shell {
         for _ in 0..sent {
             self.feed(Input::Sent { client });
         }
-        let stuck = |c: &super::conn::Conn| c.blocked && !c.queue.is_empty();
+        let stuck = |c: &Conn| c.blocked && !c.queue.is_empty();
         if self.throttled.contains(&client) || self.conns.get(&client).is_some_and(stuck) {
             self.feed(Input::Blocked { client });
         }

@@ -1,0 +1,103 @@
+//! Descriptors that the shell keeps for the state, and what becomes of them: rubbish of the user for whom they were kept.
+
+use crate::state::{FdToken, Input};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+/// What nobody holds any more, by user.
+#[derive(Debug, Default)]
+pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
+
+impl Trash {
+    pub fn throw(&self, uid: u32, rubbish: Rubbish) {
+        self.0.borrow_mut().push((uid, rubbish));
+    }
+
+    /// All of it.
+    pub fn take(&self) -> Vec<(u32, Rubbish)> {
+        self.0.take()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Rubbish {
+    pub fd: OwnedFd,
+    /// What the state hears when it is closed.
+    pub what: Option<Input>,
+    /// Closed here: ours, the kernel's, or a little memory. Else by a porter.
+    pub small: bool,
+}
+
+impl AsFd for Rubbish {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// An open file; messages on their way hold on to it, too.
+#[derive(Debug)]
+pub(super) struct Kept {
+    file: Option<File>,
+    token: FdToken,
+    pub uid: u32,
+    small: Cell<bool>,
+    /// One of two that clients are going to share.
+    shared: bool,
+    trash: Rc<Trash>,
+}
+
+impl Kept {
+    pub fn new(
+        file: OwnedFd,
+        token: FdToken,
+        uid: u32,
+        small: bool,
+        shared: bool,
+        trash: &Rc<Trash>,
+    ) -> Kept {
+        Kept {
+            file: Some(file.into()),
+            token,
+            uid,
+            small: Cell::new(small),
+            shared,
+            trash: Rc::clone(trash),
+        }
+    }
+
+    /// It is going out: who shares it can put into it what takes long to close.
+    pub(super) fn goes_out(&self) {
+        if self.shared {
+            self.small.set(false);
+        }
+    }
+}
+
+impl Deref for Kept {
+    type Target = File;
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("open until it is dropped")
+    }
+}
+
+impl AsFd for Kept {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (**self).as_fd()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            let rubbish = Rubbish {
+                fd: file.into(),
+                what: Some(Input::Closed { token: self.token }),
+                small: self.small.get(),
+            };
+            self.trash.0.borrow_mut().push((self.uid, rubbish));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A party: one user's connections and processes, and what it has to be done.
+
+use super::flight::Flight;
+use super::keep::Rubbish;
+use super::watchdog::Place;
+use crate::state::{ClientId, FdToken, Input};
+use std::collections::VecDeque;
+use tranship_sys::epoll::Epoll;
+
+/// What a party has to be done. Each is short.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// Some messages of a client may be read.
+    Read(ClientId),
+    /// A porter has brought one.
+    Arrived(ClientId),
+    /// Some messages to a client may be sent.
+    Write(ClientId),
+    /// A process ended.
+    Ended(FdToken),
+    /// The state waits for this.
+    Answer(Box<Input>),
+    /// Something is to be closed.
+    Sweep,
+    /// Connections that have ended are looked at.
+    Look,
+}
+
+impl Task {
+    /// For the watchdog: what it is, and for which connection.
+    pub fn place(&self) -> (Place, u64) {
+        match self {
+            Task::Read(c) => (Place::Reading, c.0),
+            Task::Arrived(c) => (Place::Carried, c.0),
+            Task::Write(c) => (Place::Writing, c.0),
+            Task::Ended(_) => (Place::Ended, 0),
+            Task::Answer(_) => (Place::Answer, 0),
+            Task::Sweep => (Place::Closing, 0),
+            Task::Look => (Place::Looking, 0),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Party {
+    pub epoll: Epoll,
+    pub tasks: VecDeque<Task>,
+    /// It is among those that have their turn.
+    pub queued: bool,
+    /// Connections and processes that are watched.
+    pub members: usize,
+    /// Connections whose next message waits for a porter.
+    pub carry: VecDeque<ClientId>,
+    /// Messages that porters have brought and that were not looked at yet.
+    pub arrived: usize,
+    /// To be closed: here, and by a porter.
+    pub small: VecDeque<Rubbish>,
+    pub foreign: VecDeque<Rubbish>,
+    pub sweeping: bool,
+    /// Connections with descriptors on their way, and such that have ended.
+    pub flying: VecDeque<ClientId>,
+    pub lingering: VecDeque<(Flight, Rubbish)>,
+}
+
+impl Party {
+    pub fn is_over(&self) -> bool {
+        let nothing = self.tasks.is_empty() && self.carry.is_empty() && self.lingering.is_empty();
+        self.members == 0 && nothing && self.small.is_empty() && self.foreign.is_empty()
+    }
+}
+
+/// The user in a party's token.
+pub(super) fn of(token: u64) -> u32 {
+    u32::try_from(token).unwrap_or(u32::MAX)
+}
