@@ -6,28 +6,17 @@ mod compare;
 mod growth;
 mod page;
 mod parts;
+mod sitting;
 
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::options::Common;
-use crate::report::Row;
 use crate::systems::line;
-use claim::Claim;
-
-/// What came of all parts.
-#[derive(Debug, Serialize)]
-struct Sitting {
-    bench: &'static str,
-    machine: Machine,
-    minutes: f64,
-    claims: Vec<Claim>,
-    rows: Vec<Row>,
-}
+use sitting::Sitting;
 
 /// Measures the wanted parts; prints; writes `PREFIX.md` and `PREFIX.json`. True if all could be measured, reached or not.
 pub fn bench(common: &Common, save: Option<&Path>) -> Result<bool> {

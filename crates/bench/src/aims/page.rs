@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::claim::{Bound, Claim};
-use super::{Sitting, parts};
+use super::parts;
+use super::sitting::Sitting;
 use crate::report::Row;
 
 pub fn markdown(sitting: &Sitting) -> String {

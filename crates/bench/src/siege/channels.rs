@@ -6,8 +6,9 @@
 
 use anyhow::{Context, Result};
 
+use super::cast::Times;
 use super::pair::{self, Ask, Kind};
-use super::{Stage, cast::Times};
+use super::stage::Stage;
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};

@@ -8,14 +8,15 @@ mod client;
 pub mod fault;
 mod server;
 pub mod udp;
+mod work;
 
 use crate::options::Common;
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use anyhow::{Context, Result};
-use std::time::Duration;
 use tranship_zcopy::Way;
+use work::Work;
 
 /// What can be named.
 pub const SYSTEMS: [&str; 4] = ["tranship", "vmsplice", "sendfile", "batched"];
@@ -24,10 +25,6 @@ pub const MODES: [&str; 2] = ["cold", "hot"];
 /// What the client does with them.
 pub const CLIENTS: [&str; 2] = ["drop", "copy"];
 
-/// Connections at a time.
-pub const CONNECTIONS: usize = 16;
-/// Bytes before each value, as a protocol has.
-pub const HEADER: usize = 40;
 /// Bytes of the hot set.
 const HOT: usize = 1 << 20;
 /// Bytes of the cold set with `--quick`, at most.
@@ -42,16 +39,6 @@ pub struct Grid<'a> {
     pub depths: &'a [usize],
     /// Bytes of the cold set.
     pub set: usize,
-}
-
-/// One cell's work.
-#[derive(Debug, Clone, Copy)]
-pub struct Work {
-    pub value: usize,
-    pub count: usize,
-    pub depth: usize,
-    pub copies: bool,
-    pub budget: Duration,
 }
 
 pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {

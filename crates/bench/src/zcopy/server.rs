@@ -1,6 +1,6 @@
 //! The server: an epoll loop of one thread.
 
-use super::{CONNECTIONS, HEADER, Work};
+use super::work::{CONNECTIONS, HEADER, Work};
 use crate::party::Party;
 use crate::stats::{Facts, Measured};
 use anyhow::{Context, Result};

@@ -1,7 +1,8 @@
 //! Doing what the state says.
 
+use super::parts::Shell;
 use super::party::Task;
-use super::{Shell, counters, hog, idfile};
+use super::{counters, hog, idfile};
 use crate::state::{Action, ClientId, Input};
 use std::sync::atomic::Ordering;
 use tranship_region::layout::BoardRw;
