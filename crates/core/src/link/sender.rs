@@ -9,6 +9,7 @@ mod many;
 mod moves;
 mod replies;
 mod room;
+mod seal;
 
 pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
@@ -149,8 +150,8 @@ impl Sender {
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
         let handle = buf.handle();
-        // One of another domain's, or one of which is recorded what is done with it.
-        if handle.tag.has(Tag::FOREIGN | Tag::TRACED) {
+        // One of another domain's, one of which is recorded what is done with it, or one that is sealed first.
+        if handle.tag.has(Tag::FOREIGN | Tag::TRACED | Tag::SEALED) {
             return Some(buf);
         }
         let Home::Own(home) = handle.home() else {
@@ -260,6 +261,9 @@ impl Sender {
     fn ready_for(&mut self, buf: Handle) -> Result<(), Error> {
         self.alive()?;
         let home = buf.home_key();
+        if buf.tag.has(Tag::SEALED) {
+            return self.ready_sealed(buf);
+        }
         if self.outs.first().is_some_and(|out| out.home == home) {
             return Ok(());
         }
