@@ -198,7 +198,8 @@ impl Sender {
             };
         }
         let ready = self.ready_for(buf.handle());
-        if let Err(error) = ready.and_then(|()| self.make_room(1)) {
+        let ready = ready.and_then(|()| self.make_room(1));
+        if let Err(error) = ready.and_then(|()| self.seal(buf.handle())) {
             return Ok(self.not_sent(error, buf)?);
         }
         self.publish(buf, Carries::Buffer, meta, Publish::SeqCst);
@@ -261,9 +262,6 @@ impl Sender {
     fn ready_for(&mut self, buf: Handle) -> Result<(), Error> {
         self.alive()?;
         let home = buf.home_key();
-        if buf.tag.has(Tag::SEALED) {
-            return self.ready_sealed(buf);
-        }
         if self.outs.first().is_some_and(|out| out.home == home) {
             return Ok(());
         }

@@ -1,18 +1,28 @@
-//! A large buffer of level `none` is sealed before it is sent.
+//! A large buffer of level `none` is sealed before it is sent: last of all that may fail, as it cannot be taken back.
 
 use super::Sender;
-use crate::cbuf::{Handle, Home};
+use crate::cbuf::{Handle, Home, Tag};
 use crate::error::{Error, PoolPending, TimedOut};
 
 impl Sender {
-    /// As for others; and when its pool is assigned and there is room for the message, nobody can write the buffer any more.
+    /// From here on nobody can write the buffer, if it is one of those; its pool is assigned.
+    #[inline(always)]
+    pub(super) fn seal(&self, buf: Handle) -> Result<(), Error> {
+        match buf.tag.has(Tag::SEALED) {
+            true => self.seal_large(buf),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn seal_all(&self, mut bufs: impl Iterator<Item = Handle>) -> Result<(), Error> {
+        bufs.try_for_each(|buf| self.seal(buf))
+    }
+
     #[cold]
-    pub(super) fn ready_sealed(&mut self, buf: Handle) -> Result<(), Error> {
-        self.find_or_assign(buf)?;
+    fn seal_large(&self, buf: Handle) -> Result<(), Error> {
         let Home::Own(pool) = buf.home() else {
             return Ok(()); // another's, which was sealed before it came here
         };
-        self.make_room(1)?;
         // SAFETY: pools outlive their outstanding slots, and `buf` is one.
         let pool = unsafe { pool.as_ref() };
         let sealed = pool.seal(buf.slot(), self.consent_by());
