@@ -284,6 +284,28 @@ impl Receiver {
         })
     }
 
+    /// Lets go of what came by this channel, and has the sender told so.
+    #[pyo3(signature = (buffer, meta=0))]
+    fn release_with(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<()> {
+        self.birth.check(py)?;
+        let mut body = Some(buffer.get().take_body(py)?);
+        let released = self.with(py, |inner| {
+            let Some(body) = body.take() else {
+                return Ok(());
+            };
+            let released = inner.driven.end().release_with(body, meta);
+            inner.arm();
+            released
+        });
+        if let Some(body) = body {
+            buffer.get().put_body(body); // closed
+        }
+        released?.map_err(|failed| {
+            buffer.get().put_body(failed.unsent);
+            raised(py, &failed.error)
+        })
+    }
+
     #[pyo3(signature = (data, meta=0))]
     fn send_control(&self, py: Python<'_>, data: &Bound<'_, PyAny>, meta: u64) -> PyResult<()> {
         let bytes = View::of(data)?.to_vec();

@@ -104,11 +104,12 @@ impl Party {
                 lines,
             } => self.open(channel, &address, lines),
             Order::NewPool {
+                seals,
                 pool,
                 trust,
                 slots,
                 forward,
-            } => self.new_pool(pool, trust, slots, &forward),
+            } => self.new_pool(pool, (trust, seals), slots, &forward),
             Order::Do(op, expected) => {
                 answer.said = Some(self.act(&op, &expected).unwrap_or_else(|said| said));
                 Ok(())
@@ -190,12 +191,13 @@ impl Party {
     fn new_pool(
         &mut self,
         pool: PoolId,
-        trust: Trust,
+        (trust, seals): (Trust, bool),
         slots: u8,
         forward: &[u32],
     ) -> Result<(), Error> {
         let bytes = usize::from(slots) * BUFFER;
         let options = PoolOptions::new(bytes as u64).chunk_bytes(BUFFER as u64);
+        let options = options.seal_from(if seals { 1 } else { u64::MAX });
         let made = self.domain.create_pool(options.trust(trust))?;
         for domain in forward.iter().filter(|id| **id != self.domain.id().0) {
             made.allow_forward(DomainId(*domain))?;

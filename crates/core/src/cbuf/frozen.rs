@@ -73,8 +73,8 @@ impl Cbuf {
         self.handle.id()
     }
 
-    /// The bytes, if nobody can change them: a buffer of this domain's own pools, or one received on a link
-    /// whose writer is trusted. `None` for others; use [`view`](Cbuf::view).
+    /// The bytes, if nobody can change them: a buffer of this domain's own pools, one that the kernel lets nobody write
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a link whose writer is trusted. `None` for others; use [`view`](Cbuf::view).
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the handle is borrowed, and writes nothing.
@@ -142,6 +142,14 @@ impl Cbuf {
         part
     }
 
+    /// A received one that is pinned from here on, so that it can be read as a slice whatever its writer does.
+    pub(crate) fn pinned(mut self) -> Cbuf {
+        let Handle { tag, .. } = self.handle;
+        debug_assert!(tag.has(Tag::FOREIGN));
+        self.handle.tag = tag.with(Tag::SEALED | Tag::LONG | Tag::TRUSTED);
+        self
+    }
+
     #[inline(always)]
     pub(crate) fn handle(&self) -> Handle {
         self.handle
@@ -156,7 +164,11 @@ impl Clone for Cbuf {
             Home::Own(pool) => unsafe { pool.as_ref() }.retain(handle.slot()),
             Home::Foreign(pool) if !handle.is_inherited() => {
                 // SAFETY: as above.
-                unsafe { pool.as_ref() }.retain(handle.slot());
+                let pool = unsafe { pool.as_ref() };
+                if handle.tag.has(Tag::SEALED) {
+                    pool.pin_again(handle.slot());
+                }
+                pool.retain(handle.slot());
             }
             Home::Foreign(_) => {} // the counters are the parent's, and dropping does nothing either
         }

@@ -105,17 +105,22 @@ impl CbufMut {
     }
 
     /// Whether it can be written. Not one that came by a move out of a pool of level [`Producer`](crate::Trust::Producer), which its writer alone
-    /// writes; and not one of this domain's own that came back by a move: dropped, it is collected, and what is allocated then is another
-    /// buffer.
+    /// writes; not one of this domain's own that came back by a move: dropped, it is collected, and what is allocated then is another
+    /// buffer; and not a large one of level [`None`](crate::Trust::None) that was sealed for a send that failed after that: it can be sent again, read and
+    /// dropped ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)).
     #[inline]
     pub fn is_writable(&self) -> bool {
-        !self.handle.tag.has(Tag::MOVED) || self.moved_pool_is_written()
+        !self.handle.tag.has(Tag::MOVED | Tag::SEALED) || self.is_written_here()
     }
 
     #[cold]
-    fn moved_pool_is_written(&self) -> bool {
+    fn is_written_here(&self) -> bool {
+        let Handle { tag, .. } = self.handle;
         match self.handle.home() {
-            Home::Own(_) => false,
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) => {
+                !tag.has(Tag::MOVED) && !unsafe { pool.as_ref() }.is_sealed(tag.slot())
+            }
             // SAFETY: pools outlive their outstanding slots.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.shape.trust.all_write(),
         }
@@ -138,6 +143,9 @@ impl CbufMut {
     #[cold]
     fn read_only(&self) -> Error {
         let text = match self.handle.home() {
+            Home::Own(_) if !self.handle.tag.has(Tag::MOVED) => {
+                "the buffer was sealed for a send that failed: nobody can write it any more; send it again, or copy it"
+            }
             Home::Own(_) => {
                 "the buffer came back by a move: drop it and allocate another one, its pool gives the memory out anew when nobody holds it"
             }
@@ -170,7 +178,14 @@ impl CbufMut {
         // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.
         let bytes =
             || unsafe { std::slice::from_raw_parts_mut(self.handle.ptr.as_ptr(), self.handle.len) };
-        self.handle.tag.has(Tag::SLICE_MUT).then(bytes)
+        let writable = self.handle.tag.has(Tag::SLICE_MUT) || self.is_open();
+        writable.then(bytes)
+    }
+
+    /// Whether it is a large one of level `none` of our own that was not sealed yet.
+    #[cold]
+    fn is_open(&self) -> bool {
+        self.handle.tag.has(Tag::SEALED) && self.is_written_here()
     }
 
     /// Ends writing. The frozen buffer can be cloned, cut and sent.

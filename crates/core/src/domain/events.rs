@@ -69,8 +69,8 @@ impl DomainCore {
                 serial,
             } => {
                 let foreign = self.register.foreign(pool);
-                if let Some(foreign) = foreign {
-                    foreign.detach(index, serial);
+                if foreign.is_some_and(|foreign| !foreign.detach(index, serial)) {
+                    return Ok(()); // said when it is done
                 }
                 crash::point("reader.before_unmapped");
                 conn.send(

@@ -97,7 +97,8 @@ pub(crate) trait ForeignMember: Any + Buried {
     fn mapped(&self) -> Vec<(u32, u32)>;
 
     fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error>;
-    fn detach(&self, index: u32, serial: u32);
+    /// Whether it is done; else that is put off, and said to the manager then.
+    fn detach(&self, index: u32, serial: u32) -> bool;
     fn detach_all(&self);
 
     /// A new manager does not know it yet, or it has spoken of it.

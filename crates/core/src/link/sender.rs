@@ -9,6 +9,7 @@ mod many;
 mod moves;
 mod replies;
 mod room;
+mod seal;
 
 pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
@@ -149,8 +150,8 @@ impl Sender {
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
         let handle = buf.handle();
-        // One of another domain's, or one of which is recorded what is done with it.
-        if handle.tag.has(Tag::FOREIGN | Tag::TRACED) {
+        // One of another domain's, one of which is recorded what is done with it, or one that is sealed first.
+        if handle.tag.has(Tag::FOREIGN | Tag::TRACED | Tag::SEALED) {
             return Some(buf);
         }
         let Home::Own(home) = handle.home() else {
@@ -197,7 +198,8 @@ impl Sender {
             };
         }
         let ready = self.ready_for(buf.handle());
-        if let Err(error) = ready.and_then(|()| self.make_room(1)) {
+        let ready = ready.and_then(|()| self.make_room(1));
+        if let Err(error) = ready.and_then(|()| self.seal(buf.handle())) {
             return Ok(self.not_sent(error, buf)?);
         }
         self.publish(buf, Carries::Buffer, meta, Publish::SeqCst);

@@ -357,7 +357,7 @@ impl OwnPool {
     }
 
     /// Writes a slot's entry: where its memory is from now on. Its generation stays odd.
-    fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
+    pub(super) fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
         self.slots[slot as usize].place_at(offset, class, place);
         let entry = &self.table.slots()[slot as usize];
         entry.offset.store(offset, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use super::gc::Gc;
 use super::guard;
+use super::larges::Larges;
 use super::own::{Class, Counters, FIRST_EPOCH, OwnPool};
 use super::resizing::Resizing;
 use super::slots::Slot;
@@ -105,7 +106,8 @@ impl OwnPool {
         else {
             return Err(error::protocol("an answer to CreatePool that is none"));
         };
-        let classes = Classes::new(chunk);
+        let seals_from = options.seals_from();
+        let classes = Classes::up_to(chunk, seals_from - 1);
         let (sent, taker) = SlotQueue::new(slots);
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
             domain: domain.clone(),
@@ -119,6 +121,8 @@ impl OwnPool {
                 AtomicU64::new(flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG))
             },
             least_bytes: align.max(if half { PAGE } else { 1 }),
+            seals_from,
+            sealing: Mutex::default(),
             _mappings: mappings,
             contended: AtomicBool::new(false),
             is_cut_up: AtomicBool::new(false),
@@ -150,6 +154,7 @@ impl OwnPool {
                 numbers: SlotNumbers::new(slots),
                 huge: HashMap::new(),
                 huge_allocs: 0,
+                large: Larges::default(),
             }),
             classes,
             waiters: Waiters::default(),

@@ -39,7 +39,7 @@ impl OwnPool {
             cached_bytes += (stats.cached() + ready) * keg.shape().item_bytes;
         }
         allocs += store.huge_allocs;
-        frees += store.huge_allocs - store.huge.len() as u64;
+        frees += store.huge_allocs - store.huge_live();
         drop(store);
         let collecting = self.counters.collect_ns.load(Ordering::Relaxed);
         words.collect_ns.store(collecting, Ordering::Relaxed);

@@ -119,7 +119,7 @@ impl Pool {
         }
         let store = lock(&own.store);
         allocs += store.huge_allocs;
-        frees += store.huge_allocs - store.huge.len() as u64;
+        frees += store.huge_allocs - store.huge_live();
         let chunk_bytes_present = u64::from(store.runs.present()) << own.chunk_shift;
         drop(store);
         PoolStats {

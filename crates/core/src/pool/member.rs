@@ -150,8 +150,8 @@ impl ForeignMember for ForeignPool {
     fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error> {
         self.attach(index, serial, fd)
     }
-    fn detach(&self, index: u32, serial: u32) {
-        self.detach(index, serial);
+    fn detach(&self, index: u32, serial: u32) -> bool {
+        self.detach(index, serial)
     }
     fn detach_all(&self) {
         self.detach_all();

@@ -34,6 +34,10 @@ pub(crate) struct OwnPool {
     pub(super) flags: AtomicU64,
     /// Of the smallest buffer, and what the size of each is a multiple of: a power of two.
     pub(super) least_bytes: u64,
+    /// The fewest bytes of a large buffer of level `none`.
+    pub(super) seals_from: u64,
+    /// Held while one of them is sealed.
+    pub(super) sealing: Mutex<()>,
     /// At level `half`: the mappings that it may need.
     pub(super) _mappings: Option<Mappings>,
     /// Set while somebody waits for memory: then nobody passes the queue.
@@ -371,7 +375,7 @@ impl OwnPool {
         match zone {
             _ if self.fork.is_child() => {}
             Some(zone) => zone.free(slot),
-            None => self.free_huge(slot),
+            None => self.free_alone(slot),
         }
     }
 
@@ -417,7 +421,17 @@ impl OwnPool {
     fn free_private(&self, slot: u32, class: u8) {
         match self.zones.get(usize::from(class)) {
             Some(zone) => zone.free(slot),
-            None => self.free_huge(slot),
+            None => self.free_alone(slot),
+        }
+    }
+
+    /// One that nobody else knows, outside of all locks.
+    #[cold]
+    fn free_alone(&self, slot: u32) {
+        let keep = self.arc();
+        self.free_huge(slot);
+        if keep.is_some() {
+            self.give_back_large();
         }
     }
 
@@ -425,8 +439,11 @@ impl OwnPool {
     pub(super) fn free_huge(&self, slot: u32) {
         let _keep = self.arc(); // once the run is free the pool may be taken down
         let mut store = lock(&self.store);
-        if let Some(run) = store.huge.remove(&slot) {
+        let huge = store.huge.remove(&slot);
+        if let Some(run) = huge {
             store.runs.free(run);
+        }
+        if huge.is_some() || store.large.end(slot) {
             store.numbers.give(&tranship_zone::SlotSet::Range {
                 first: slot,
                 count: 1,

@@ -41,9 +41,19 @@ impl Resizing {
     }
 }
 
+/// What chunks are made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// All buffers.
+    All,
+    /// One large buffer of level `none`.
+    Large,
+}
+
 /// Chunks that were asked for and are not in use yet.
 pub(super) struct Growing {
     pub(super) asked: Asked,
+    pub(super) what: What,
     /// Chunks that were made and shown, index and serial; if there are none, it was asked whether all of `rest` may be made.
     pub(super) shown: Vec<(u32, u32)>,
     /// Where chunks are still to be made.

@@ -30,6 +30,7 @@ impl OwnPool {
             self.try_destroy();
             return;
         }
+        self.give_back_large();
         let Ok(mut resizing) = self.resizing.try_lock() else {
             return;
         };
@@ -50,7 +51,11 @@ impl OwnPool {
         }
 
         // Sent buffers count as used until they are collected, and nobody may be allocating any more.
-        if lock(&self.store).runs.present() > 1 {
+        let needless = {
+            let store = lock(&self.store);
+            store.runs.present() > 1 || store.large.len() > 0
+        };
+        if needless {
             let (collected, garbage) =
                 (&self.counters.collected_bytes, &self.counters.garbage_bytes);
             let before = collected.load(Ordering::Relaxed);
@@ -59,6 +64,7 @@ impl OwnPool {
             // Relaxed: statistics.
             garbage.store(after.saturating_sub(before), Ordering::Relaxed);
         }
+        self.settle_large();
         if pressed {
             self.come_down_to(target);
         } else {
@@ -112,7 +118,7 @@ impl OwnPool {
     }
 
     /// Returns wholly free chunks, highest first, while more than `keep` are there.
-    fn return_free_chunks(&self, keep: u32) {
+    pub(super) fn return_free_chunks(&self, keep: u32) {
         loop {
             let index = {
                 let mut store = lock(&self.store);
@@ -198,6 +204,7 @@ impl OwnPool {
         };
         self.stop_growing(&mut one);
         let _ = self.reclaim(); // what is missed comes with the next turn
+        self.settle_large();
         self.return_free_chunks(0);
         if lock(&self.store).runs.present() > 0 {
             return;

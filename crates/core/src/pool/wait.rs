@@ -170,6 +170,9 @@ impl OwnPool {
 
     /// Everything short of waiting for memory to be released. Each answer of the manager may take so long.
     fn attempt(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
+        if self.is_large(len) {
+            return self.attempt_large(len, prompt);
+        }
         if let Some(buf) = self.take(len) {
             return Ok(buf);
         }
@@ -197,7 +200,7 @@ impl OwnPool {
     /// Alone: what another thread has taken from one place and not yet put into the next cannot be found. The manager
     /// may have raised the epoch; then the change itself is in our socket, or about to be.
     /// False if it has not come.
-    fn reclaim_alone(&self, prompt: Duration) -> bool {
+    pub(super) fn reclaim_alone(&self, prompt: Duration) -> bool {
         let until = Instant::now() + prompt;
         loop {
             let seen = self.domain.wake();

@@ -37,6 +37,7 @@ mod registered;
 mod resume;
 mod roster;
 mod schedule;
+mod sealed;
 mod settle;
 mod shape;
 mod show;

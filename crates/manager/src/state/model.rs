@@ -205,6 +205,8 @@ pub(crate) struct Stranded {
 pub(crate) struct Chunk {
     pub serial: u32,
     pub fd: FdToken,
+    /// Its writer still fills it, and shows it again when nobody can write it any more: until then no reader is shown it.
+    pub open: bool,
     /// Until all readers were sent it: what is answered then, and the readers it waits for.
     pub ready: Option<(Answer, BTreeSet<DomainId>)>,
 }

@@ -50,6 +50,7 @@ impl State {
         }
         self.give_up_opening(id);
         self.settle_readers_of(id);
+        self.open_chunks_go(id);
         self.stored_changes(id);
         self.sweep_first(id);
     }

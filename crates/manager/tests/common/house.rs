@@ -242,10 +242,22 @@ impl House {
         request: Request,
         objects: impl IntoIterator<Item = Object>,
     ) -> Vec<Event> {
-        let fd = |(header, size)| Fd {
+        let objects = objects.into_iter();
+        let sealed = objects.map(|object| (object, Sealed::OneWriter));
+        self.ask_with(client, request, sealed)
+    }
+
+    /// The same with what is sealed in different ways.
+    pub fn ask_with(
+        &mut self,
+        client: ClientId,
+        request: Request,
+        objects: impl IntoIterator<Item = (Object, Sealed)>,
+    ) -> Vec<Event> {
+        let fd = |((header, size), sealed)| Fd {
             token: FdToken(self.number()),
             facts: Facts {
-                sealed: Sealed::OneWriter,
+                sealed,
                 size,
                 header: Some(header),
                 made_here: false,

@@ -231,7 +231,7 @@ impl Sender {
     }
 
     /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs.
-    fn consent_by(&self) -> Option<Instant> {
+    pub(super) fn consent_by(&self) -> Option<Instant> {
         let patience = match self.when_full {
             WhenFull::Block => return None,
             WhenFull::BlockFor(time) => time,

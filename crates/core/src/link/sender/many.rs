@@ -31,7 +31,8 @@ impl Sender {
                 if published && self.producer.known_room(self.lines) == 0 {
                     self.fence_and_wake(); // before waiting, the receiver must know what there is
                 }
-                self.make_room(1)
+                self.make_room(1)?;
+                self.seal(buf.handle())
             });
             if let Err(error) = room {
                 if published {
@@ -83,7 +84,8 @@ impl Sender {
             .iter()
             .chain([&list])
             .try_for_each(|piece| self.ready_for(piece.handle()))
-            .and_then(|()| self.make_room(1));
+            .and_then(|()| self.make_room(1))
+            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(Cbuf::handle)));
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
         }

@@ -25,6 +25,8 @@ pub(in crate::shell) fn look(fd: &OwnedFd) -> Option<Facts> {
     let sealed = match () {
         () if is(Sealing::OneWriter) => Sealed::OneWriter,
         () if is(Sealing::Shared) => Sealed::Shared,
+        () if is(Sealing::Open) => Sealed::Open,
+        () if is(Sealing::Nobody) => Sealed::Nobody,
         () => return None,
     };
     let file = File::from(fd.try_clone().ok()?);
