@@ -117,9 +117,10 @@ impl CbufMut {
     fn is_written_here(&self) -> bool {
         let Handle { tag, .. } = self.handle;
         match self.handle.home() {
-            // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => {
-                !tag.has(Tag::MOVED) && !unsafe { pool.as_ref() }.is_sealed(tag.slot())
+                // SAFETY: pools outlive their outstanding slots.
+                let pool = unsafe { pool.as_ref() };
+                !tag.has(Tag::MOVED) && !pool.is_sealed(tag.slot())
             }
             // SAFETY: pools outlive their outstanding slots.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.shape.trust.all_write(),
