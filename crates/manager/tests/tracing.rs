@@ -167,3 +167,43 @@ fn what_is_shown_is_one_of_its_kind_and_outlives_its_domain_within_bounds() {
     assert_eq!(kept[..32], all[50 - 32..]);
     assert_eq!(kept[32..], living[..256]);
 }
+
+/// A level, no event: who is told nothing of on, off and on again is told that it is on.
+#[test]
+fn who_does_not_read_is_told_at_last_how_it_is() {
+    let mut house = house();
+    let writer = Writer::join(&mut house, OTHER, 8);
+    let victim = Reader::join(&mut house, OWNER, &writer);
+    let leaves = Reader::join(&mut house, OWNER, &writer);
+    for (on_at_last, turns) in [(true, 2001), (false, 2000)] {
+        house.deaf = [victim.client, leaves.client].into();
+        let mut told = 0;
+        for n in 0..turns {
+            let events = trace(&mut house, writer.client, writer.pool, n % 2 == 0, false);
+            // One is the writer's own.
+            told += traced(&events).len() - 1;
+        }
+        assert!(told <= 2 * 256, "{told} messages to two that do not read");
+        house.deaf.clear();
+        let mut last = None;
+        for _ in 0..told / 2 {
+            let client = victim.client;
+            let events = house.step(Input::Sent { client });
+            last = traced(&events).last().copied().or(last);
+            house.state.audit().expect("no contradiction");
+        }
+        assert_eq!(last, Some(on_at_last));
+        // The other one goes meanwhile, and has it no more.
+        if on_at_last {
+            let client = leaves.client;
+            for _ in 0..told / 2 {
+                house.step(Input::Sent { client });
+            }
+        } else {
+            house.part(leaves.client);
+        }
+        house.state.audit().expect("no contradiction");
+    }
+    let events = house.ask(victim.client, Request::Stat { req: Req(1) }, None);
+    assert!(!events.is_empty(), "it is there");
+}

@@ -15,6 +15,8 @@ use tranship_sys::time;
 #[derive(Default)]
 pub(super) struct Ring {
     made: OnceLock<(OwnedFd, TraceRw)>,
+    /// It was said that there is no memory for it.
+    warned: AtomicBool,
     /// The present manager has it.
     shown: AtomicBool,
 }
@@ -34,7 +36,12 @@ impl Ring {
             match TraceRw::create() {
                 // Of two threads one's is dropped.
                 Ok(made) => drop(self.made.set(made)),
-                Err(error) => tracing::warn!(%error, "nothing is recorded: no memory for it"),
+                // Each pool may be traced again and again.
+                Err(error) => {
+                    if !self.warned.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(%error, "nothing is recorded: no memory for it");
+                    }
+                }
             }
         }
         self.made.get().map(|(fd, _)| fd)

@@ -1,6 +1,6 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
-use super::model::{Answer, Channel, Chunk};
+use super::model::{Answer, Channel, Chunk, Pool};
 use super::types::FdToken;
 use super::{Of, State, Tie, Ties};
 use std::collections::{BTreeMap, BTreeSet};
@@ -273,6 +273,17 @@ impl State {
                 return Err(format!(
                     "{id:?}: {ours:?}, {theirs} descriptors; counted: {caused:?}, {fds}"
                 ));
+            }
+        }
+        for (domain, pool) in &self.traces.unsaid {
+            let p = self.pools.get(pool);
+            let writes = |p: &Pool| p.writer == *domain && !p.orphan;
+            let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
+            // Who has nothing to take makes no room.
+            let client = self.client_of(*domain);
+            let client = client.and_then(|c| self.clients.get(&c));
+            if !has || client.is_none_or(|c| c.flight.is_empty()) {
+                return Err(format!("{domain} is not told whether {pool} is traced"));
             }
         }
         let mut backlog: BTreeMap<DomainId, BTreeMap<u32, u32>> = BTreeMap::new();

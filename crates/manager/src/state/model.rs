@@ -406,6 +406,8 @@ pub(crate) struct Traces {
     pub pools: BTreeSet<PoolId>,
     /// And those that are as long as these are there.
     pub followers: BTreeMap<PoolId, BTreeSet<ClientId>>,
+    /// Who has still to be told whether a pool is traced.
+    pub unsaid: BTreeSet<(DomainId, PoolId)>,
     /// By their numbers, of which the last is this.
     pub rings: BTreeMap<u32, Trace>,
     pub last: u32,

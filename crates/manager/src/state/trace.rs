@@ -2,6 +2,7 @@
 
 use super::extent::For;
 use super::model::{Trace, Traces};
+use super::ties::{READS, WRITES};
 use super::types::{ClientId, Done};
 use super::{Parcel, State, format, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -12,6 +13,8 @@ const MOST: usize = 256;
 const MOST_GONE: usize = 32;
 /// Clients that follow one pool.
 const MOST_FOLLOWERS: usize = 64;
+/// What waits to be said to a client, of which so much is looked at when there is room again.
+const SAID: usize = 16;
 
 impl State {
     pub(super) fn trace(
@@ -60,26 +63,62 @@ impl State {
         let readers = p.readers.keys().copied();
         let all: Vec<DomainId> = readers.chain([p.writer]).collect();
         for domain in all {
-            self.tell(domain, Event::Traced { pool, on }, &[]);
+            self.say_level(domain, pool);
         }
+    }
+
+    /// Tells a domain how it is: at the expense of the user of the pool's writer, and if that one's share of the queue is used up when there is room
+    /// again. What happens meanwhile is not said: only what is then.
+    fn say_level(&mut self, domain: DomainId, pool: PoolId) {
+        let uid = self.pools.get(&pool).map(|p| p.uid);
+        let (Some(uid), Some(client)) = (uid, self.client_of(domain)) else {
+            return;
+        };
+        if self.has_room_for(client, uid) {
+            let on = self.traces.is_on(pool);
+            self.traces.unsaid.remove(&(domain, pool));
+            self.tell_for(uid, domain, Event::Traced { pool, on }, &[]);
+        } else {
+            self.traces.unsaid.insert((domain, pool));
+        }
+    }
+
+    /// There is room again for what waited for it.
+    pub(super) fn say_levels(&mut self, domain: DomainId) {
+        let its = (domain, PoolId(0))..=(domain, PoolId(u32::MAX));
+        let some = self.traces.unsaid.range(its).take(SAID).copied();
+        for (domain, pool) in some.collect::<Vec<_>>() {
+            self.say_level(domain, pool);
+        }
+    }
+
+    /// A domain has no connection any more: what is so then is said when it is back.
+    pub(super) fn say_no_levels(&mut self, domain: DomainId) {
+        let its = (domain, PoolId(0))..=(domain, PoolId(u32::MAX));
+        let its: Vec<_> = self.traces.unsaid.range(its).copied().collect();
+        for key in its {
+            self.traces.unsaid.remove(&key);
+        }
+    }
+
+    /// A domain has a pool no more.
+    pub(super) fn say_no_level(&mut self, domain: DomainId, pool: PoolId) {
+        self.traces.unsaid.remove(&(domain, pool));
     }
 
     /// A domain begins to read a pool.
     pub(super) fn tell_traced(&mut self, domain: DomainId, pool: PoolId) {
         if self.traces.is_on(pool) {
-            self.tell(domain, Event::Traced { pool, on: true }, &[]);
+            self.say_level(domain, pool);
         }
     }
 
     /// A domain has come back.
     pub(super) fn tell_all_traced(&mut self, domain: DomainId) {
-        let all = self.traces.pools.iter().chain(self.traces.followers.keys());
-        let has = |id: &&PoolId| {
-            let p = self.pools.get(id);
-            p.is_some_and(|p| p.writer == domain || p.readers.contains_key(&domain))
-        };
-        for pool in all.filter(has).copied().collect::<Vec<_>>() {
-            self.tell(domain, Event::Traced { pool, on: true }, &[]);
+        let mut all = self.ties.pools(domain, WRITES);
+        all.extend(self.ties.pools(domain, READS));
+        for pool in all {
+            self.tell_traced(domain, pool);
         }
     }
 
