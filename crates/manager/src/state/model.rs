@@ -51,8 +51,8 @@ pub(crate) struct Domain {
     pub bytes: u64,
     /// Out of use, and it has not said to have unmapped it.
     pub stranded_bytes: u64,
-    /// Of others' pools, held for long.
-    pub lingering_bytes: u64,
+    /// Of others' pools, held for long, by the users of these.
+    pub lingering: BTreeMap<u32, u64>,
     pub hog: Option<Hog>,
     /// Where it is slowed down, when it may be granted something next.
     pub granted_next: Duration,
