@@ -17,8 +17,6 @@ pub(super) struct Ring {
     made: OnceLock<(OwnedFd, TraceRw)>,
     /// It was said that there is no memory for it.
     warned: AtomicBool,
-    /// The present manager has it.
-    shown: AtomicBool,
 }
 
 /// A buffer, and where its bytes are.
@@ -45,16 +43,6 @@ impl Ring {
             }
         }
         self.made.get().map(|(fd, _)| fd)
-    }
-
-    /// Whether it is to be shown; once for each manager.
-    pub(super) fn is_to_be_shown(&self) -> bool {
-        !self.shown.swap(true, Ordering::Relaxed)
-    }
-
-    /// Another manager.
-    pub(super) fn is_new(&self) {
-        self.shown.store(false, Ordering::Relaxed);
     }
 
     /// Records what is done with a buffer now, and over which channel with whom.

@@ -26,9 +26,11 @@ pub(crate) enum Of {
     Records,
     /// Memory granted, admitted and stranded.
     Bytes,
+    /// Domains that record what they do.
+    Traces,
 }
 
-const KINDS: usize = 7;
+pub(crate) const KINDS: usize = 8;
 
 /// Counts of one user, or of all.
 type Counts = [u64; KINDS];
@@ -72,6 +74,7 @@ impl Accounts {
             accounts.limits[of as usize] = limit;
         }
         accounts.all[Of::Records as usize] = 4 * u64::from(limits.records);
+        accounts.all[Of::Traces as usize] = super::trace::MOST;
         accounts
     }
 

@@ -404,8 +404,9 @@ pub(crate) struct Trace {
 pub(crate) struct Traces {
     /// Pools that are traced until somebody says otherwise.
     pub pools: BTreeSet<PoolId>,
-    /// And those that are as long as these are there.
-    pub followers: BTreeMap<PoolId, BTreeSet<ClientId>>,
+    /// And those that are as long as these are there, with their users.
+    pub followers: BTreeMap<PoolId, BTreeMap<ClientId, u32>>,
+    pub followed: BTreeSet<(ClientId, PoolId)>,
     /// Who has still to be told whether a pool is traced.
     pub unsaid: BTreeSet<(DomainId, PoolId)>,
     /// By their numbers, of which the last is this.
