@@ -140,6 +140,21 @@ mod tests {
         })
     }
 
+    /// Channels come and go; nobody asks the pool for memory any more.
+    #[test]
+    fn senders_that_end_leave_no_trails_behind() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (pool, _sender, _receiver) = pool_and_link();
+        let own = pool.own_arc();
+        let walks: Vec<_> = (0..50).map(|_| own.new_walk()).collect();
+        assert_eq!(own.trails(), 50);
+        drop(walks);
+        for _ in 0..50 {
+            drop(own.new_walk());
+            assert!(own.trails() <= 1, "{} trails of nobody", own.trails());
+        }
+    }
+
     /// What comes back is a part of what was sent, whatever who sends it says.
     #[test]
     fn what_comes_back_lies_inside_of_what_was_sent() {
