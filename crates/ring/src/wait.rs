@@ -99,7 +99,7 @@ const HOW: u32 = 3;
 
 /// Whether somebody with this flag waits to be woken.
 #[inline(always)]
-pub(crate) fn is_asleep(flag: u32) -> bool {
+pub fn is_asleep(flag: u32) -> bool {
     flag != AWAKE && flag != SPINNING
 }
 
