@@ -446,3 +446,16 @@ fn what_lingers_in_a_strangers_pool_throws_nobody_out() {
         assert_eq!(said, usize::from(out), "{action} {writers}");
     }
 }
+
+/// Whose connection is closed may be another program by now (`exec`), with other rights.
+#[test]
+fn a_hog_without_a_connection_is_not_killed() {
+    let mut house = house(&format!("{RULE}action = \"kill\""));
+    let (writer, reader) = pair(&mut house, 4);
+    house.part(reader.client);
+    overdo(&mut house, &writer, &reader);
+    assert_eq!(house.killed, []);
+    assert_eq!(domain(&mut house, &writer, reader.id), None);
+    let process = house.process_of(reader.id);
+    assert!(house.is_barred(OTHER, process));
+}

@@ -138,11 +138,15 @@ impl State {
             over_bytes,
             action: becomes,
         };
-        let pidfd = d.pidfd;
+        let (pidfd, is_here) = (d.pidfd, d.client.is_some());
         self.out.push(Action::SayHog(notice));
         match becomes {
             Some(HogAction::Disconnect) => self.bar(id),
-            Some(HogAction::Kill) => self.out.push(Action::Kill { domain: id, pidfd }),
+            Some(HogAction::Kill) if is_here => {
+                self.out.push(Action::Kill { domain: id, pidfd });
+            }
+            // Its connection ends with `exec`: what runs there now may be another program, with other rights.
+            Some(HogAction::Kill) => self.not_killed(id),
             Some(HogAction::Report | HogAction::Throttle) | None => {}
         }
     }
