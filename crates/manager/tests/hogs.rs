@@ -459,3 +459,31 @@ fn a_hog_without_a_connection_is_not_killed() {
     let process = house.process_of(reader.id);
     assert!(house.is_barred(OTHER, process));
 }
+
+/// However many users there are, a tick reads so much, and the others have their turn with the next.
+#[test]
+fn many_users_have_their_turns() {
+    const USERS: u32 = 1000;
+    // Words of one look: what it costs, a pool's counters, and its table.
+    let look = 64 + u64::from(pool::SLOTS) * 9;
+    let mut house = house("");
+    let writer = Writer::join(&mut house, OWNER, TOTAL);
+    let readers: Vec<Reader> = (0..USERS)
+        .map(|n| Reader::join(&mut house, 10 + n, &writer))
+        .collect();
+    for reader in &readers {
+        holds(&mut house, &writer, reader, pool::SLOTS, false);
+    }
+    house.now += PERIOD;
+    house.step(Input::Tick);
+    let mut ticks = 0;
+    while house.looked.len() < readers.len() {
+        ticks += 1;
+        let most = (1 << 17) / look + 1;
+        assert!(house.looks <= most, "{} looks in a tick", house.looks);
+        (house.looks, house.now) = (0, house.now + Duration::from_millis(10));
+        house.step(Input::Tick);
+    }
+    assert_eq!(ticks, 1, "nobody waits for longer than it takes");
+    house.state.audit().expect("no contradiction");
+}

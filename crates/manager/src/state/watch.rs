@@ -4,6 +4,7 @@
 use super::types::{Action, HeldSlot};
 use super::{Of, State};
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 use std::time::Duration;
 use tranship_proto::{DomainId, PoolId};
@@ -43,31 +44,61 @@ impl State {
             self.watch.idle = self.watch.users.is_empty();
         }
         self.watch.last = self.now;
-        let users: Vec<u32> = self.watch.users.keys().copied().collect();
-        let words = WORDS / u32::try_from(users.len()).unwrap_or(u32::MAX).max(1);
-        for uid in users {
-            if let Some(pass) = self.watch.users.get_mut(&uid) {
-                pass.words = words.max(1);
+        // Who was left out at the last tick comes first at this one.
+        let (users, last) = (&self.watch.users, self.watch.last_user);
+        let next = users.range((Excluded(last), Unbounded));
+        let all = next.chain(users.range(..=last)).map(|(uid, _)| *uid);
+        (self.watch.after, self.watch.turn) = (all.collect(), None);
+        self.watch.words = WORDS;
+        self.watch_next();
+    }
+
+    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are any.
+    fn watch_next(&mut self) {
+        loop {
+            if let Some(uid) = self.watch.turn {
+                if self.watch_more(uid) {
+                    return;
+                }
+                self.watch.turn = None;
             }
-            self.watch_more(uid);
+            if self.watch.words == 0 {
+                return;
+            }
+            let left = u32::try_from(self.watch.after.len()).unwrap_or(u32::MAX);
+            let Some(uid) = self.watch.after.pop_front() else {
+                return;
+            };
+            if let Some(pass) = self.watch.users.get_mut(&uid) {
+                pass.words = (self.watch.words / left).max(1);
+                (self.watch.turn, self.watch.last_user) = (Some(uid), uid);
+            }
         }
     }
 
-    /// Has the next piece of a user's read, if there is time for it.
-    fn watch_more(&mut self, uid: u32) {
+    /// Of so many words.
+    fn watch_spends(&mut self, uid: u32, words: u32) {
+        self.watch.words = self.watch.words.saturating_sub(words);
+        if let Some(pass) = self.watch.users.get_mut(&uid) {
+            pass.words = pass.words.saturating_sub(words);
+        }
+    }
+
+    /// Has the next piece of a user's read, if there is time for it; `false` if there is none, or nothing more.
+    fn watch_more(&mut self, uid: u32) -> bool {
         loop {
-            let Some(pass) = self.watch.users.get_mut(&uid) else {
-                return;
+            let Some(pass) = self.watch.users.get(&uid) else {
+                return false;
             };
             let Some((pool, reader)) = pass.rest.front().copied() else {
                 self.watch.users.remove(&uid);
-                return;
+                return false;
             };
             if pass.words == 0 {
-                return;
+                return false;
             }
-            pass.words = pass.words.saturating_sub(LOOK);
             let from = pass.next;
+            self.watch_spends(uid, LOOK);
             let room = self.accounts.room(uid, Of::Records);
             let found = self.pools.get_mut(&pool).and_then(|p| {
                 let r = p.readers.get_mut(&reader)?;
@@ -81,12 +112,11 @@ impl State {
                 self.watch_ends(uid, (pool, reader));
                 continue;
             };
-            let Some(pass) = self.watch.users.get_mut(&uid) else {
-                return;
-            };
             let to = from.saturating_add(PIECE).min(slots);
-            pass.next = to;
-            pass.words = pass.words.saturating_sub(to - from);
+            self.watch_spends(uid, to - from);
+            if let Some(pass) = self.watch.users.get_mut(&uid) {
+                pass.next = to;
+            }
             self.out.push(Action::ReadHeld {
                 pool,
                 reader,
@@ -94,7 +124,7 @@ impl State {
                 refs,
                 slots: from..to,
             });
-            return;
+            return true;
         }
     }
 
@@ -111,7 +141,7 @@ impl State {
             p.readers.get_mut(&reader).map(|r| (r, most, payer))
         });
         let Some((r, most_bytes, payer)) = record else {
-            return;
+            return self.watch_next();
         };
         let uid = r.uid;
         let bounded = |h: &HeldSlot| HeldSlot {
@@ -123,13 +153,9 @@ impl State {
         let held: Vec<HeldSlot> = held.iter().map(bounded).collect();
         r.hold.add(&held, now, linger);
         let found = u32::try_from(held.len()).unwrap_or(u32::MAX);
-        if let Some(pass) = self.watch.users.get_mut(&uid) {
-            let cost = found
-                .min(slots.end - slots.start)
-                .saturating_mul(TABLE_WORDS);
-            pass.words = pass.words.saturating_sub(cost);
-        }
-        self.watch_more(uid);
+        let found = found.min(slots.end - slots.start);
+        self.watch_spends(uid, found.saturating_mul(TABLE_WORDS));
+        self.watch_next();
     }
 
     /// All of what a reader holds of a pool was seen.
