@@ -138,6 +138,8 @@ pub(crate) struct Pool {
     /// Its readers were told that nothing of it is left.
     pub gone_said: bool,
     pub asked_to_shrink: Option<Duration>,
+    /// What of it is charged to those who hold it.
+    pub lingering_bytes: u64,
 }
 
 impl Pool {

@@ -191,6 +191,7 @@ impl State {
             return;
         };
         let before = std::mem::replace(&mut r.hold.lingering_bytes, bytes);
+        p.lingering_bytes = (p.lingering_bytes + bytes).saturating_sub(before);
         let uid = r.uid;
         if let Some(d) = self.domains.get_mut(&reader) {
             let its = d.lingering.entry(payer).or_default();
@@ -219,9 +220,7 @@ impl State {
 
     /// What of a pool is charged to those who hold it.
     pub(super) fn lingering_of(&self, pool: PoolId) -> u64 {
-        let readers = self.pools.get(&pool).map(|p| p.readers.values());
-        let each = readers.into_iter().flatten();
-        each.map(|r| r.hold.lingering_bytes).sum()
+        self.pools.get(&pool).map_or(0, |p| p.lingering_bytes)
     }
 
     /// Counts all of it anew.
@@ -229,6 +228,11 @@ impl State {
         let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
         let mut users: BTreeMap<u32, u64> = BTreeMap::new();
         for (id, p) in &self.pools {
+            let all = p.readers.values().map(|r| r.hold.lingering_bytes);
+            let (said, all) = (p.lingering_bytes, all.sum::<u64>());
+            if said != all {
+                return Err(format!("pool {id}: {said} bytes of it linger, counted: {all}"));
+            }
             for (reader, r) in &p.readers {
                 let bytes = r.hold.lingering_bytes;
                 if bytes > p.max_bytes {
