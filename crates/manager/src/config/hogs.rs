@@ -130,6 +130,8 @@ fn report() -> HogAction {
 fn lasting<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
     parse_duration(&text).ok_or_else(|| {
-        de::Error::custom(format!("for is {text:?}, it must be a time such as \"5s\""))
+        de::Error::custom(format!(
+            "for is {text:?}, it must be a time such as \"5s\", at most \"876000h\" (100 years)"
+        ))
     })
 }

@@ -111,7 +111,7 @@ impl State {
         if let Some(hog) = &mut d.hog
             && hog.action.is_none()
             && charged > over_bytes
-            && hog.since + lasting <= now
+            && now.saturating_sub(hog.since) >= lasting
         {
             // Who ends its own manager's process ends all.
             let own = d.pid == self.pid && action != HogAction::Throttle;
