@@ -192,7 +192,7 @@ impl DomainCore {
     }
 
     /// The manager has ended our membership, and taken back what we held: for all others we are dead. What others write is let go of here,
-    /// too: whatever handle is left shows zeros.
+    /// too: whatever handle is left shows zeros. Not ranges in which an aggregate is mapped once more ([`Mapped`](crate::Mapped)).
     fn let_go_of_all(&self) {
         let foreign = self.register.all_foreign();
         foreign.iter().for_each(|pool| pool.detach_all());

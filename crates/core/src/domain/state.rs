@@ -149,10 +149,9 @@ impl DomainCore {
     pub(super) fn set_traced(&self, pool: PoolId, on: bool) {
         if on {
             let Some(fd) = self.trace.made() else { return };
-            if self.trace.is_to_be_shown() {
-                // Who is away is shown it when it is back, and says then what is to be traced.
-                let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
-            }
+            // Each time: nobody says whether it was taken, and there may be a place now that there was not before. Who is away is shown it when
+            // it is back, and says then what is to be traced.
+            let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
         }
         if let Some(own) = self.register.own(pool) {
             own.set_traced(on);
@@ -166,7 +165,6 @@ impl DomainCore {
 
     /// Another connection: what is to be traced will be said anew.
     pub(super) fn trace_nothing(&self) {
-        self.trace.is_new();
         let own = self.register.all_own();
         own.iter().for_each(|pool| pool.set_traced(false));
         self.register

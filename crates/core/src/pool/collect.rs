@@ -140,7 +140,15 @@ impl OwnPool {
 
     /// A trail for a sender of this pool's buffers.
     pub(crate) fn new_walk(&self) -> Walk {
-        Walk::new(&mut lock(&self.gc).trails)
+        let mut gc = lock(&self.gc);
+        // Where nobody collects nobody else looks.
+        gc.trails.retain(|trail| !trail.is_over());
+        Walk::new(&mut gc.trails)
+    }
+
+    #[cfg(test)]
+    pub(super) fn trails(&self) -> usize {
+        lock(&self.gc).trails.len()
     }
 
     /// Collects everything that is dead now. False if the roster is stale.

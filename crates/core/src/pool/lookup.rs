@@ -140,6 +140,46 @@ mod tests {
         })
     }
 
+    /// Channels come and go; nobody asks the pool for memory any more.
+    #[test]
+    fn senders_that_end_leave_no_trails_behind() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (pool, _sender, _receiver) = pool_and_link();
+        let own = pool.own_arc();
+        let walks: Vec<_> = (0..50).map(|_| own.new_walk()).collect();
+        assert_eq!(own.trails(), 50);
+        drop(walks);
+        for _ in 0..50 {
+            drop(own.new_walk());
+            assert!(own.trails() <= 1, "{} trails of nobody", own.trails());
+        }
+    }
+
+    /// Lengths are their writer's word.
+    #[test]
+    fn lengths_without_bounds_end_no_report() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (pool, mut sender, mut receiver) = pool_and_link();
+        let bufs = [1, 2].map(|_| pool.alloc(CHUNK / 4).expect("a buffer").freeze());
+        let own = pool.own_arc();
+        let slots = bufs.each_ref().map(|buf| buf.handle().slot());
+        bufs.map(|buf| sender.send(buf).expect("send"));
+        let got = [1, 2].map(|_| receiver.recv().expect("recv"));
+        let lengths = slots.map(|slot| &own.entry(slot).length);
+        for length in lengths {
+            length.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+        }
+        let report = receiver.link.domain.leak_report();
+        let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
+        assert_eq!(bytes, [CHUNK as u64; 2], "no more than there is of the pool");
+        let all = format!("2 buffers of others ({} bytes)", 2 * CHUNK);
+        assert!(report.to_string().contains(&all), "{report}");
+        for length in lengths {
+            length.store(CHUNK as u64 / 4, std::sync::atomic::Ordering::Relaxed);
+        }
+        drop(got);
+    }
+
     /// What comes back is a part of what was sent, whatever who sends it says.
     #[test]
     fn what_comes_back_lies_inside_of_what_was_sent() {

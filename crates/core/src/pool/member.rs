@@ -173,7 +173,8 @@ impl ForeignMember for ForeignPool {
     fn held(&self) -> Vec<HeldSlot> {
         let of = |(slot, handles, generation, bytes)| HeldSlot {
             id: CbufId::new(self.shape.pool, slot, generation),
-            bytes,
+            // Trust: by the word of the pool's writer.
+            bytes: bytes.min(self.shape.max_bytes),
             handles,
         };
         self.held().map(of).collect()

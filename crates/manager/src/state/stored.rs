@@ -415,6 +415,7 @@ impl State {
             orphan: true,
             gone_said: false,
             asked_to_shrink: None,
+            lingering_bytes: 0,
         };
         self.pools.insert(id, record);
         self.orphans += 1;
