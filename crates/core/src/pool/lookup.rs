@@ -125,6 +125,12 @@ mod tests {
 
     /// A pool of one buffer, and a link to another domain.
     fn pool_and_link() -> (Pool, Sender, Receiver) {
+        let (pool, sender, receiver, _) = pool_and_link_to();
+        (pool, sender, receiver)
+    }
+
+    /// And that domain.
+    fn pool_and_link_to() -> (Pool, Sender, Receiver, Domain) {
         let domain = |name| Domain::builder().name(name).helper_thread(true);
         let a = domain("a").embedded().expect("a domain");
         let path = a.socket_path().expect("a socket");
@@ -136,7 +142,7 @@ mod tests {
         std::thread::scope(|s| {
             let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
             let sender = listener.accept_sender().expect("a sender");
-            (pool, sender, receiver.join().expect("no panic"))
+            (pool, sender, receiver.join().expect("no panic"), b.clone())
         })
     }
 
@@ -159,7 +165,7 @@ mod tests {
     #[test]
     fn lengths_without_bounds_end_no_report() {
         let _dog = tranship_testkit::Watchdog::new();
-        let (pool, mut sender, mut receiver) = pool_and_link();
+        let (pool, mut sender, mut receiver, to) = pool_and_link_to();
         let bufs = [1, 2].map(|_| pool.alloc(CHUNK / 4).expect("a buffer").freeze());
         let own = pool.own_arc();
         let slots = bufs.each_ref().map(|buf| buf.handle().slot());
@@ -169,7 +175,7 @@ mod tests {
         for length in lengths {
             length.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
         }
-        let report = receiver.link.domain.leak_report();
+        let report = to.leaks();
         let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
         assert_eq!(bytes, [CHUNK as u64; 2], "no more than there is of the pool");
         let all = format!("2 buffers of others ({} bytes)", 2 * CHUNK);
