@@ -36,7 +36,7 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// | a release that is told ([`Receiver::release_with`]) | tells it, with the buffer's id if the source knows that |
 /// | a buffer that is passed back ([`Receiver::pass`]) | passes it back; if it is not the source's, releases it and tells that |
 /// | the source's end | is over when all is handed on ([`RelayEnd::Source`]); dropped then, it ends for the sink as the source did |
-/// | the sink's end | hands back what that had said, as far as the source has room, and is over ([`RelayEnd::Sink`]): the next message stays, for [another sink](Relay::replace_sink), and each further turn hands back more |
+/// | the sink's end | hands back what that had said, and is over ([`RelayEnd::Sink`]): the next message stays, for [another sink](Relay::replace_sink). [`turn`](Relay::turn) tells it while something still waits for the source to take it, which each further turn tries |
 ///
 /// An aggregate's list goes into a pool of the relay's own, of 1 MiB at most, made at the first one; another can be [named](Relay::set_list_pool).
 ///
@@ -219,11 +219,14 @@ impl Relay {
         })
     }
 
-    /// Relays until it comes to an [end](RelayEnd), and sleeps while there is nothing to do. To wait for other things as well take
+    /// Relays until it comes to an [end](RelayEnd), and sleeps while there is nothing to do; of a sink that is gone the source takes all that it had said
+    /// before that is told. To wait for other things as well take
     /// [`turn`](Relay::turn) and [`poll_items`](Relay::poll_items).
     pub fn run(&mut self) -> RelayStop {
         loop {
             match self.turn() {
+                // The source has still to take what the sink had said.
+                Err(stop) if stop.end == RelayEnd::Sink && self.back.is_some() => {}
                 Err(stop) => return stop,
                 Ok(0) => {}
                 Ok(_) => continue,
