@@ -32,6 +32,9 @@ pub(crate) enum Of {
 
 pub(crate) const KINDS: usize = 8;
 
+/// Domains that record; each user has its share of them.
+const MOST_TRACES: u64 = 256;
+
 /// Counts of one user, or of all.
 type Counts = [u64; KINDS];
 
@@ -74,7 +77,7 @@ impl Accounts {
             accounts.limits[of as usize] = limit;
         }
         accounts.all[Of::Records as usize] = 4 * u64::from(limits.records);
-        accounts.all[Of::Traces as usize] = super::trace::MOST;
+        accounts.all[Of::Traces as usize] = MOST_TRACES;
         accounts
     }
 
