@@ -33,7 +33,7 @@ impl DomainCore {
             let Some(of) = own.iter().find(|own| own.shape().pool == *pool) else {
                 continue;
             };
-            let slot = of.slot(*slot);
+            let slot = of.had(*slot);
             if note.frozen && slot.handles == 0 {
                 continue;
             }

@@ -43,7 +43,7 @@ pub(crate) use join::Join;
 pub(crate) use leave::look as look_at_left;
 pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub(crate) use residents::{
-    ForeignMember, Gone, HeldSlot, Joined, LinkMember, OwnMember, OwnSlot, PoolShape, Taken, Watch,
+    ForeignMember, Gone, Had, Joined, LinkMember, OwnMember, PoolShape, Taken, Watch,
 };
 pub(crate) use state::DomainCore;
 pub(crate) use tasks::{Key, Woken};

@@ -33,19 +33,12 @@ pub(crate) struct Joined {
     pub(crate) new_reader: bool,
 }
 
-/// A buffer of one's own, as a report of leaks names it.
+/// A slot's buffer, as a report of leaks names it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnSlot {
+pub(crate) struct Had {
     pub(crate) id: CbufId,
     pub(crate) bytes: u64,
-    pub(crate) handles: u32,
-}
-
-/// One of another's, that is held here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldSlot {
-    pub(crate) id: CbufId,
-    pub(crate) bytes: u64,
+    /// In this domain.
     pub(crate) handles: u32,
 }
 
@@ -83,7 +76,8 @@ pub(crate) trait OwnMember: Any + Buried {
     /// Work that is due. Never under the socket's lock.
     fn tend(&self);
 
-    fn slot(&self, slot: u32) -> OwnSlot;
+    /// The buffer of a slot.
+    fn had(&self, slot: u32) -> Had;
 }
 
 /// A pool that another domain writes and this one reads.
@@ -108,7 +102,8 @@ pub(crate) trait ForeignMember: Any + Buried {
     fn give_up(&self) -> bool;
     fn set_traced(&self, on: bool);
 
-    fn held(&self) -> Vec<HeldSlot>;
+    /// The buffers that are held here.
+    fn held(&self) -> Vec<Had>;
 }
 
 /// What became of a link's other end.

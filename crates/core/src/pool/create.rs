@@ -3,7 +3,7 @@
 use super::gc::Gc;
 use super::guard;
 use super::larges::Larges;
-use super::own::{Class, Counters, FIRST_EPOCH, OwnPool};
+use super::own::{Class, Counters, OwnPool};
 use super::resizing::Resizing;
 use super::slots::Slot;
 use super::store::Store;
@@ -173,7 +173,7 @@ impl OwnPool {
             me: me.clone(),
         });
         // A pool's board entry starts there.
-        lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
+        lock(&pool.gc).resume();
         domain.register.add_own(id, pool.clone());
         if domain.era() != era {
             // The manager that made it is gone, and the next one was perhaps not told of it.

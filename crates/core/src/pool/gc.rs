@@ -35,6 +35,9 @@ pub(super) struct Gc {
     pub(super) standing: Standing,
 }
 
+/// A pool's epoch in a board that it is new in.
+pub(super) const FIRST_EPOCH: u64 = 1;
+
 /// What tells that the roster is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
@@ -84,8 +87,77 @@ impl Gc {
         self.held.iter().copied()
     }
 
+    /// The readers, with the inodes of their counters.
+    pub(super) fn readers(&self) -> Vec<(DomainId, u64)> {
+        self.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
+    }
+
+    /// The queues: channel, sink, number of the sink's process.
+    pub(super) fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
+        let all = self.sinks.iter();
+        all.map(|(c, sink)| (*c, sink.domain, sink.process))
+            .collect()
+    }
+
+    /// Another board is about to be looked at.
+    pub(super) fn suspend(&mut self) {
+        self.unname_all();
+        self.standing = match self.standing {
+            Standing::Alone => Standing::Unlisted,
+            Standing::Managed | Standing::Unlisted => Standing::Managed,
+        };
+    }
+
+    /// The roster is whole whatever a board says.
+    pub(super) fn stand_alone(&mut self) {
+        self.unname_all();
+        self.standing = Standing::Alone;
+    }
+
+    /// The pool is new in a board.
+    pub(super) fn resume(&mut self) {
+        self.roster.reset_epoch(FIRST_EPOCH);
+        self.standing = Standing::Managed;
+    }
+
+    /// Both counters of a queue leave together.
+    pub(super) fn remove_queue(&mut self, channel: ChannelId) {
+        let _ = self.roster.remove_queue(channel.0.into());
+        self.sinks.remove(&channel);
+    }
+
+    /// A reader's references count no more.
+    pub(super) fn remove_reader(&mut self, domain: DomainId) {
+        let _ = self.roster.remove_reader(domain.0.into());
+        self.processes.remove(&domain);
+        self.refs_inodes.remove(&domain);
+        self.returning.remove(&domain);
+    }
+
+    /// Readers, and sinks of queues, that the present manager has not named: only we can see that they died.
+    pub(super) fn unnamed(&self) -> HashSet<DomainId> {
+        let sinks = self.sinks.values().filter(|s| !s.named).map(|s| s.domain);
+        let others = sinks.filter(|d| self.processes.contains_key(d));
+        others.chain(self.returning.iter().copied()).collect()
+    }
+
+    /// Those of them whose processes have ended.
+    pub(super) fn dead(&self) -> Vec<DomainId> {
+        let is_dead = |of: &DomainId| {
+            let process = self.processes.get(of);
+            process.is_some_and(|p| tranship_sys::pidfd::is_dead(p).unwrap_or(false))
+        };
+        self.unnamed().into_iter().filter(is_dead).collect()
+    }
+
+    /// The queues to these.
+    pub(super) fn queues_to(&self, sinks: &[DomainId]) -> Vec<ChannelId> {
+        let to = self.sinks.iter().filter(|(_, s)| sinks.contains(&s.domain));
+        to.map(|(channel, _)| *channel).collect()
+    }
+
     /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
-    pub(super) fn unname_all(&mut self) {
+    fn unname_all(&mut self) {
         self.returning = self.processes.keys().copied().collect();
         self.sinks.values_mut().for_each(|sink| sink.named = false);
     }

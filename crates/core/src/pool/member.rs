@@ -1,12 +1,10 @@
 //! Pools as the domain's register knows them.
 
 use super::foreign::ForeignPool;
-use super::gc::Standing;
-use super::own::FIRST_EPOCH;
 use super::own::{NO_ENTRY, OwnPool};
 use crate::base::graves::Buried;
 use crate::base::lock;
-use crate::domain::{DomainCore, ForeignMember, HeldSlot, Joined, OwnMember, OwnSlot, PoolShape};
+use crate::domain::{DomainCore, ForeignMember, Had, Joined, OwnMember, PoolShape};
 use crate::error::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -40,14 +38,10 @@ impl OwnMember for OwnPool {
             .collect()
     }
     fn readers(&self) -> Vec<(DomainId, u64)> {
-        let gc = lock(&self.gc);
-        gc.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
+        lock(&self.gc).readers()
     }
     fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
-        let gc = lock(&self.gc);
-        let all = gc.sinks.iter();
-        all.map(|(c, sink)| (*c, sink.domain, sink.process))
-            .collect()
+        lock(&self.gc).queues()
     }
 
     /// No collection by it until the pool's place in it is known. Before the board
@@ -55,21 +49,14 @@ impl OwnMember for OwnPool {
     /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
     fn suspend(&self) {
         let mut gc = lock(&self.gc); // none runs
-        gc.unname_all();
-        gc.standing = match gc.standing {
-            Standing::Alone => Standing::Unlisted,
-            Standing::Managed | Standing::Unlisted => Standing::Managed,
-        };
+        gc.suspend();
         self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
     }
     /// The last connection was read
     /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
     /// (`manager`, `writer_told`), so the roster has all that were: we collect with it whatever a board says.
     fn stand_alone(&self) {
-        let mut gc = lock(&self.gc);
-        gc.unname_all();
-        gc.standing = Standing::Alone;
-        drop(gc);
+        lock(&self.gc).stand_alone();
         self.waiters.memory_came_back();
     }
     /// Whatever roster events follow count from its first epoch: none under a new
@@ -77,8 +64,7 @@ impl OwnMember for OwnPool {
     /// has been raised already. So nothing is collected with a roster that lacks anybody.
     fn resume(&self, entry: u32) {
         let mut gc = lock(&self.gc);
-        gc.roster.reset_epoch(FIRST_EPOCH);
-        gc.standing = Standing::Managed;
+        gc.resume();
         self.board_entry.store(entry, Ordering::Release);
     }
 
@@ -108,8 +94,8 @@ impl OwnMember for OwnPool {
         self.tend();
     }
 
-    fn slot(&self, slot: u32) -> OwnSlot {
-        OwnSlot {
+    fn had(&self, slot: u32) -> Had {
+        Had {
             id: self.id_of(slot),
             bytes: self.capacity_of(slot),
             handles: self.handles(slot).count(),
@@ -170,8 +156,8 @@ impl ForeignMember for ForeignPool {
         self.set_traced(on);
     }
 
-    fn held(&self) -> Vec<HeldSlot> {
-        let of = |(slot, handles, generation, bytes): (u32, u32, u32, u64)| HeldSlot {
+    fn held(&self) -> Vec<Had> {
+        let of = |(slot, handles, generation, bytes)| Had {
             id: CbufId::new(self.shape.pool, slot, generation),
             // Trust: by the word of the pool's writer.
             bytes: bytes.min(self.shape.max_bytes),

@@ -94,8 +94,6 @@ pub(super) struct Class {
     pub(super) class: usize,
 }
 
-/// A pool's epoch in a board that it is new in.
-pub(super) const FIRST_EPOCH: u64 = 1;
 /// The place in the board of a pool that has none at the moment.
 pub(super) const NO_ENTRY: u32 = u32::MAX;
 

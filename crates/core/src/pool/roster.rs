@@ -1,11 +1,10 @@
 //! Whose counters count: what the manager announces, mapped and put on the roster.
 
 use super::counts::{Counts, Refs};
-use super::gc::{Gc, Sink};
+use super::gc::Sink;
 use super::own::OwnPool;
 use crate::base::lock;
 use crate::domain::Joined;
-use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::{CountsRo, RefsRo, Way};
@@ -91,8 +90,7 @@ impl OwnPool {
     pub(super) fn queue_left(&self, channel: ChannelId, epoch: u64) {
         self.save_replies(channel);
         let mut gc = lock(&self.gc);
-        let _ = gc.roster.remove_queue(channel.0.into());
-        gc.sinks.remove(&channel);
+        gc.remove_queue(channel);
         gc.advance(epoch);
         drop(gc);
         self.waiters.memory_came_back();
@@ -108,10 +106,7 @@ impl OwnPool {
     /// A reader is gone; its references count no more.
     pub(super) fn reader_left(&self, domain: DomainId, epoch: u64) {
         let mut gc = lock(&self.gc);
-        let _ = gc.roster.remove_reader(domain.0.into());
-        gc.processes.remove(&domain);
-        gc.refs_inodes.remove(&domain);
-        gc.returning.remove(&domain);
+        gc.remove_reader(domain);
         gc.advance(epoch);
         drop(gc);
         self.waiters.memory_came_back();
@@ -121,46 +116,24 @@ impl OwnPool {
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.
     pub(super) fn bury_dead_readers(&self) -> bool {
-        let mut held = lock(&self.gc);
-        let gc = &mut *held;
-        let unnamed = |gc: &Gc| {
-            let sinks = gc.sinks.values().filter(|s| !s.named).map(|s| s.domain);
-            let others = sinks.filter(|d| gc.processes.contains_key(d));
-            others
-                .chain(gc.returning.iter().copied())
-                .collect::<HashSet<_>>()
-        };
-        let returning = unnamed(gc);
-        if returning.is_empty() {
+        let gc = lock(&self.gc);
+        if gc.unnamed().is_empty() {
             return false;
         }
-        let dead: Vec<DomainId> = returning
-            .into_iter()
-            .filter(|d| {
-                gc.processes
-                    .get(d)
-                    .is_some_and(|p| tranship_sys::pidfd::is_dead(p).unwrap_or(false))
-            })
-            .collect();
-        let is_dead = |sink: &&Sink| dead.contains(&sink.domain);
-        let over = gc.sinks.iter().filter(|(_, sink)| is_dead(sink));
-        let over: Vec<ChannelId> = over.map(|(channel, _)| *channel).collect();
-        drop(held);
+        let dead = gc.dead();
+        let over = gc.queues_to(&dead);
+        drop(gc);
         over.iter().for_each(|channel| self.save_replies(*channel));
-        let mut held = lock(&self.gc);
-        let gc = &mut *held;
+        let mut gc = lock(&self.gc);
         for domain in &dead {
-            let _ = gc.roster.remove_reader(domain.0.into());
-            gc.processes.remove(domain);
-            gc.refs_inodes.remove(domain);
-            gc.returning.remove(domain);
-            for (channel, _) in gc.sinks.extract_if(|_, sink| sink.domain == *domain) {
-                let _ = gc.roster.remove_queue(channel.0.into());
-            }
+            gc.remove_reader(*domain);
+        }
+        for channel in gc.queues_to(&dead) {
+            gc.remove_queue(channel);
         }
         if !dead.is_empty() {
             self.waiters.memory_came_back();
         }
-        !unnamed(gc).is_empty()
+        !gc.unnamed().is_empty()
     }
 }
