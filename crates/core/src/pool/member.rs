@@ -157,7 +157,7 @@ impl ForeignMember for ForeignPool {
     }
 
     fn held(&self) -> Vec<Had> {
-        let of = |(slot, handles, generation, bytes)| Had {
+        let of = |(slot, handles, generation, bytes): (u32, u32, u32, u64)| Had {
             id: CbufId::new(self.shape.pool, slot, generation),
             // Trust: by the word of the pool's writer.
             bytes: bytes.min(self.shape.max_bytes),

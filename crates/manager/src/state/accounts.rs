@@ -9,6 +9,9 @@ use super::refusal;
 use std::collections::BTreeMap;
 use tranship_proto::{Refusal, RefusalCode};
 
+/// Domains that record; each user has its share of them.
+const MOST_TRACES: u64 = 256;
+
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Of {
