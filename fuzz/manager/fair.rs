@@ -46,8 +46,15 @@ const DOMAIN: u64 = 24 * CHUNK;
 pub const QUOTA: u64 = 12 * CHUNK;
 
 pub fn limits() -> Limits {
-    let [connections, pools, channels, names, descriptors, records, ..] =
-        LIMITS.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let [
+        connections,
+        pools,
+        channels,
+        names,
+        descriptors,
+        records,
+        ..,
+    ] = LIMITS.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     Limits {
         connections,
         pools,

@@ -42,10 +42,7 @@ pub struct Reader {
 fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
     // It asks for a new page. What lies there may be anybody's: a pipe is not waited for.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a file"));

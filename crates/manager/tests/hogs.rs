@@ -189,7 +189,11 @@ fn what_is_charged_counts_against_what_the_holder_may_have() {
     period(&mut house);
     period(&mut house);
     let some = own.grant(&mut house, 4).0;
-    assert_eq!(some, Ok(3), "of 8 chunks 4 are its own, whatever others say");
+    assert_eq!(
+        some,
+        Ok(3),
+        "of 8 chunks 4 are its own, whatever others say"
+    );
     let refused = house.ask(
         reader.client,
         Request::Grant {

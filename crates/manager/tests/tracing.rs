@@ -263,7 +263,11 @@ fn each_user_has_its_share_of_what_is_kept() {
     let (tool, _) = house.join(OWNER, None);
     assert_eq!(count(&mut house, tool, true), 252);
     let mine: Vec<_> = (0..8).map(|_| recorder(&mut house, OWNER).0).collect();
-    assert_eq!(count(&mut house, tool, true), 256, "its own user has the rest");
+    assert_eq!(
+        count(&mut house, tool, true),
+        256,
+        "its own user has the rest"
+    );
     house.state.audit().expect("no contradiction");
     // One that ends leaves its place.
     end(&mut house, mine[0]);
@@ -282,7 +286,10 @@ fn of_those_that_have_ended_the_user_goes_without_that_has_most() {
         end(&mut house, client);
     }
     let askers = [OTHER, OWNER].map(|uid| house.join(uid, None).0);
-    assert_eq!(askers.map(|client| rings(&mut house, client).len()), [31, 32]);
+    assert_eq!(
+        askers.map(|client| rings(&mut house, client).len()),
+        [31, 32]
+    );
 }
 
 /// Who follows is charged for it, by the pool, and not when it has gone.

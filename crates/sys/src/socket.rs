@@ -148,7 +148,10 @@ pub fn is_hung_up(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     let mut all = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
     let found = poll(&mut all, Some(&Timespec::default()));
-    found.is_ok() && all[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
+    found.is_ok()
+        && all[0]
+            .revents()
+            .intersects(PollFlags::RDHUP | PollFlags::HUP)
 }
 
 /// Takes what is queued, at most so many messages, without their bytes and descriptors.

@@ -171,7 +171,10 @@ mod tests {
         }
         let report = receiver.link.domain.leak_report();
         let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
-        assert_eq!(bytes, [CHUNK as u64; 2], "no more than there is of the pool");
+        assert_eq!(
+            bytes, [CHUNK as u64; 2],
+            "no more than there is of the pool"
+        );
         let all = format!("2 buffers of others ({} bytes)", 2 * CHUNK);
         assert!(report.to_string().contains(&all), "{report}");
         for length in lengths {

@@ -220,7 +220,9 @@ mod tests {
         }
         assert!(beats > 1 && notify.is_heard(), "{beats} beats");
         let about = |name: &str| -> Vec<bool> {
-            let its = heard.iter().filter(|t| t.contains(&format!("FDNAME={name}")));
+            let its = heard
+                .iter()
+                .filter(|t| t.contains(&format!("FDNAME={name}")));
             its.map(|t| t.starts_with("FDSTORE=1")).collect()
         };
         assert_eq!(about("old 16383"), [false]);

@@ -226,7 +226,9 @@ impl State {
             return;
         }
         // Of several with as many the one that has just got one more.
-        let most = gone.iter().max_by_key(|(uid, all)| (all.len(), **uid == last));
+        let most = gone
+            .iter()
+            .max_by_key(|(uid, all)| (all.len(), **uid == last));
         let oldest = most.and_then(|(_, all)| all.first());
         if let Some(t) = oldest.and_then(|number| self.traces.rings.remove(number)) {
             self.release(t.fd);

@@ -231,7 +231,9 @@ impl State {
             let all = p.readers.values().map(|r| r.hold.lingering_bytes);
             let (said, all) = (p.lingering_bytes, all.sum::<u64>());
             if said != all {
-                return Err(format!("pool {id}: {said} bytes of it linger, counted: {all}"));
+                return Err(format!(
+                    "pool {id}: {said} bytes of it linger, counted: {all}"
+                ));
             }
             for (reader, r) in &p.readers {
                 let bytes = r.hold.lingering_bytes;
@@ -239,7 +241,11 @@ impl State {
                     return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
                 }
                 if bytes > 0 {
-                    *domains.entry(*reader).or_default().entry(p.uid).or_default() += bytes;
+                    *domains
+                        .entry(*reader)
+                        .or_default()
+                        .entry(p.uid)
+                        .or_default() += bytes;
                 }
                 if r.uid != p.uid {
                     *users.entry(r.uid).or_default() += bytes;
@@ -250,7 +256,9 @@ impl State {
             let counted = domains.remove(id).unwrap_or_default();
             if d.lingering != counted {
                 let said = &d.lingering;
-                return Err(format!("domain {id}: {said:?} linger, counted: {counted:?}"));
+                return Err(format!(
+                    "domain {id}: {said:?} linger, counted: {counted:?}"
+                ));
             }
         }
         users.retain(|_, bytes| *bytes > 0);
