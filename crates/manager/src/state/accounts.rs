@@ -9,6 +9,9 @@ use super::refusal;
 use std::collections::BTreeMap;
 use tranship_proto::{Refusal, RefusalCode};
 
+/// Domains that record; each user has its share of them.
+const MOST_TRACES: u64 = 256;
+
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Of {
@@ -74,7 +77,7 @@ impl Accounts {
             accounts.limits[of as usize] = limit;
         }
         accounts.all[Of::Records as usize] = 4 * u64::from(limits.records);
-        accounts.all[Of::Traces as usize] = super::trace::MOST;
+        accounts.all[Of::Traces as usize] = MOST_TRACES;
         accounts
     }
 

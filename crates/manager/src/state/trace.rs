@@ -8,8 +8,6 @@ use super::{Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// Domains that record; each user has its share of them.
-pub(super) const MOST: u64 = 256;
 /// Domains that are gone, of which it is kept what they recorded: as many of each user, if there are more.
 const MOST_GONE: usize = 32;
 /// Clients that follow one pool.
