@@ -125,6 +125,12 @@ mod tests {
 
     /// A pool of one buffer, and a link to another domain.
     fn pool_and_link() -> (Pool, Sender, Receiver) {
+        let (pool, sender, receiver, _) = pool_and_reader();
+        (pool, sender, receiver)
+    }
+
+    /// The same with that domain.
+    fn pool_and_reader() -> (Pool, Sender, Receiver, Domain) {
         let domain = |name| Domain::builder().name(name).helper_thread(true);
         let a = domain("a").embedded().expect("a domain");
         let path = a.socket_path().expect("a socket");
@@ -136,7 +142,8 @@ mod tests {
         std::thread::scope(|s| {
             let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
             let sender = listener.accept_sender().expect("a sender");
-            (pool, sender, receiver.join().expect("no panic"))
+            let receiver = receiver.join().expect("no panic");
+            (pool, sender, receiver, b.clone())
         })
     }
 
@@ -159,17 +166,19 @@ mod tests {
     #[test]
     fn lengths_without_bounds_end_no_report() {
         let _dog = tranship_testkit::Watchdog::new();
-        let (pool, mut sender, mut receiver) = pool_and_link();
+        let (pool, mut sender, mut receiver, reader) = pool_and_reader();
         let bufs = [1, 2].map(|_| pool.alloc(CHUNK / 4).expect("a buffer").freeze());
         let own = pool.own_arc();
         let slots = bufs.each_ref().map(|buf| buf.handle().slot());
-        bufs.map(|buf| sender.send(buf).expect("send"));
+        for buf in bufs {
+            sender.send(buf).expect("send");
+        }
         let got = [1, 2].map(|_| receiver.recv().expect("recv"));
         let lengths = slots.map(|slot| &own.entry(slot).length);
         for length in lengths {
             length.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
         }
-        let report = receiver.link.domain.leak_report();
+        let report = reader.leaks();
         let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
         assert_eq!(
             bytes, [CHUNK as u64; 2],
