@@ -197,16 +197,17 @@ impl Buffer {
     pub(crate) fn take_body(&self, py: Python<'_>) -> PyResult<Body> {
         let mut held = self.held(py)?;
         self.no_views(&held, "released")?;
-        let taken = std::mem::take(&mut *held).into_body();
-        taken
-            .map(|body| {
+        match std::mem::take(&mut *held).into_body() {
+            Ok(body) => {
                 *held = Held::Gone("was released");
-                body
-            })
-            .map_err(|same| {
+                Ok(body)
+            }
+            Err(same) => {
                 *held = same;
-                PyValueError::new_err("the buffer did not come by a channel")
-            })
+                let text = "the buffer did not come by a channel";
+                Err(PyValueError::new_err(text))
+            }
+        }
     }
 
     /// A release that failed.
