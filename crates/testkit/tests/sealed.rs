@@ -15,7 +15,8 @@ use tranship_testkit::hostile::SOCKET;
 use tranship_testkit::hostile::raw::{Bait, CHUNK, Channel, Raw, SLOTS};
 use tranship_testkit::{Control, Exit, Peer, Random, Watchdog, child, payload};
 
-const LEN: usize = CHUNK as usize;
+const LEN: usize = 64 << 10;
+const _: () = assert!(LEN as u64 == CHUNK);
 /// More than a chunk now and then.
 const LONGEST: u64 = 2 * CHUNK;
 
@@ -159,7 +160,7 @@ fn whoever_dies_leaves_nothing() {
     ] {
         for nth in 1..4 {
             dog.step(format_args!("{point}:{nth}"));
-            let doomed = writes().crash_at(&format!("{point}:{nth}"));
+            let doomed = writes().crash_at(format!("{point}:{nth}"));
             let writer = start(doomed, &mut random);
             assert_eq!(writer.wait(), Exit::Signal(libc::SIGKILL), "{point}");
         }

@@ -127,6 +127,12 @@ impl CbufMut {
         }
     }
 
+    /// Whether sending it takes from everybody, this process included, the possibility to write its memory
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): who then writes through a pointer that he had before is stopped by a signal.
+    pub fn seals(&self) -> bool {
+        self.handle.tag.has(Tag::SEALED) && !self.handle.tag.has(Tag::FOREIGN)
+    }
+
     /// Copies bytes in, from `at` on. At every level of trust, if it [`is_writable`](CbufMut::is_writable).
     ///
     /// # Errors

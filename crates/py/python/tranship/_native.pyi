@@ -436,9 +436,11 @@ class Domain(_Closing):
         huge_pages: bool = False,
         align: int | None = None,
         below: int | None = None,
+        seal_from: int | None = None,
     ) -> Pool:
         """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody. Buffers begin at multiples of `align`;
-        `below` is the address below which all of it is mapped in this process."""
+        `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by who
+        receives them: nobody can write them once they are sent."""
     def listen(
         self,
         name: str,

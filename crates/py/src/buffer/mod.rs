@@ -112,12 +112,17 @@ impl Buffer {
 
     fn ask_for(&self, held: &Held) -> PyResult<()> {
         let views = self.writable_views();
-        let guarded = self.origin.trust == Some(Trust::Half);
-        if !guarded || views == 0 || !matches!(held, Held::Own(_)) {
+        let Held::Own(buf) = held else { return Ok(()) };
+        let which = match (buf.seals(), self.origin.trust) {
+            (true, _) => "is one that is sealed for everybody (seal_from)",
+            (false, Some(Trust::Half)) => "is in a pool of level \"half\"",
+            _ => return Ok(()),
+        };
+        if views == 0 {
             return Ok(());
         }
         let text = format!(
-            "this buffer of {} bytes is in a pool of level \"half\", where sending makes the pages themselves read-only: it has {}, and writing through it would end the process. Arrays of such a pool are not sent: fill a buffer of alloc(), drop the views, send the buffer",
+            "this buffer of {} bytes {which}, where sending makes the pages themselves read-only: it has {}, and writing through it would end the process. Arrays of such a pool are not sent: fill a buffer of alloc(), drop the views, send the buffer",
             held.len(),
             count(views, "writable view")
         );
@@ -192,16 +197,17 @@ impl Buffer {
     pub(crate) fn take_body(&self, py: Python<'_>) -> PyResult<Body> {
         let mut held = self.held(py)?;
         self.no_views(&held, "released")?;
-        let taken = std::mem::take(&mut *held).into_body();
-        taken
-            .map(|body| {
+        match std::mem::take(&mut *held).into_body() {
+            Ok(body) => {
                 *held = Held::Gone("was released");
-                body
-            })
-            .map_err(|same| {
+                Ok(body)
+            }
+            Err(same) => {
                 *held = same;
-                PyValueError::new_err("the buffer did not come by a channel")
-            })
+                let text = "the buffer did not come by a channel";
+                Err(PyValueError::new_err(text))
+            }
+        }
     }
 
     /// A release that failed.
