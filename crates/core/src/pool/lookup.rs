@@ -163,7 +163,9 @@ mod tests {
         let bufs = [1, 2].map(|_| pool.alloc(CHUNK / 4).expect("a buffer").freeze());
         let own = pool.own_arc();
         let slots = bufs.each_ref().map(|buf| buf.handle().slot());
-        bufs.map(|buf| sender.send(buf).expect("send"));
+        for buf in bufs {
+            sender.send(buf).expect("send");
+        }
         let got = [1, 2].map(|_| receiver.recv().expect("recv"));
         let lengths = slots.map(|slot| &own.entry(slot).length);
         for length in lengths {
@@ -171,7 +173,10 @@ mod tests {
         }
         let report = receiver.link.domain.leak_report();
         let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
-        assert_eq!(bytes, [CHUNK as u64; 2], "no more than there is of the pool");
+        assert_eq!(
+            bytes, [CHUNK as u64; 2],
+            "no more than there is of the pool"
+        );
         let all = format!("2 buffers of others ({} bytes)", 2 * CHUNK);
         assert!(report.to_string().contains(&all), "{report}");
         for length in lengths {
