@@ -20,12 +20,12 @@ use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::{FEW, OwnPool, Walk};
+use crate::pool::{FEW, OwnPool, Place, Walk};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
-use tranship_ledger::SendStep;
+use tranship_ledger::{FirstSend, SendStep};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::layout::CountsRw;
 use tranship_ring::{Lines, Producer, Publish};
@@ -150,21 +150,29 @@ impl Sender {
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
         let handle = buf.handle();
-        // One of another domain's, one of which is recorded what is done with it, or one that is sealed first.
-        if handle.tag.has(Tag::FOREIGN | Tag::TRACED | Tag::SEALED) {
+        // One of another domain's, one of which is recorded what is done with it, one that is sealed first, larger than a chunk, or guarded.
+        if handle
+            .tag
+            .has(Tag::FOREIGN | Tag::TRACED | Tag::SEALED | Tag::LONG)
+        {
             return Some(buf);
         }
         let Home::Own(home) = handle.home() else {
             return Some(buf);
         };
         // SAFETY: pools outlive their outstanding slots.
-        let is_private = || unsafe { home.as_ref() }.is_private(handle.slot());
-        if !self.ready_at_once(home, is_private) {
+        let pool = unsafe { home.as_ref() };
+        let place = pool.place_of(handle.slot());
+        if !self.ready_at_once(home, || place.is_private()) {
             return Some(buf);
         }
         std::mem::forget(buf);
+        let serial = pool.serial_of_one(place, pool.offset_of(handle.ptr), handle.len);
+        let placed = (handle, place, serial);
         // SAFETY: assigned, fresh and with room, as was just found; its handle is given away.
-        unsafe { self.publish_first(home, FIRST, handle, Carries::Buffer, meta, Publish::SeqCst) };
+        unsafe {
+            self.publish_placed(home, FIRST, placed, Carries::Buffer, meta, Publish::SeqCst);
+        }
         None
     }
 
@@ -341,7 +349,6 @@ impl Sender {
     /// # Safety
     /// `home` is the buffer's pool, of which the buffer is private, and `at` its place among `outs`. There is room for a line. The caller
     /// forgets the handle, which is this function's to let go.
-    // Crash: counted but not published: as in `count`.
     #[inline(always)]
     unsafe fn publish_first(
         &mut self,
@@ -352,45 +359,60 @@ impl Sender {
         meta: u64,
         how: Publish,
     ) {
-        let (slot, length) = (buf.slot(), buf.len as u64);
+        // SAFETY: pools outlive their outstanding slots.
+        let pool = unsafe { home.as_ref() };
+        let (slot, class) = (buf.slot(), buf.tag.class());
+        let serial = pool.serial_in(slot, class, pool.offset_of(buf.ptr), buf.len as u64);
+        let placed = (buf, pool.place_of(slot), serial);
+        // SAFETY: as the caller says.
+        unsafe { self.publish_placed(home, at, placed, carries, meta, how) };
+    }
+
+    /// The same of one of which it is known where its words are, and what a line says of its chunks.
+    ///
+    /// # Safety
+    /// As for `publish_first`.
+    // Crash: counted but not published: as in `count`.
+    #[inline(always)]
+    unsafe fn publish_placed(
+        &mut self,
+        home: NonNull<OwnPool>,
+        at: usize,
+        (buf, place, serial): (Handle, Place<'_>, u32),
+        carries: Carries,
+        meta: u64,
+        how: Publish,
+    ) {
+        let slot = buf.slot();
         // SAFETY: as the caller says.
         let out = unsafe { self.outs.get_unchecked_mut(at) };
         debug_assert!((slot as usize) < out.counts.counts().len());
         // SAFETY: pools outlive their outstanding slots, and this one is outstanding until it is queued at the end; the counters, of which
         // there are as many as slots, live as long as the assignment.
         let (pool, sent) = unsafe { (home.as_ref(), out.sent.add(slot as usize).as_ref()) };
-        let offset = pool.offset_of(buf.ptr);
-        let serial = pool.serial_in(slot, buf.tag.class(), offset, length);
-        let (producer, lines, link) = (&mut self.producer, self.lines, &*self.link);
-        let walk = out.walk.as_mut();
         #[allow(clippy::cast_possible_truncation)] // compared with others nearby
-        let message = producer.tail() as u32;
+        let message = self.producer.tail() as u32;
         let is_last = how == Publish::SeqCst;
-        let how = if is_last {
-            link.ring.how_to_publish()
-        } else {
-            how
+        let first = First {
+            pool,
+            slot,
+            offset: pool.offset_of(buf.ptr),
+            length: buf.len as u64,
+            serial,
+            carries,
+            meta,
+            message,
+            is_last,
+            how: match is_last {
+                true => self.link.ring.how_to_publish(),
+                false => how,
+            },
+            producer: &mut self.producer,
+            lines: self.lines,
+            link: &self.link,
+            walk: out.walk.as_mut(),
         };
-        let publish = |generation| {
-            let reference = Reference {
-                id: CbufId::new(pool.id(), slot, generation),
-                offset,
-                length,
-                serial,
-            };
-            let line = descriptor::reference_line(reference, carries, meta);
-            producer.push_known(lines, how, line);
-        };
-        let queue = || {
-            if is_last {
-                link.notify_of(how);
-            }
-            if !walk.is_some_and(|walk| walk.push(message, slot)) {
-                pool.queue_sent(slot);
-            }
-        };
-        let (handles, generation) = (pool.handles(slot), pool.generation_word(slot));
-        tranship_ledger::send_first(handles, generation, sent, publish, queue, reached);
+        tranship_ledger::send_first(place.handles(), place.generation(), sent, first);
         if message.is_multiple_of(FEW) {
             self.collect_few(at, message);
         }
@@ -436,14 +458,59 @@ fn others_buffer() -> Error {
     Error::new(Kind::BufferNotOwned, text)
 }
 
-#[inline(always)]
-fn reached(step: SendStep) {
-    match step {
-        SendStep::LetGo => crash::point("send.after_let_go"),
-        SendStep::Open => crash::point("send.after_generation"),
-        SendStep::Count => crash::point("send.after_sent"),
-        SendStep::Publish => crash::point("send.after_publish"),
-        SendStep::Queue => {}
+/// A first send, as far as it is not the ledger's.
+struct First<'a> {
+    pool: &'a OwnPool,
+    slot: u32,
+    offset: u64,
+    length: u64,
+    serial: u32,
+    carries: Carries,
+    meta: u64,
+    message: u32,
+    /// Whether the receiver is to be told.
+    is_last: bool,
+    how: Publish,
+    producer: &'a mut Producer,
+    lines: Lines<'static>,
+    link: &'a LinkShared,
+    walk: Option<&'a mut Walk>,
+}
+
+impl FirstSend for First<'_> {
+    #[inline(always)]
+    fn publish(&mut self, generation: u32) {
+        let reference = Reference {
+            id: CbufId::new(self.pool.id(), self.slot, generation),
+            offset: self.offset,
+            length: self.length,
+            serial: self.serial,
+        };
+        let line = descriptor::reference_line(reference, self.carries, self.meta);
+        self.producer.push_known(self.lines, self.how, line);
+    }
+
+    #[inline(always)]
+    fn queue(&mut self) {
+        if self.is_last {
+            self.link.notify_of(self.how);
+        }
+        let (message, slot) = (self.message, self.slot);
+        let walk = self.walk.as_mut();
+        if !walk.is_some_and(|walk| walk.push(message, slot)) {
+            self.pool.queue_sent(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn reached(&mut self, step: SendStep) {
+        match step {
+            SendStep::LetGo => crash::point("send.after_let_go"),
+            SendStep::Open => crash::point("send.after_generation"),
+            SendStep::Count => crash::point("send.after_sent"),
+            SendStep::Publish => crash::point("send.after_publish"),
+            SendStep::Queue => {}
+        }
     }
 }
 

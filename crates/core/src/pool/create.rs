@@ -5,6 +5,7 @@ use super::guard;
 use super::larges::Larges;
 use super::own::{Class, Counters, OwnPool};
 use super::resizing::Resizing;
+use super::short::Short;
 use super::slots::Slot;
 use super::store::Store;
 use super::tag::Tag;
@@ -108,6 +109,8 @@ impl OwnPool {
         };
         let seals_from = options.seals_from();
         let classes = Classes::up_to(chunk, seals_from - 1);
+        let least_bytes = align.max(if half { PAGE } else { 1 });
+        let short = Short::new(&classes, least_bytes);
         let (sent, taker) = SlotQueue::new(slots);
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
             domain: domain.clone(),
@@ -120,7 +123,7 @@ impl OwnPool {
                 let long = half || domain.leaks.is_some();
                 AtomicU64::new(flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG))
             },
-            least_bytes: align.max(if half { PAGE } else { 1 }),
+            least_bytes,
             seals_from,
             sealing: Mutex::default(),
             _mappings: mappings,
@@ -157,6 +160,7 @@ impl OwnPool {
                 large: Larges::default(),
             }),
             classes,
+            short,
             waiters: Waiters::default(),
             resizing: Mutex::new(Resizing::new()),
             chunk_fds: Mutex::default(),

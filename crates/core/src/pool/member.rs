@@ -156,13 +156,8 @@ impl ForeignMember for ForeignPool {
         self.set_traced(on);
     }
 
-<<<<<<< HEAD
     fn held(&self) -> Vec<Had> {
         let of = |(slot, handles, generation, bytes): (u32, u32, u32, u64)| Had {
-=======
-    fn held(&self) -> Vec<HeldSlot> {
-        let of = |(slot, handles, generation, bytes): (_, _, _, u64)| HeldSlot {
->>>>>>> sealed
             id: CbufId::new(self.shape.pool, slot, generation),
             // Trust: by the word of the pool's writer.
             bytes: bytes.min(self.shape.max_bytes),

@@ -1,8 +1,10 @@
 //! A pool of one's own: the writer's side.
 
 use super::gc::Gc;
+use super::place::Place;
 use super::raw::RawBuf;
 use super::resizing::Resizing;
+use super::short::{Short, rounded};
 use super::slots::{HUGE, Slot};
 use super::store::Store;
 use super::tag::Tag;
@@ -17,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::{Handles, LetGo, generation};
 use tranship_proto::{CbufId, PoolId, Trust};
-use tranship_region::layout::{Slot as TableSlot, TableRw};
+use tranship_region::layout::{LoadU64, Slot as TableSlot, TableRw};
 use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
@@ -45,6 +47,7 @@ pub(crate) struct OwnPool {
     /// Whether no slab had anything when it was asked last: then all that is sent is looked at. A hint.
     pub(super) is_cut_up: AtomicBool,
     pub(super) classes: Classes,
+    pub(super) short: Short,
     pub(super) zones: Box<[Zone<Class>]>,
     pub(super) slots: Box<[Slot]>,
     pub(super) table: TableRw,
@@ -122,10 +125,14 @@ impl OwnPool {
     }
     /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.
     pub(super) fn board_epoch(&self) -> u64 {
-        self.domain
-            .board()
-            .epoch(self.board_entry.load(Ordering::Relaxed))
+        self.epoch_word()
             .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
+    }
+    /// Where that is. To be loaded with acquire.
+    #[inline(always)]
+    pub(super) fn epoch_word(&self) -> Option<LoadU64<'_>> {
+        let board = self.domain.board();
+        board.epoch(self.board_entry.load(Ordering::Relaxed))
     }
     /// Whether the board has the pool. Ordering: Acquire pairs with the manager's Release, which comes before it tells a sink
     /// that it may take.
@@ -245,14 +252,15 @@ impl OwnPool {
     /// The size class of a buffer, which is a multiple of the pool's alignment (and then the class is one, too), at level `half` of whole pages.
     #[inline(always)]
     pub(super) fn class_of(&self, len: usize) -> Option<usize> {
-        self.classes.class_of(self.rounded(len))
+        match self.short.class_of(len) {
+            None => self.classes.class_of(self.rounded(len)),
+            short => short,
+        }
     }
 
     /// The bytes of a buffer as its pool counts them.
-    #[inline(always)]
     pub(super) fn rounded(&self, len: usize) -> u64 {
-        // Without overflow: no class is as large as the largest number.
-        ((len as u64).saturating_sub(1) | (self.least_bytes - 1)).saturating_add(1)
+        rounded(self.least_bytes, len)
     }
 
     #[inline(always)]
@@ -290,10 +298,28 @@ impl OwnPool {
     pub(crate) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
         match class {
             HUGE => self.serial_of(offset, length),
+            #[allow(clippy::cast_possible_truncation)] // 64-bit only
+            _ => self.serial_of_one(self.place_of(slot), offset, length as usize),
+        }
+    }
+
+    /// The same of one that is no larger than a chunk.
+    #[inline(always)]
+    pub(crate) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
+        if length == 0 {
             // It may be said to lie where the next one begins.
-            _ if length == 0 => self.serial_of(offset, length),
-            // Relaxed: our own word, as old as the slot.
-            _ => self.entry(slot).serial.load(Ordering::Relaxed),
+            std::hint::cold_path();
+            return self.serial_of(offset, 0);
+        }
+        place.serial()
+    }
+
+    /// Where a slot's words are.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, slot: u32) -> Place<'_> {
+        Place {
+            private: self.private(slot),
+            entry: self.entry(slot),
         }
     }
 

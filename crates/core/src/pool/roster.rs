@@ -6,6 +6,7 @@ use super::own::OwnPool;
 use crate::base::lock;
 use crate::domain::Joined;
 use std::os::fd::OwnedFd;
+use tranship_ledger::Source;
 use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::{CountsRo, RefsRo, Way};
 
@@ -59,11 +60,13 @@ impl OwnPool {
         let before = gc.roster.remove_queue(channel.0.into()).ok();
         // A link that we have left counted in what the roster has.
         let sent = sent.or_else(|| before.filter(|_| !with_sent).map(|queue| queue.sent));
-        let (sent, rcvd) = match (sent, rcvd) {
-            (Some(sent), Some(rcvd)) => (sent, rcvd),
-            _ => (Counts::unknown(1), Counts::unknown(2)),
+        let (source, sent, rcvd) = match (sent, rcvd) {
+            (Some(sent), Some(rcvd)) if !with_sent && !we_sink => (Source::Writer, sent, rcvd),
+            (Some(sent), Some(rcvd)) => (Source::Other, sent, rcvd),
+            _ => (Source::Other, Counts::unknown(1), Counts::unknown(2)),
         };
-        if let Err(error) = gc.roster.add_queue(channel.0.into(), sent, rcvd) {
+        let queue = channel.0.into();
+        if let Err(error) = gc.roster.add_queue(queue, source, sent, rcvd) {
             tracing::warn!(pool = %self.id, %error, "roster");
         }
         let named = Sink {
