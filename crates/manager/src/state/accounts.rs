@@ -35,9 +35,6 @@ pub(crate) enum Of {
 
 pub(crate) const KINDS: usize = 8;
 
-/// Domains that record; each user has its share of them.
-const MOST_TRACES: u64 = 256;
-
 /// Counts of one user, or of all.
 type Counts = [u64; KINDS];
 
