@@ -91,11 +91,25 @@ pub enum Bench {
         #[command(flatten)]
         common: Common,
     },
+    /// How long single operations take at worst: each alloc, send, receive and release of a round trip timed by itself, as histograms.
+    Tail {
+        #[command(flatten)]
+        common: Common,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["4K"])]
+        payload: Vec<usize>,
+        /// Draw quantiles into PREFIX-near.svg and PREFIX-far.svg, as far as these were met.
+        #[arg(long, value_name = "PREFIX")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// What each operation executes: instructions, locked ones, system calls of a message, by function. Names of what is inlined need
     /// line tables: `cargo build --profile profiling`.
     Instructions {
         #[command(flatten)]
         common: Common,
+        /// Write all functions with what they execute into this file: only what has changed differs from that of another day.
+        #[arg(long, value_name = "FILE")]
+        save: Option<std::path::PathBuf>,
     },
     /// Alloc and free in one thread, against malloc and mmap; memory untouched.
     Alloc {

@@ -153,6 +153,7 @@ mod tests {
             p99_ns: ns,
             per_second: 1e9 / ns,
             facts: Default::default(),
+            sampled: None,
         };
         Row::of(system, key, &[run])
     }

@@ -79,6 +79,7 @@ impl Dpdk {
             p99_ns: clock::ns(p99) / batch,
             per_second: 1e9 * batch * samples as f64 / clock::ns(all),
             facts: Default::default(),
+            sampled: None,
         }])
     }
 }

@@ -94,6 +94,7 @@ fn row<'a>(mode: &'static str, kind: Kind, of: impl Iterator<Item = &'a Times>) 
             p99_ns: times.p99,
             per_second: times.count as f64 * 1e9 / times.sum,
             facts: Facts::new(),
+            sampled: None,
         })
         .collect();
     let key = Key {

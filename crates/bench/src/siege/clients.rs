@@ -145,6 +145,7 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool)
                 p99_ns: times.p99,
                 per_second: times.count as f64 * 1e9 / times.sum,
                 facts: Facts::new(),
+                sampled: None,
             })
             .collect();
         let key = Key {
