@@ -6,7 +6,7 @@ use crate::send::{Cause, Choice, Counts, Explanation, Route, Way, Why};
 use crate::tally::{NAME, layout};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the senders of a process have done, and why.

@@ -171,7 +171,7 @@ impl ForeignMember for ForeignPool {
     }
 
     fn held(&self) -> Vec<HeldSlot> {
-        let of = |(slot, handles, generation, bytes)| HeldSlot {
+        let of = |(slot, handles, generation, bytes): (u32, u32, u32, u64)| HeldSlot {
             id: CbufId::new(self.shape.pool, slot, generation),
             // Trust: by the word of the pool's writer.
             bytes: bytes.min(self.shape.max_bytes),

@@ -19,7 +19,7 @@ const OLD: u32 = 1 << 31;
 
 fn seen(now: Duration) -> Seen {
     // Masked to what fits.
-    u32::try_from(now.as_millis() / 10 & u128::from(u32::MAX)).unwrap_or(0)
+    u32::try_from((now.as_millis() / 10) & u128::from(u32::MAX)).unwrap_or(0)
 }
 
 fn hundredths(time: Duration) -> u32 {
