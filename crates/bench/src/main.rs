@@ -60,6 +60,8 @@ fn main() -> ExitCode {
     if !matches!(
         bench,
         Bench::AllocChild { .. }
+            | Bench::ZcCacheChild { .. }
+            | Bench::ZcOrigin
             | Bench::ZoneChild { .. }
             | Bench::MallocChild { .. }
             | Bench::MbumaChild { .. }
@@ -350,6 +352,65 @@ fn run(bench: Bench) -> Result<bool> {
                 zcopy::bench(&common, &grid),
                 &["batched"],
             )
+        }
+        Bench::ZcCache {
+            common,
+            mode,
+            client,
+            payload,
+            depth,
+            set_mib,
+            break_even,
+        } => {
+            common.check(&zcopy::cache::SYSTEMS)?;
+            let grid = zcopy::cache::Grid {
+                modes: &mode,
+                clients: &client,
+                payloads: &payload,
+                depths: &depth,
+                set: set_mib << 20,
+                break_even,
+            };
+            let outcome = zcopy::cache::bench(&common, &grid);
+            say("zc-cache", &common, outcome, &["batched", "memcached"])
+        }
+        Bench::ZcCacheChild {
+            system,
+            threads,
+            memory,
+        } => {
+            zcopy::cache::child(&system, threads, memory)?;
+            Ok(true)
+        }
+        Bench::ZcPaper { common, save } => {
+            let outcome = zcopy::paper::bench(&common, save.as_deref())?;
+            say("zc-paper", &common, outcome, &["stock"])
+        }
+        Bench::ZcOrigin => {
+            zcopy::varnish::origin()?;
+            Ok(true)
+        }
+        Bench::ZcVarnish { common, payload } => {
+            common.check(&zcopy::varnish::SYSTEMS)?;
+            let outcome = zcopy::varnish::bench(&common, &payload);
+            say("zc-varnish", &common, outcome, &["stock"])
+        }
+        Bench::ZcMemcached {
+            common,
+            carrier,
+            payload,
+            threads,
+            folder,
+        } => {
+            common.check(&zcopy::memcached::SYSTEMS)?;
+            let grid = zcopy::memcached::Grid {
+                carriers: &carrier,
+                payloads: &payload,
+                threads: &threads,
+                folder: folder.as_deref(),
+            };
+            let outcome = zcopy::memcached::bench(&common, &grid);
+            say("zc-memcached", &common, outcome, &["stock"])
         }
         Bench::ZcUdp {
             common,

@@ -53,6 +53,7 @@ fn every_bench_runs() {
     for (package, file) in [
         ("tranship-capi", "libtranship.so"),
         ("tranship-py", "libtranship_py.so"),
+        ("tranship-zcopy-preload", "libtranship_zcopy.so"),
     ] {
         let _ = artifact(package, file);
     }

@@ -17,6 +17,6 @@ mod server;
 mod stats;
 mod store;
 
-pub use server::{Options, Server};
+pub use server::{Options, Sending, Server};
 pub use stats::Stats;
 pub use store::{Item, Mode, Outcome, Store, StoreOptions};

@@ -211,7 +211,7 @@ fn cold_gets(common: &Common) -> Result<Done> {
         modes: &[],
         clients: &["drop".to_owned()],
         payloads: &payloads,
-        depths: &[8],
+        depths: &[1, 8],
         set: 512 << 20,
     };
     let runs = common.at_most(common.runs());
@@ -220,7 +220,7 @@ fn cold_gets(common: &Common) -> Result<Done> {
     for (payload, gain) in gains {
         let rows = cold
             .iter()
-            .filter(|row| row.key.payload_bytes == Some(payload));
+            .filter(|row| row.key.payload_bytes == Some(payload) && row.key.depth == Some(1));
         let rows: Vec<_> = rows.cloned().collect();
         if rows.is_empty() && common.is_quick() {
             continue; // left out

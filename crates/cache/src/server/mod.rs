@@ -8,7 +8,7 @@ mod report;
 mod shared;
 mod worker;
 
-pub use shared::Options;
+pub use shared::{Options, Sending};
 
 use crate::stats::{Counts, Stats};
 use crate::store::{Store, StoreOptions};

@@ -5,6 +5,7 @@ use crate::store::Store;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
+use tranship_zcopy::Way;
 
 /// How a [`Server`] is made.
 #[derive(Clone, Debug)]
@@ -23,6 +24,20 @@ pub struct Options {
     pub longest: usize,
     /// How long replies may wait for somebody who does not take them.
     pub patience: Duration,
+    /// How replies are sent.
+    pub sending: Sending,
+}
+
+/// How replies are sent: to measure what a way is worth. None but the first is for use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sending {
+    /// By what is cheapest, as measured.
+    #[default]
+    Chosen,
+    /// By this way wherever it can be used.
+    Told(Way),
+    /// Values are copied behind what goes before them, and the whole is copied again to be sent.
+    Joined,
 }
 
 impl Default for Options {
@@ -38,6 +53,7 @@ impl Default for Options {
             connections: 1024,
             longest: 1 << 20,
             patience: Duration::from_secs(60),
+            sending: Sending::Chosen,
         }
     }
 }

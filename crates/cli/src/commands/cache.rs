@@ -34,6 +34,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<Answer> {
         connections: args.connections,
         longest: usize::try_from(args.max_value)?,
         patience: args.patience,
+        sending: defaults.sending,
     })
     .with_context(|| format!("serving at {}", args.listen))?;
     let mut out = output::stdout();

@@ -95,6 +95,8 @@ pub(super) struct Segment {
     pub(super) cause: Cause,
     /// The file they are of.
     pub(super) file: Option<Place>,
+    /// Its owner may have written since: the pages may not be what the program sees.
+    pub(super) unsure: bool,
 }
 
 /// A datagram's segments, and its length.
@@ -141,6 +143,7 @@ impl Segment {
                 identity,
                 offset: offset as u64,
             }),
+            unsure: false,
         }
     }
 
@@ -151,6 +154,7 @@ impl Segment {
             cause: Cause::Plain,
             pages: None,
             file: None,
+            unsure: false,
         }
     }
 
@@ -183,6 +187,7 @@ impl Segment {
                 offset: place.offset + len as u64,
                 ..place
             }),
+            unsure: self.unsure,
         };
         (Segment { len, ..self }, rest)
     }

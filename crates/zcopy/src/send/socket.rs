@@ -12,6 +12,8 @@ pub struct Socket {
     pub(super) notified: Notified,
     /// Notifications that have not come yet.
     pub(super) outstanding: u32,
+    /// Pages that it is likely to have room for.
+    pub(super) appetite: usize,
     /// The kernel takes several datagrams in one call.
     pub(super) together: bool,
 }
@@ -44,6 +46,7 @@ impl Socket {
             route,
             notified,
             outstanding: 0,
+            appetite: usize::MAX,
             together: true,
         })
     }
