@@ -139,6 +139,7 @@ pub fn serve(party: &Party, work: Work) -> Result<Vec<Measured>> {
         p99_ns: 0.0,
         per_second: 0.0,
         facts: Facts::new(),
+        sampled: None,
     }])
 }
 

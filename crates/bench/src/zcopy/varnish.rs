@@ -246,6 +246,7 @@ impl Varnish {
             p99_ns: 0.0,
             per_second: rate,
             facts,
+            sampled: None,
         }))
     }
 

@@ -49,6 +49,7 @@ pub fn rows(measured: Measured, served: u64, time: Duration, cpu: u64) -> Vec<Me
         p99_ns: cpu as f64 / seconds / 1e9,
         per_second: 0.0,
         facts: Facts::new(),
+        sampled: None,
     };
     let per_second = served as f64 / seconds;
     vec![
