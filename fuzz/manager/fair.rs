@@ -9,10 +9,10 @@ use tranship_proto::{DomainId, PoolId, Request};
 
 use super::world::{CHUNK, HONEST, OWNER, TOTAL};
 
-/// Connections, pools and heaps, ends of channels, names, descriptors, records, bytes.
-pub type Counts = [u64; 7];
+/// Connections, pools and heaps, ends of channels, names, descriptors, records, bytes, domains that record.
+pub type Counts = [u64; 8];
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "connections",
     "pools",
     "channels",
@@ -20,6 +20,7 @@ const NAMES: [&str; 7] = [
     "descriptors",
     "records",
     "bytes",
+    "domains that record",
 ];
 const CHANNELS: usize = 2;
 const WAITS: usize = 3;
@@ -28,7 +29,7 @@ const RECORDS: usize = 5;
 const BYTES: usize = 6;
 
 /// What one user may have, whatever there is.
-const LIMITS: Counts = [6, 8, 24, 8, 60, 200, u64::MAX];
+const LIMITS: Counts = [6, 8, 24, 8, 60, 200, u64::MAX, u64::MAX];
 /// What there is for all.
 const ALL: Counts = [
     u64::MAX,
@@ -38,14 +39,22 @@ const ALL: Counts = [
     400,
     4 * LIMITS[RECORDS],
     TOTAL,
+    256,
 ];
 /// Memory of one domain, and of a pool or heap as it is made.
 const DOMAIN: u64 = 24 * CHUNK;
 pub const QUOTA: u64 = 12 * CHUNK;
 
 pub fn limits() -> Limits {
-    let [connections, pools, channels, names, descriptors, records, _] =
-        LIMITS.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let [
+        connections,
+        pools,
+        channels,
+        names,
+        descriptors,
+        records,
+        ..,
+    ] = LIMITS.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     Limits {
         connections,
         pools,

@@ -91,11 +91,25 @@ pub enum Bench {
         #[command(flatten)]
         common: Common,
     },
+    /// How long single operations take at worst: each alloc, send, receive and release of a round trip timed by itself, as histograms.
+    Tail {
+        #[command(flatten)]
+        common: Common,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["4K"])]
+        payload: Vec<usize>,
+        /// Draw quantiles into PREFIX-near.svg and PREFIX-far.svg, as far as these were met.
+        #[arg(long, value_name = "PREFIX")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// What each operation executes: instructions, locked ones, system calls of a message, by function. Names of what is inlined need
     /// line tables: `cargo build --profile profiling`.
     Instructions {
         #[command(flatten)]
         common: Common,
+        /// Write all functions with what they execute into this file: only what has changed differs from that of another day.
+        #[arg(long, value_name = "FILE")]
+        save: Option<std::path::PathBuf>,
     },
     /// Alloc and free in one thread, against malloc and mmap; memory untouched.
     Alloc {
@@ -223,6 +237,65 @@ pub enum Bench {
         #[arg(long, default_value_t = 512)]
         set_mib: usize,
     },
+    /// GETs from a cache server: ours by reference, copied in batches, copied naively, and Debian's memcached.
+    ZcCache {
+        #[command(flatten)]
+        common: Common,
+        /// A set of 512 MiB, or one of 1 MiB [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::MODES)]
+        mode: Vec<String>,
+        /// What the client does with the values [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::CLIENTS)]
+        client: Vec<String>,
+        /// Bytes of a value.
+        #[arg(long, value_delimiter = ',', value_parser = size,
+            default_values = ["512", "1K", "2K", "4K", "16K", "64K", "256K", "1M"])]
+        payload: Vec<usize>,
+        /// Requests under way on each connection.
+        #[arg(long, value_delimiter = ',', default_values = ["1", "8"])]
+        depth: Vec<usize>,
+        /// Size of the cold set, MiB.
+        #[arg(long, default_value_t = 512)]
+        set_mib: usize,
+        /// Look for the size from which on references pay, too.
+        #[arg(long)]
+        break_even: bool,
+    },
+    /// The paper's port: Debian's memcached, built of its source package as it is and with its values from zc_malloc, by UDP and by TCP.
+    /// Fetches the package (apt-get source) and builds it, the first time.
+    ZcMemcached {
+        #[command(flatten)]
+        common: Common,
+        /// By UDP from 36 sockets, or by TCP with one request for each connection [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::memcached::CARRIERS)]
+        carrier: Vec<String>,
+        /// Bytes of a value.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["256", "512", "768", "1K", "2K"])]
+        payload: Vec<usize>,
+        /// Worker threads of the server: with one it has one core, with more both.
+        #[arg(long, value_delimiter = ',', default_values = ["1", "2"])]
+        threads: Vec<usize>,
+        /// Where the package is unpacked and built [default: zc-memcached, beside this program].
+        #[arg(long)]
+        folder: Option<std::path::PathBuf>,
+    },
+    /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
+    ZcVarnish {
+        #[command(flatten)]
+        common: Common,
+        /// Bytes of an object.
+        #[arg(long, value_delimiter = ',', value_parser = size,
+            default_values = ["1K", "2K", "4K", "6K", "8K", "16K", "64K", "256K"])]
+        payload: Vec<usize>,
+    },
+    /// Figures 6 to 10 and tables 1 and 2 of ZCopy's paper: zc-memcached, zc-varnish and zc-fault with its sizes, as one page.
+    ZcPaper {
+        #[command(flatten)]
+        common: Common,
+        /// Write PREFIX.md and a picture for each figure.
+        #[arg(long, value_name = "PREFIX")]
+        save: Option<std::path::PathBuf>,
+    },
     /// Values by UDP, many datagrams in a call: by reference, and copied (as root).
     ZcUdp {
         #[command(flatten)]
@@ -303,6 +376,16 @@ pub enum Bench {
     Netpath {
         #[command(flatten)]
         common: Common,
+    },
+    /// What is behind the Varnish of zc-varnish.
+    #[command(hide = true)]
+    ZcOrigin,
+    /// A server of zc-cache.
+    #[command(hide = true)]
+    ZcCacheChild {
+        system: String,
+        threads: usize,
+        memory: u64,
     },
     /// One run of alloc, in a process with the allocator under test.
     #[command(hide = true)]

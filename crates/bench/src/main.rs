@@ -12,25 +12,31 @@ mod cli;
 mod clock;
 mod collect;
 mod demo;
+mod histogram;
 mod instructions;
+mod line;
 mod machine;
 mod malloc;
 mod mbuf;
 mod messages;
+mod met;
 mod netpath;
 mod ops;
 mod options;
 mod party;
 mod peer;
+mod placement;
 mod plan;
 mod plot;
 mod python;
 mod report;
 mod scaling;
 mod siege;
+mod slices;
 mod spike;
 mod stats;
 mod systems;
+mod tail;
 mod top;
 mod touch;
 mod zcopy;
@@ -50,9 +56,12 @@ use report::Report;
 fn main() -> ExitCode {
     let bench = Cli::parse().bench;
     machine::begin();
+    options::look();
     if !matches!(
         bench,
         Bench::AllocChild { .. }
+            | Bench::ZcCacheChild { .. }
+            | Bench::ZcOrigin
             | Bench::ZoneChild { .. }
             | Bench::MallocChild { .. }
             | Bench::MbumaChild { .. }
@@ -130,11 +139,25 @@ fn run(bench: Bench) -> Result<bool> {
             let outcome = ops::bench(&common, &all);
             say("ops", &common, outcome, &["raw", "iceoryx2"])
         }
-        Bench::Instructions { common } => {
+        Bench::Tail {
+            common,
+            payload,
+            svg,
+        } => {
+            let all = systems::with_tail();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
+            known(&common, &names)?;
+            let outcome = tail::bench(&common, &all, &payload);
+            if let Some(prefix) = svg {
+                tail::pictures(&outcome.rows, &prefix)?;
+            }
+            say("tail", &common, outcome, &["raw", "iceoryx2"])
+        }
+        Bench::Instructions { common, save } => {
             let all = systems::with_steps();
             let names: Vec<_> = all.iter().map(|e| e.name).collect();
             known(&common, &names)?;
-            let outcome = instructions::bench(&common, &all)?;
+            let outcome = instructions::bench(&common, &all, save.as_deref())?;
             say("instructions", &common, outcome, &[])
         }
         Bench::Alloc { common, payload } => {
@@ -330,6 +353,65 @@ fn run(bench: Bench) -> Result<bool> {
                 &["batched"],
             )
         }
+        Bench::ZcCache {
+            common,
+            mode,
+            client,
+            payload,
+            depth,
+            set_mib,
+            break_even,
+        } => {
+            common.check(&zcopy::cache::SYSTEMS)?;
+            let grid = zcopy::cache::Grid {
+                modes: &mode,
+                clients: &client,
+                payloads: &payload,
+                depths: &depth,
+                set: set_mib << 20,
+                break_even,
+            };
+            let outcome = zcopy::cache::bench(&common, &grid);
+            say("zc-cache", &common, outcome, &["batched", "memcached"])
+        }
+        Bench::ZcCacheChild {
+            system,
+            threads,
+            memory,
+        } => {
+            zcopy::cache::child(&system, threads, memory)?;
+            Ok(true)
+        }
+        Bench::ZcPaper { common, save } => {
+            let outcome = zcopy::paper::bench(&common, save.as_deref())?;
+            say("zc-paper", &common, outcome, &["stock"])
+        }
+        Bench::ZcOrigin => {
+            zcopy::varnish::origin()?;
+            Ok(true)
+        }
+        Bench::ZcVarnish { common, payload } => {
+            common.check(&zcopy::varnish::SYSTEMS)?;
+            let outcome = zcopy::varnish::bench(&common, &payload);
+            say("zc-varnish", &common, outcome, &["stock"])
+        }
+        Bench::ZcMemcached {
+            common,
+            carrier,
+            payload,
+            threads,
+            folder,
+        } => {
+            common.check(&zcopy::memcached::SYSTEMS)?;
+            let grid = zcopy::memcached::Grid {
+                carriers: &carrier,
+                payloads: &payload,
+                threads: &threads,
+                folder: folder.as_deref(),
+            };
+            let outcome = zcopy::memcached::bench(&common, &grid);
+            say("zc-memcached", &common, outcome, &["stock"])
+        }
         Bench::ZcUdp {
             common,
             mode,
@@ -401,10 +483,17 @@ fn known(common: &Common, names: &[&'static str]) -> Result<()> {
     common.check(names)
 }
 
-fn say(name: &'static str, common: &Common, outcome: Outcome, refs: &[&str]) -> Result<bool> {
+fn say(
+    name: &'static str,
+    common: &Common,
+    mut outcome: Outcome,
+    refs: &[&'static str],
+) -> Result<bool> {
+    report::compare(&mut outcome.rows, refs);
+    outcome.verdicts.extend(met::said(&outcome.rows));
     let mut machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
     machine.peers.extend(outcome.peers);
-    machine.cache_line_ns = systems::line::round_trip(common.cores(), common.runs())?;
+    machine.cache_line_ns = line::round_trip(common.cores(), common.runs())?;
     let report = Report {
         bench: name,
         machine,

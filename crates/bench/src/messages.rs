@@ -50,7 +50,7 @@ pub fn roundtrip_of(
                 helper: true,
                 budget: common.budget(),
             };
-            outcome.group(common.runs(), cells_of(systems, common, &case));
+            outcome.group(common.runs(), cells_of(systems, common, &case, true));
         }
     }
     outcome
@@ -90,15 +90,16 @@ pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: us
 }
 
 fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
-    outcome.group(common.runs(), cells(common, case));
+    let cells = cells_of(&systems::all(), common, case, true);
+    outcome.group(common.runs(), cells);
 }
 
-/// A cell for each system that is wanted and can do it.
+/// A cell for each system that is wanted and can do it; placements are not told apart.
 pub fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
-    cells_of(&systems::all(), common, case)
+    cells_of(&systems::all(), common, case, false)
 }
 
-fn cells_of(systems: &[Entry], common: &Common, case: &Case) -> Vec<Cell<'static>> {
+fn cells_of(systems: &[Entry], common: &Common, case: &Case, looks: bool) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
     for entry in systems.iter().copied().filter(|e| common.wants(e.name)) {
         if let Some(why) = (entry.refuses)(case) {
@@ -118,7 +119,7 @@ fn cells_of(systems: &[Entry], common: &Common, case: &Case) -> Vec<Cell<'static
             ..Key::default()
         };
         let case = case.clone();
-        let measure = Box::new(move |number| once(&entry, &case, number));
+        let measure = Box::new(move |number| once(&entry, &case, number, looks));
         cells.push(Cell {
             system: entry.name,
             key,
@@ -128,8 +129,8 @@ fn cells_of(systems: &[Entry], common: &Common, case: &Case) -> Vec<Cell<'static
     cells
 }
 
-/// One run of one system.
-pub fn once(entry: &Entry, case: &Case, number: u64) -> Result<Vec<Measured>> {
+/// One run of one system; `looks`: a measurement for each placement of the cores.
+pub fn once(entry: &Entry, case: &Case, number: u64, looks: bool) -> Result<Vec<Measured>> {
     let mut roles = vec![(Role::Ping, case.cores[0]), (Role::Pong, case.cores[1])];
     if entry.third {
         roles.push((Role::Third, case.cores[1]));
@@ -137,7 +138,7 @@ pub fn once(entry: &Entry, case: &Case, number: u64) -> Result<Vec<Measured>> {
     let serve = entry.serve;
     let members = roles.into_iter().map(|(role, core)| Member {
         core,
-        body: Box::new(move |party: &party::Party| serve(case, role, party)),
+        body: Box::new(move |party: &party::Party| serve(case, role, party, looks)),
     });
     let done = party::run(number, members.collect());
     (entry.clean)(number);

@@ -119,5 +119,6 @@ fn row(message: usize, network: &Network) -> Measured {
         p99_ns: 1e9 / per_second,
         per_second,
         facts: Default::default(),
+        sampled: None,
     }
 }

@@ -1,5 +1,6 @@
 //! What all benches take from the command line.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
@@ -22,7 +23,8 @@ pub struct Common {
     /// Only these systems (can be repeated, or separated by commas).
     #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
     only: Vec<String>,
-    /// Cores of the two sides. Blocking round trips use the first for both, unless this is given.
+    /// Cores of the two sides [default: the first two that this program may use, or the only one]. Blocking round trips use the
+    /// first for both, unless this is given.
     #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B")]
     cores: Vec<usize>,
 }
@@ -63,7 +65,7 @@ impl Common {
     /// The two cores; one given means both sides on it.
     pub fn cores(&self) -> [usize; 2] {
         match self.cores[..] {
-            [] => [0, 1],
+            [] => look(),
             [one] => [one, one],
             [a, b, ..] => [a, b],
         }
@@ -71,10 +73,11 @@ impl Common {
 
     /// The two cores for sides that block.
     pub fn blocking_cores(&self) -> [usize; 2] {
+        let [one, two] = self.cores();
         if self.cores.is_empty() {
-            [0, 0]
+            [one, one]
         } else {
-            self.cores()
+            [one, two]
         }
     }
 
@@ -109,4 +112,17 @@ impl Common {
             Some(name) => anyhow::bail!("no system {name} here; there are: {}", known.join(", ")),
         }
     }
+}
+
+/// The cores that sides get if none are named. Whoever asks first must not be pinned yet: see `main`.
+pub fn look() -> [usize; 2] {
+    static FOUND: OnceLock<[usize; 2]> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+            return [0, 1];
+        };
+        let mut ours = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
+        let one = ours.next().unwrap_or(0);
+        [one, ours.next().unwrap_or(one)]
+    })
 }

@@ -285,6 +285,7 @@ mod tests {
             p99_ns: 2.0,
             per_second: 3.0,
             facts: Default::default(),
+            sampled: None,
         };
         let got = run(
             7,

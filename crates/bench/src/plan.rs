@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::placement::Placement;
 use crate::report::{Key, Row};
 use crate::stats::Measured;
 
@@ -31,13 +32,17 @@ impl Outcome {
     pub fn group(&mut self, runs: usize, mut cells: Vec<Cell<'_>>) {
         let mut seen: Vec<Vec<Measured>> = cells.iter().map(|_| Vec::new()).collect();
         let mut failed = vec![false; cells.len()];
-        for _ in 0..runs {
+        for round in 0..runs {
             for (i, cell) in cells.iter_mut().enumerate() {
                 if failed[i] {
                     continue;
                 }
                 match (cell.measure)(number()) {
-                    Ok(measured) => seen[i].extend(measured),
+                    Ok(mut measured) => {
+                        let sampled = measured.iter_mut().filter_map(|m| m.sampled.as_mut());
+                        sampled.for_each(|sampled| sampled.round = round);
+                        seen[i].extend(measured);
+                    }
                     Err(error) => {
                         failed[i] = true;
                         self.failures += 1;
@@ -62,10 +67,43 @@ impl Outcome {
                     op: op.to_owned(),
                     ..cell.key.clone()
                 };
-                self.rows.push(Row::of(cell.system, key, &of));
+                self.rows.extend(rows(cell.system, &key, &of));
             }
         }
     }
+}
+
+/// A row for each placement that was met. What was taken while nobody knew which it was is counted, and no more, unless there is
+/// nothing else.
+fn rows(system: &str, key: &Key, seen: &[Measured]) -> Vec<Row> {
+    let at = |m: &Measured| m.sampled.as_ref().and_then(|sampled| sampled.placement);
+    let mut met: Vec<Option<Placement>> = seen.iter().map(at).collect();
+    met.sort();
+    met.dedup();
+    let unclear = seen.iter().filter(|m| at(m) == Some(Placement::Unclear));
+    let discarded = unclear
+        .filter_map(|m| m.sampled.as_ref())
+        .map(|s| s.samples);
+    let discarded: u64 = discarded.sum();
+    if met.len() > 1 {
+        met.retain(|placement| *placement != Some(Placement::Unclear));
+    }
+    let row = |placement: Option<Placement>| {
+        let of: Vec<Measured> = seen
+            .iter()
+            .filter(|m| at(m) == placement)
+            .cloned()
+            .collect();
+        let key = Key {
+            placement: placement.map(Placement::name),
+            ..key.clone()
+        };
+        Row {
+            discarded_samples: placement.map(|_| discarded),
+            ..Row::of(system, key, &of)
+        }
+    };
+    met.into_iter().map(row).collect()
 }
 
 /// A number that no other run of this program, nor of another running one, has.
@@ -78,6 +116,45 @@ pub fn number() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Sampled;
+
+    #[test]
+    fn placements_have_rows_of_their_own_and_unclear_samples_are_counted() {
+        let run = |placement, ns: f64, samples| Measured {
+            op: String::new(),
+            median_ns: ns,
+            p99_ns: ns,
+            per_second: 1e9 / ns,
+            facts: Default::default(),
+            sampled: Some(Sampled {
+                placement: Some(placement),
+                samples,
+                p999_ns: ns,
+                line_ns: 80.0,
+                round: 0,
+            }),
+        };
+        let mut runs = vec![
+            run(Placement::Far, 900.0, 5),
+            run(Placement::Near, 200.0, 30),
+            run(Placement::Unclear, 1.0, 7),
+            run(Placement::Near, 300.0, 10),
+        ];
+        let brief = |rows: Vec<Row>| -> Vec<_> {
+            let one = |r: Row| (r.key.placement, r.median_ns, r.samples, r.discarded_samples);
+            rows.into_iter().map(one).collect()
+        };
+        assert_eq!(
+            brief(rows("a", &Key::default(), &runs)),
+            [
+                (Some("near"), 250.0, Some(40), Some(7)),
+                (Some("far"), 900.0, Some(5), Some(7)),
+            ]
+        );
+        runs.retain(|m| m.median_ns == 1.0);
+        let only = brief(rows("a", &Key::default(), &runs));
+        assert_eq!(only, [(Some("unclear"), 1.0, Some(7), Some(7))]);
+    }
 
     #[test]
     fn runs_alternate_and_a_failing_cell_loses_its_row() {
@@ -99,6 +176,7 @@ mod tests {
                         p99_ns: 1.0,
                         per_second: 1.0,
                         facts: Default::default(),
+                        sampled: None,
                     };
                     Ok(vec![one("send"), one("receive")])
                 }),

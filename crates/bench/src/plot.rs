@@ -26,6 +26,8 @@ pub enum Along {
     /// Whole numbers from 0, and what they count.
     #[allow(dead_code, reason = "the next bench counts")]
     Count(&'static str),
+    /// Shares of all, from 0 to 1: the closer to all of them, the wider.
+    Share,
 }
 
 /// One line and its name; points by rising x.
@@ -77,6 +79,8 @@ pub fn draw(title: &str, along: Along, lines: &[Line]) -> String {
     let across = |x: f64| match along {
         Along::Bytes => x.max(1.0).log2(),
         Along::Count(_) => x,
+        // All of them stand one further than the last that can be told apart.
+        Along::Share => -(1.0 - x).max(1e-6).log10(),
     };
     let (low, high) = all().fold((f64::MAX, f64::MIN), |(low, high), (_, y)| {
         (low.min(*y), high.max(*y))
@@ -126,12 +130,15 @@ pub fn draw(title: &str, along: Along, lines: &[Line]) -> String {
             match along {
                 Along::Bytes => size(place),
                 Along::Count(_) => format!("{place}"),
+                Along::Share if place >= 1.0 => "all".to_owned(),
+                Along::Share => format!("{} %", (place * 1e6).round() / 1e4),
             }
         );
     }
     let under = match along {
         Along::Bytes => "size of a buffer",
         Along::Count(what) => what,
+        Along::Share => "so many of the operations take at most",
     };
     let _ = writeln!(
         out,
@@ -230,5 +237,8 @@ mod tests {
         let wide = [line("copy", &[(0.0, 500.0), (2.0, 90_000.0)])];
         let svg = draw("t", Along::Count("hops"), &wide);
         assert!(svg.contains(">100 us<") && svg.contains(">100 ns<") && !svg.contains(">0 ns<"));
+        let tail = [line("send", &[(0.5, 30.0), (0.999, 90.0), (1.0, 9e4)])];
+        let svg = draw("t", Along::Share, &tail);
+        assert!(svg.contains(">50 %<") && svg.contains(">99.9 %<") && svg.contains(">all<"));
     }
 }

@@ -1,11 +1,13 @@
 //! Rows, as JSON and as a table with ratios.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::histogram;
 use crate::machine::Machine;
-use crate::stats::{Facts, Measured, median};
+use crate::stats::{Facts, Measured, Sampled, median};
 
 /// In place of a reference's name: the fastest of the others, the product, `mmap` and `raw` apart.
 pub const FASTEST: &str = "fastest";
@@ -37,6 +39,9 @@ pub struct Key {
     /// The level of trust of what is moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<&'static str>,
+    /// How the two cores lay, where that is told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<&'static str>,
 }
 
 /// One row: the median over the runs of each run's median, 99th percentile and rate; 0, and left out of the JSON, of what
@@ -52,11 +57,38 @@ pub struct Row {
     pub p99_ns: f64,
     #[serde(skip_serializing_if = "is_none")]
     pub per_second: f64,
+    /// These and what follows only of benches that take every sample by itself.
+    #[serde(skip_serializing_if = "is_none")]
+    pub mean_ns: f64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub p999_ns: f64,
+    /// A cache line there and back between the samples.
+    #[serde(skip_serializing_if = "is_none")]
+    pub line_ns: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Of all placements together: not known which it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discarded_samples: Option<u64>,
+    /// Against each reference of the same placement.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub over: BTreeMap<&'static str, Over>,
+    /// Pairs: so many nanoseconds or less, but more than the pair before, took so many operations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(f64, u64)>,
     #[serde(flatten)]
     pub facts: Facts,
     /// Each run, in their order.
     #[serde(skip)]
     pub runs: Vec<Measured>,
+}
+
+/// One row's times over another's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Over {
+    pub median: f64,
+    pub mean: f64,
+    pub p99: f64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's way")]
@@ -68,12 +100,28 @@ impl Row {
     pub fn of(system: &str, key: Key, runs: &[Measured]) -> Self {
         let over = |f: fn(&Measured) -> f64| median(runs.iter().map(f));
         let round = |x: f64| (x * 100.0).round() / 100.0;
+        let each: Vec<&Sampled> = runs.iter().filter_map(|m| m.sampled.as_ref()).collect();
+        let is_sampled = !each.is_empty();
+        let of_each = |f: fn(&Sampled) -> f64| match is_sampled {
+            true => round(median(each.iter().copied().map(f))),
+            false => 0.0,
+        };
         Self {
             system: system.to_owned(),
             key,
             median_ns: round(over(|m| m.median_ns)),
             p99_ns: round(over(|m| m.p99_ns)),
             per_second: over(|m| m.per_second).round(),
+            mean_ns: match is_sampled {
+                true => round(over(|m| 1e9 / m.per_second)),
+                false => 0.0,
+            },
+            p999_ns: of_each(|s| s.p999_ns),
+            line_ns: of_each(|s| s.line_ns),
+            samples: is_sampled.then(|| each.iter().map(|s| s.samples).sum()),
+            discarded_samples: None,
+            over: BTreeMap::new(),
+            histogram: Vec::new(),
             facts: runs
                 .iter()
                 .flat_map(|run| run.facts.keys())
@@ -155,6 +203,9 @@ impl Key {
         if !self.op.is_empty() {
             let _ = write!(out, " {}", self.op);
         }
+        if let Some(placement) = self.placement {
+            let _ = write!(out, ", cores {placement}");
+        }
         let mut say = |n: Option<usize>, one: &str, many: &str| {
             if let Some(n) = n {
                 let _ = write!(out, ", {n} {}", if n == 1 { one } else { many });
@@ -170,6 +221,72 @@ impl Key {
         match self.payload_bytes {
             Some(n) => format!("{}, {out}", bytes(n)),
             None => out,
+        }
+    }
+}
+
+/// A group of rows whose samples were taken one by one: all that is known of them, and ratios of all three kinds.
+fn one_by_one(group: &[&Row], references: &[&str], names: usize) -> String {
+    let mut out = format!(
+        "\n{}\n  {:<names$}{:>12}{:>12}{:>12}{:>12}{:>14}{:>11}{:>11}",
+        group[0].key.title(),
+        "",
+        "median",
+        "mean",
+        "p99",
+        "p99.9",
+        "rate",
+        "samples",
+        "discarded"
+    );
+    let has = |name: &&&str| group.iter().any(|row| row.over.contains_key(**name));
+    let refs: Vec<&&str> = references.iter().filter(has).collect();
+    for name in &refs {
+        let _ = write!(out, "   x {name}: med mean p99");
+    }
+    out.push('\n');
+    for row in group {
+        let times = [row.median_ns, row.mean_ns, row.p99_ns, row.p999_ns].map(time);
+        let [mid, mean, p99, p999] = times;
+        let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let _ = write!(
+            out,
+            "  {:<names$}{mid:>12}{mean:>12}{p99:>12}{p999:>12}{:>14}{:>11}{:>11}",
+            row.name(),
+            rate(row.per_second),
+            number(row.samples),
+            number(row.discarded_samples)
+        );
+        for name in &refs {
+            let text = row.over.get(**name).map_or_else(String::new, |over| {
+                format!("{:.2} {:.2} {:.2}", over.median, over.mean, over.p99)
+            });
+            let wide = name.len() + "   x : med mean p99".len();
+            let _ = write!(out, "{text:>wide$}");
+        }
+        for (name, value) in &row.facts {
+            let _ = write!(out, "  {} {value}", name.replace('_', " "));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Compares rows that take every sample by itself with each reference's.
+pub fn compare(rows: &mut [Row], references: &[&'static str]) {
+    let all: Vec<Row> = rows.to_vec();
+    for row in rows.iter_mut().filter(|row| row.mean_ns > 0.0) {
+        for name in references {
+            let is = |other: &&Row| other.system == *name && other.key.is_like(&row.key);
+            let ratio = |a: f64, b: f64| (a / b * 1000.0).round() / 1000.0;
+            if let Some(other) = all.iter().find(is) {
+                let over = Over {
+                    median: ratio(row.median_ns, other.median_ns),
+                    mean: ratio(row.mean_ns, other.mean_ns),
+                    p99: ratio(row.p99_ns, other.p99_ns),
+                };
+                row.over.insert(name, over);
+            }
         }
     }
 }
@@ -209,6 +326,10 @@ impl Report {
             seen.push(&row.key);
             let like = |r: &&Row| r.key.is_like(&row.key);
             let group: Vec<&Row> = self.rows.iter().filter(like).collect();
+            if group.iter().any(|row| row.mean_ns > 0.0) {
+                out.push_str(&one_by_one(&group, references, names));
+                continue;
+            }
             let mut refs: Vec<(&str, f64)> = Vec::new();
             for name in references {
                 let others = group.iter().filter(|r| {
@@ -251,10 +372,32 @@ impl Report {
             }
         }
         out.push_str(&self.flatness(names, cost));
+        out.push_str(&self.histograms(names));
         if !self.verdicts.is_empty() {
             let _ = writeln!(out, "\n{}", self.verdicts.join("\n"));
         }
         out
+    }
+
+    /// How many of a hundred operations took how long, by powers of two.
+    fn histograms(&self, names: usize) -> String {
+        let rows = self.rows.iter().filter(|row| !row.histogram.is_empty());
+        let one = |row: &Row| {
+            let name = format!("{} {}", row.name(), row.key.op);
+            let place = row.key.placement.unwrap_or_default();
+            let shares = histogram::shares(&row.histogram).into_iter();
+            let shares: Vec<_> = shares
+                .map(|(ns, share)| format!("{} {share}", time(ns)))
+                .collect();
+            format!("  {name:<names$}{place:<8}{}\n", shares.join(", "))
+        };
+        let all: String = rows.map(one).collect();
+        match all.is_empty() {
+            true => all,
+            false => {
+                format!("\nof a hundred operations, by the time that each took at most\n{all}")
+            }
+        }
     }
 
     /// For each system and mode with several payloads: its slowest over its fastest.
@@ -271,7 +414,7 @@ impl Report {
                     k.cores,
                     k.threads,
                     k.buffers,
-                    (k.hops, k.depth, k.trust),
+                    (k.hops, k.depth, k.trust, k.placement),
                 )
             };
             let row_id = id(row);
@@ -291,12 +434,16 @@ impl Report {
             if costs.len() > 1 {
                 let _ = writeln!(
                     out,
-                    "  {:<names$}{}{} {:.2}",
+                    "  {:<names$}{}{}{} {:.2}",
                     row.name(),
                     row.key.mode,
                     match row.key.op.as_str() {
                         "" => String::new(),
                         op => format!(" {op}"),
+                    },
+                    match row.key.placement {
+                        None => String::new(),
+                        Some(placement) => format!(", cores {placement}"),
                     },
                     high / low
                 );
@@ -326,6 +473,7 @@ mod tests {
             p99_ns: x * 2.0,
             per_second: 1e9 / x,
             facts: Default::default(),
+            sampled: None,
         };
         Row::of(system, key, &[run(ns * 3.0), run(ns), run(ns / 2.0)])
     }

@@ -90,6 +90,7 @@ pub fn measure(heap: &dyn Heap, raw: &dyn Heap, cores: [usize; 2], rounds: u64) 
             p99_ns: 0.0,
             per_second: over(3),
             facts: Default::default(),
+            sampled: None,
         },
         times_one_thread: over(0),
         raw_times_one_thread: over(1),

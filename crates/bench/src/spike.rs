@@ -5,12 +5,15 @@
 //! them are freed by another thread, which then sleeps. What is sampled is the resident size of the process.
 
 mod picture;
+mod series;
+
+pub use series::Series;
 
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::alloc;
 use crate::machine::Machine;
@@ -26,31 +29,6 @@ const SAMPLE: Duration = Duration::from_millis(20);
 /// How long before the spike, while it is held, and after it.
 const PHASES_MS: [u64; 3] = [1500, 300, 4500];
 const QUICK_PHASES_MS: [u64; 3] = [200, 50, 2300];
-
-/// What one process saw.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Series {
-    pub system: String,
-    pub mode: String,
-    pub reclaims: bool,
-    /// Packets of the spike, and those that are out all the time.
-    pub packets: usize,
-    pub steady: usize,
-    /// One packet taken and given back, hot.
-    pub median_ns: f64,
-    /// When the last packet of the spike was freed, milliseconds from the start.
-    pub freed_ms: f64,
-    pub before_bytes: f64,
-    pub peak_bytes: f64,
-    pub after_2s_bytes: f64,
-    /// `after_2s_bytes` over `before_bytes`.
-    pub after_2s_ratio: f64,
-    /// That of all runs; what is shown is the one in the middle.
-    #[serde(default)]
-    pub after_2s_ratios: Vec<f64>,
-    /// Milliseconds from the start, resident bytes.
-    pub points: Vec<(f64, f64)>,
-}
 
 #[derive(Debug, Serialize)]
 struct Answer<'a> {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
+use crate::placement::Placement;
 
 /// What else a run says, by its unit: `wasted_bytes_per_packet`, for example.
 pub type Facts = std::collections::BTreeMap<&'static str, f64>;
@@ -18,6 +19,23 @@ pub struct Measured {
     /// Not for processes that report in JSON.
     #[serde(skip)]
     pub facts: Facts,
+    /// Of benches that tell placements apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
+}
+
+/// What else is known of samples that were all taken while the cores lay in one way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sampled {
+    /// None if both sides were on one core, or nobody looked.
+    pub placement: Option<Placement>,
+    pub samples: u64,
+    pub p999_ns: f64,
+    /// A cache line there and back meanwhile; 0 if nobody looked.
+    pub line_ns: f64,
+    /// Which of the runs: what stood side by side has the same.
+    #[serde(skip)]
+    pub round: usize,
 }
 
 /// Preallocated time samples. Pushing never allocates and never faults a page in.
@@ -53,24 +71,48 @@ impl Samples {
         self.used == 0
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// All of them, in the order in which they were taken.
+    pub fn taken(&self) -> &[u64] {
+        &self.ticks[..self.used]
+    }
+
+    pub fn batch(&self) -> u32 {
+        self.batch
+    }
+
     /// Median, 99th percentile, and the rate over the sum of all samples.
     pub fn finish(mut self, op: &str) -> Option<Measured> {
         let taken = &mut self.ticks[..self.used];
-        if taken.is_empty() {
-            return None;
-        }
-        let sum: u64 = taken.iter().sum();
         taken.sort_unstable();
-        let batch = f64::from(self.batch);
-        let at = |permille: usize| clock::ns(taken[(taken.len() - 1) * permille / 1000]) / batch;
-        Some(Measured {
-            op: op.to_owned(),
-            median_ns: clock::ns(1) * grouped_median(taken) / batch,
-            p99_ns: at(990),
-            per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
-            facts: Facts::new(),
-        })
+        of_sorted(taken, self.batch, op)
     }
+}
+
+/// What sorted samples say that cover so many operations each.
+pub fn of_sorted(taken: &[u64], batch: u32, op: &str) -> Option<Measured> {
+    if taken.is_empty() {
+        return None;
+    }
+    let sum: u64 = taken.iter().sum();
+    let batch = f64::from(batch);
+    Some(Measured {
+        op: op.to_owned(),
+        median_ns: clock::ns(1) * grouped_median(taken) / batch,
+        p99_ns: clock::ns(at_permille(taken, 990)) / batch,
+        per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
+        facts: Facts::new(),
+        sampled: None,
+    })
+}
+
+/// The sorted value below which so many of a thousand lie.
+pub fn at_permille(sorted: &[u64], permille: usize) -> u64 {
+    sorted[(sorted.len() - 1) * permille / 1000]
 }
 
 /// The median of sorted counter values. Some counters move in steps (of 10 ns on some processors), so that

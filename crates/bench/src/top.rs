@@ -165,6 +165,7 @@ fn pass(pool: &Pool, way: &mut Way, time: Duration) -> Result<Measured> {
         p99_ns: at(99).unwrap_or(0.0),
         per_second: 1e9 / median(samples.iter().copied()),
         facts: Facts::new(),
+        sampled: None,
     })
 }
 

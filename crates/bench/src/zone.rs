@@ -199,6 +199,7 @@ fn double(heap: &dyn Heap, cores: [usize; 2], budget: u64) -> Result<Measured> {
         p99_ns: together(|m| m.p99_ns),
         per_second: all.iter().map(|m| m.per_second).sum(),
         facts: Default::default(),
+        sampled: None,
     })
 }
 

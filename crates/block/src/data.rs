@@ -1,9 +1,9 @@
 //! The memory of one request: a pool's buffer, which goes on to the other end of a channel or to the disk as it is, or memory
 //! of this process.
 
+use crate::Fault;
+use crate::limits::HEAD_BYTES;
 use crate::memory::Heap;
-use crate::wire::HEAD_BYTES;
-use crate::{Fault, disk::Action};
 use std::io::Read;
 use std::time::Duration;
 use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
@@ -160,13 +160,14 @@ impl Data {
         }
     }
 
-    /// Where the kernel finds it, for this: valid as long as `self`, for `len` bytes. None: there is nothing that can be so used.
-    pub(crate) fn pointer(&mut self, action: Action) -> Option<*mut u8> {
+    /// Where the kernel finds it, to fill it or to read it: valid as long as `self`, for `len` bytes. None: there is nothing that can
+    /// be so used.
+    pub(crate) fn pointer(&mut self, fills: bool) -> Option<*mut u8> {
         match self {
             Data::None | Data::Room(_) => None,
             Data::Heap(heap) => Some(heap.bytes_mut().as_mut_ptr()),
             Data::Own(own) => Some(own.buffer.view().as_ptr().cast_mut()),
-            Data::Shared(_) if action == Action::Read => None,
+            Data::Shared(_) if fills => None,
             Data::Shared(buffer) => Some(buffer.view().as_ptr().cast_mut()),
         }
     }

@@ -21,6 +21,7 @@ pub mod front;
 mod lack;
 mod lease;
 mod leases;
+mod limits;
 mod memory;
 pub mod nbd;
 mod remote;
@@ -35,9 +36,10 @@ pub use disk::{Access, Disk, DiskOptions, OpenError};
 pub use endpoint::Endpoint;
 pub use fault::Fault;
 pub use lease::Lease;
+pub use limits::BLOCK_BYTES;
 pub use remote::Remote;
 pub use store::{Done, Info, Job, Op, Request, Store};
-pub use sum::{BLOCK_BYTES, sums};
+pub use sum::sums;
 
 /// What the documentation shows must run.
 #[cfg(doctest)]

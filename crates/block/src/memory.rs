@@ -1,7 +1,7 @@
 //! Memory of this process that requests use one after the other: to get it from the system page by page, and cleared,
 //! costs more than to fill it from the page cache.
 
-use crate::BLOCK_BYTES;
+use crate::limits::BLOCK_BYTES;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are kept for later requests; what comes back beyond them goes to the system.

@@ -1,9 +1,7 @@
 //! Checksums that travel with the data: made where it comes from, checked where it is used, and where it is kept.
 
+use crate::limits::BLOCK_BYTES;
 use crate::{Data, Fault};
-
-/// Bytes of a block: what one checksum is for.
-pub const BLOCK_BYTES: usize = 4096;
 
 /// A request's bytes block by block: where each piece begins in the request, and its length. A piece ends where a block
 /// of the store ends.

@@ -3,18 +3,13 @@
 //! What goes without data is inline. Data comes first in its buffer, so that it lies at a page, and what is said of it behind it. The
 //! message's word has a question's number, which its answer has, too, and how many bytes of data there are.
 
+use crate::limits::{HEAD_BYTES, MAX_DATA_BYTES};
 use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
-use tranship_core::{Body, Cbuf, Message};
+use tranship_core::{Body, Cbuf, Error, Kind, Message};
 
 /// Both ends must speak the same.
 pub(crate) const VERSION: u16 = 3;
-/// The longest head of a message with data, bytes: a request for as much as there may be, with all its checksums.
-pub(crate) const HEAD_BYTES: usize = 512;
-/// The most data of a message, bytes. Its checksums, five bytes each, fit into the head.
-pub(crate) const MAX_DATA_BYTES: usize = 256 << 10;
-/// So many questions of a client may be without an answer.
-pub(crate) const MOST_ASKED: usize = 128;
 /// Bits of the word for the length; the others are the number's.
 const LEN_BITS: u32 = 20;
 
@@ -94,6 +89,12 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
         Ok((message, [])) => Some(message),
         _ => None,
     }
+}
+
+/// The other end said what nobody says.
+pub(crate) fn violation(who: &str, what: &str) -> Error {
+    let text = format!("{who} broke the protocol of blocks: {what}");
+    Error::new(Kind::PeerViolation, text)
 }
 
 #[cfg(test)]

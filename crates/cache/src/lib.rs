@@ -21,6 +21,6 @@ mod stats;
 mod store;
 
 pub use parcel::FORMAT;
-pub use server::{Options, Server, Taken};
+pub use server::{Options, Sending, Server, Taken};
 pub use stats::Stats;
 pub use store::{Item, Mode, Outcome, Store, StoreOptions};

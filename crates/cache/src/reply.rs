@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use tranship_zcopy::{Piece, Sender, Socket, Value};
 
+/// What a value ends with.
+const END: &[u8] = b"\r\n";
 /// Pieces offered in one call.
 const PIECES: usize = 128;
 
@@ -16,14 +18,38 @@ enum Out {
 }
 
 /// Replies in their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Replies {
     queue: VecDeque<Out>,
     bytes: usize,
     values: usize,
+    /// Values of up to so many bytes go along with the text around them, in one piece.
+    joined: usize,
+}
+
+/// A small value is copied to the text around it sooner than named to the kernel as a piece of its own.
+const SMALL: usize = 256;
+
+impl Default for Replies {
+    fn default() -> Replies {
+        Replies {
+            queue: VecDeque::new(),
+            bytes: 0,
+            values: 0,
+            joined: SMALL,
+        }
+    }
 }
 
 impl Replies {
+    /// All values are copied to the text around them.
+    pub(crate) fn joined() -> Replies {
+        Replies {
+            joined: usize::MAX,
+            ..Replies::default()
+        }
+    }
+
     pub(crate) fn text(&mut self, text: &[u8]) {
         if text.is_empty() {
             return;
@@ -40,16 +66,17 @@ impl Replies {
         self.text(b"\r\n");
     }
 
+    /// A value and its line end. That goes along with the text behind it: of a value of whole pages no further page is referred to.
     pub(crate) fn value(&mut self, value: Value) {
-        let len = value.len();
+        let len = value.len() - END.len();
         self.bytes += len;
-        // A small one goes along with the text around it, in one piece.
-        if len <= 256 {
+        if len <= self.joined {
             self.bytes -= len;
             return self.text(&value);
         }
         self.values += 1;
         self.queue.push_back(Out::Value(value, 0, len));
+        self.text(END);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,7 +149,10 @@ impl Replies {
 
     /// Forgets all of it.
     pub(crate) fn clear(&mut self) {
-        *self = Replies::default();
+        *self = Replies {
+            joined: self.joined,
+            ..Replies::default()
+        };
     }
 
     fn advance(&mut self, mut sent: usize) {

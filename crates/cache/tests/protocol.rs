@@ -287,3 +287,42 @@ fn datagrams() {
     let len = socket.recv(&mut room).expect("a datagram");
     assert!(room[8..len].starts_with(b"SERVER_ERROR multi-packet"));
 }
+
+/// Values around a page, whole pages, and more than a socket takes at once; several of them in one read, and one in many.
+#[test]
+fn every_way_of_sending_answers_with_the_same_bytes() {
+    use tranship_cache::Sending;
+    use tranship_zcopy::Way;
+    const SIZES: [usize; 6] = [1, 257, 4095, 4096, 65_536, 1_000_000];
+    let mut ways = Way::ALL.map(Sending::Told).to_vec();
+    ways.extend([Sending::Chosen, Sending::Joined]);
+    for sending in ways {
+        let server = server(|options| options.sending = sending);
+        let mut c = client(&server);
+        let body = |size: usize, at: usize| u8::try_from((at * 7 + size) % 251).expect("small");
+        for size in SIZES {
+            let value: Vec<u8> = (0..size).map(|at| body(size, at)).collect();
+            let mut text = format!("set k{size} 0 0 {size}\r\n").into_bytes();
+            text.extend_from_slice(&value);
+            // What follows comes with the value's last bytes.
+            text.extend_from_slice(b"\r\nmn\r\n");
+            c.stream.get_mut().write_all(&text).expect("write");
+            assert_eq!((c.line(), c.line()), ("STORED".to_owned(), "MN".to_owned()));
+        }
+        for round in 0..6 {
+            let keys: Vec<String> = SIZES.iter().map(|size| format!("k{size}")).collect();
+            c.say(&format!("get {}\r\nmn\r\n", keys.join(" ")));
+            for size in SIZES {
+                assert_eq!(c.line(), format!("VALUE k{size} 0 {size}"));
+                let mut value = vec![0; size + 2];
+                c.stream.read_exact(&mut value).expect("a value");
+                let same = (0..size).all(|at| value[at] == body(size, at));
+                assert!(
+                    same && value.ends_with(b"\r\n"),
+                    "{size}, {sending:?}, {round}"
+                );
+            }
+            assert_eq!((c.line(), c.line()), ("END".to_owned(), "MN".to_owned()));
+        }
+    }
+}

@@ -343,6 +343,11 @@ typedef struct tranship_pool_options {
     uint64_t align_bytes;
     /** All of the pool is mapped below this address, here. 0: anywhere. */
     uint64_t below;
+    /**
+     * At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by who receives them. Once one is sent nobody can write its memory, this
+     * process included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
+     */
+    uint64_t seal_from;
 } tranship_pool_options;
 
 /** What a pool has done and has. Set `size` to `sizeof(tranship_pool_stats)` before the call. */

@@ -71,6 +71,9 @@ pub struct PoolOptions {
     pub align_bytes: u64,
     /// All of the pool is mapped below this address, here. 0: anywhere.
     pub below: u64,
+    /// At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by who receives them. Once one is sent nobody can write its memory, this
+    /// process included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
+    pub seal_from: u64,
 }
 
 /// # Safety
@@ -191,6 +194,9 @@ impl PoolOptions {
         }
         if self.align_bytes != 0 {
             create = create.align(self.align_bytes);
+        }
+        if self.seal_from != 0 {
+            create = create.seal_from(self.seal_from);
         }
         if self.below != 0 {
             create = create.below(usize::try_from(self.below).unwrap_or(usize::MAX));

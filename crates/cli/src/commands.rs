@@ -7,6 +7,7 @@ pub(crate) mod connect;
 mod generate;
 mod manager;
 mod metrics;
+mod names;
 mod policy;
 mod quota;
 mod recv;

@@ -47,7 +47,7 @@ fn always_held(answer: &Value, count: usize) {
     assert!(always.iter().all(|o| o["held"] == true), "{always:?}");
 }
 
-/// Every run was looked at, its memory stayed within the total, and requests were served.
+/// Every run was looked at, and its memory stayed within the total.
 #[track_caller]
 fn ran(run: &Value) {
     let memory = &run["memory"];
@@ -61,18 +61,37 @@ fn ran(run: &Value) {
     let frames = list(run, "frames");
     let last = frames.last().expect("frames")["at_ms"].as_u64();
     assert!(last >= Some(65_000), "{last:?} ms");
-    let served = frames
-        .iter()
-        .any(|f| f["apps"][0]["per_second"].as_f64() > Some(0.0));
-    let disturbed = frames
-        .iter()
-        .any(|f| f["apps"][1]["per_second"].as_f64() > Some(0.0));
-    assert!(served && disturbed, "{served} {disturbed}: {run}");
     for frame in frames {
         assert_eq!(
             (list(frame, "pools").len(), list(frame, "apps").len()),
             (7, 2)
         );
+    }
+}
+
+/// The server's and the interferer's requests were served.
+fn served(run: &Value) -> bool {
+    (0..2).all(|app| {
+        let mut rates = list(run, "frames")
+            .iter()
+            .map(|f| &f["apps"][app]["per_second"]);
+        rates.any(|rate| rate.as_f64() > Some(0.0))
+    })
+}
+
+/// The answer at the smallest scale at which requests were served, and the scale: a run of seconds can be over before a machine that has much
+/// else to do has served one.
+#[track_caller]
+fn at_a_scale(arguments: &[&str]) -> (Value, &'static str) {
+    let mut scales = ["0.05", "0.1", "0.2", "0.4"].into_iter();
+    loop {
+        let scale = scales.next().expect("requests are served at scale 0.4");
+        let more = ["--scale", scale, "--json", "--frames"];
+        let answer = json(&experiment(&[arguments, &more].concat()));
+        list(&answer, "runs").iter().for_each(ran);
+        if list(&answer, "runs").iter().all(served) {
+            return (answer, scale);
+        }
     }
 }
 
@@ -85,33 +104,27 @@ fn figure_10_runs_with_processes() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().expect("a folder");
     let [svg, html] = ["a.svg", "a.html"].map(|name| dir.path().join(name));
-    let output = experiment(&[
+    let (answer, scale) = at_a_scale(&[
         "cbuf-fig10",
-        "--scale",
-        "0.05",
         "--policy",
         "throughput",
-        "--json",
-        "--frames",
         "--svg",
         svg.to_str().expect("text"),
         "--html",
         html.to_str().expect("text"),
     ]);
-    let answer = json(&output);
     assert_eq!(names(&answer), ["unlimited", "throughput"]);
     assert_eq!(
         (answer["scale"].as_f64(), answer["page_bytes"].as_u64()),
-        (Some(0.05), Some(64 << 10))
+        (scale.parse().ok(), Some(64 << 10))
     );
-    list(&answer, "runs").iter().for_each(ran);
     always_held(&answer, 2);
     let (svg, html) = (text(&svg), text(&html));
     // Five plots of all runs; three more of each on the page.
     assert_eq!(svg.matches("<svg ").count(), 1 + 5);
     assert_eq!(html.matches("<svg ").count(), 5 + 2 * 3);
     for picture in [&svg, &html] {
-        assert!(picture.contains("scale 0.05") && picture.contains("unlimited"));
+        assert!(picture.contains(&format!("scale {scale}")) && picture.contains("unlimited"));
     }
     assert_eq!(html.matches("<table>").count(), 2);
     let alone = html.replace("http://www.w3.org/2000/svg", "");
@@ -121,18 +134,8 @@ fn figure_10_runs_with_processes() {
 #[test]
 fn figure_11_runs_with_processes() {
     let _dog = Watchdog::new();
-    let output = experiment(&[
-        "cbuf-fig11",
-        "--scale",
-        "0.05",
-        "--target",
-        "0.25",
-        "--json",
-        "--frames",
-    ]);
-    let answer = json(&output);
+    let (answer, _) = at_a_scale(&["cbuf-fig11", "--target", "0.25"]);
     assert_eq!(names(&answer), ["qos 25 %", "static"]);
-    list(&answer, "runs").iter().for_each(ran);
     always_held(&answer, 2);
     // Quotas that nobody changes.
     let frames = list(&list(&answer, "runs")[1], "frames");

@@ -2,9 +2,8 @@
 //!
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
-use crate::cbuf::{Cbuf, Handle, Home};
+use crate::cbuf::{Cbuf, Handle, Home, Reference};
 use crate::error::{Error, Kind, Limit, SendError, Shortage, Violation};
-use crate::link::Reference;
 use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::collections::VecDeque;

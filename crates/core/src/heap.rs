@@ -1,6 +1,5 @@
 //! Memory of one's own that the manager admits by the byte: a pool without chunks, for whoever brings an allocator.
 
-use crate::base::lock;
 use crate::domain::{DomainCore, OwnHeap};
 use crate::error::{self, Error};
 use crate::options::HeapOptions;
@@ -37,7 +36,7 @@ impl Heap {
             )));
         };
         let own = Arc::new(OwnHeap::new(name, max_bytes, heap, quota_bytes));
-        lock(&domain.heaps).push(own.clone());
+        domain.register.add_heap(own.clone());
         Ok(Heap {
             domain: domain.clone(),
             own,
@@ -118,7 +117,7 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         if self.domain.check_fork().is_ok() {
-            lock(&self.domain.heaps).retain(|heap| !Arc::ptr_eq(heap, &self.own));
+            self.domain.register.remove_heap(&self.own);
             let heap = self.id();
             let _ = self.domain.tell(&Request::DestroyHeap { heap }, &[]);
             self.domain.let_go();

@@ -21,7 +21,13 @@ pub struct PoolOptions {
     pub(crate) align_bytes: u64,
     /// Where the pool is mapped here, if not anywhere.
     pub(crate) addresses: Option<Range<usize>>,
+    seal_from: Option<u64>,
 }
+
+/// From so many bytes on sealing takes less time than copying, where the kernel gives shared memory huge pages (`docs/benchmarks`).
+const SEAL_FROM: u64 = 4 << 20;
+/// Smaller buffers share pages.
+const SEAL_LEAST: u64 = 4097;
 
 impl PoolOptions {
     /// A pool of at most this many bytes (rounded up to whole chunks).
@@ -38,6 +44,7 @@ impl PoolOptions {
             trusted: false,
             align_bytes: 1,
             addresses: None,
+            seal_from: None,
         }
     }
     /// What `tranship ls` shows; 1 to 64 bytes.
@@ -112,14 +119,50 @@ impl PoolOptions {
         self.trusted = true;
         self
     }
+    /// At level [`None`](Trust::None): buffers of at least so many bytes (4097 or more) are not copied by their receivers. Each lies in chunks of its own, and when
+    /// it is sent the kernel takes from everybody, this domain included, the possibility to change it; receivers check that and read the
+    /// same memory, as a slice. When all have let go of it the memory goes back to the kernel: the next buffer is new memory.
+    ///
+    /// Default: 4 MiB where the kernel gives shared memory huge pages (`tranship doctor` says it), else never: from there on that takes less time than copying. A lower
+    /// value saves memory, as there is no copy for each receiver. [`u64::MAX`]: never. What an operation costs is in the guide.
+    ///
+    /// Who receives such a buffer and sends it on needs the right to ([`Pool::allow_forward`](crate::Pool::allow_forward)), as with memory of other levels. One that
+    /// was moved is copied by who gets it, so that it can be written. Without [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as such a buffer, at most a sixteenth of the
+    /// pool.
+    pub fn seal_from(mut self, bytes: u64) -> Self {
+        self.seal_from = Some(bytes);
+        self
+    }
+    /// The fewest bytes of a buffer that is sealed; none are at [`u64::MAX`].
+    pub(crate) fn seals_from(&self) -> u64 {
+        if self.trust != Trust::None {
+            return u64::MAX;
+        }
+        let bytes =
+            self.seal_from.unwrap_or_else(|| {
+                match tranship_sys::limits::shmem_huge_pages(self.huge_pages) {
+                    true => SEAL_FROM,
+                    false => u64::MAX,
+                }
+            });
+        bytes.max(SEAL_LEAST)
+    }
     pub(crate) fn chunk(&self) -> u64 {
         let chunk = self.chunk_bytes.unwrap_or_else(|| {
-            (self.max_bytes / 256)
-                .max(1)
-                .next_power_of_two()
-                .clamp(64 << 10, 64 << 20)
+            let least = (self.max_bytes / 256).max(1).next_power_of_two();
+            least.max(self.large_chunk()).clamp(64 << 10, 64 << 20)
         });
         chunk.max(4096)
+    }
+    /// One for the smallest buffer that is sealed, but no more than a sixteenth of the pool.
+    fn large_chunk(&self) -> u64 {
+        match self.seals_from() {
+            u64::MAX => 1,
+            bytes => {
+                let most = (self.max_bytes / 16).max(1);
+                bytes.min(most).checked_ilog2().map_or(1, |log| 1 << log)
+            }
+        }
     }
     pub(crate) fn slot_count(&self) -> u64 {
         self.slots.map_or_else(
@@ -281,7 +324,8 @@ impl LinkOptions {
     }
     /// Where a receiver copies to what comes out of pools of level [`None`](Trust::None): a pool of its own domain. Each message is copied when it is
     /// received, and is a buffer of this pool from then on, which its sender cannot change: a shared one a [`Cbuf`](crate::Cbuf) that nobody else has, a
-    /// moved one a [`CbufMut`](crate::CbufMut) that can be written. While there is no room for it, it stays the next one.
+    /// moved one a [`CbufMut`](crate::CbufMut) that can be written. While there is no room for it, it stays the next one. A shared one that its sender
+    /// has [sealed](PoolOptions::seal_from) is not copied.
     pub fn snapshots(mut self, pool: PoolId) -> Self {
         self.snapshots = Some(pool);
         self

@@ -215,6 +215,8 @@ impl<R: Words, C: Words> Counted<'_, R, C> {
                             .load_each(slots, seen, |seen, now| any |= now ^ *seen);
                     }
                 }
+                // Among the references.
+                Phase::Own => {}
             }
         }
         any == 0
@@ -248,6 +250,8 @@ impl<R: Words, C: Words> Counted<'_, R, C> {
                     }
                     own.load_each(slots, alive.iter_mut(), |alive, now| *alive |= now != 0);
                 }
+                // Among the references.
+                Phase::Own => {}
                 // Equal queue by queue: a sum would let a queue with more receipts than sends, which a liar can
                 // make, hide a message on another.
                 Phase::Sent => {

@@ -5,6 +5,7 @@
 //!
 //! * [`Roster`]: whose counters count for a pool, and for which epoch that is true.
 //! * [`Roster::collect`]: the collector's verdict over a batch of buffers, generations included.
+//! * [`Roster::are_dead`]: the same over a few where the writer is the source of every queue.
 //! * [`Roster::is_alive`]: the verdict of one pass alone, as the manager's about an orphan.
 //! * [`receive`], [`still_names`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
 //!   which senders and receivers touch the counters.
@@ -21,6 +22,7 @@
 //! of candidates, and who may assign what.
 
 mod collect;
+mod direct;
 pub mod generation;
 mod handles;
 pub mod order;
@@ -35,8 +37,9 @@ pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};
 pub use relinquish::{release_and_tell, want_releases};
-pub use roster::{Queue, Reader, Roster, RosterError};
+pub use roster::{Queue, Reader, Roster, RosterError, Source};
 pub use transfer::{
-    count, open, pass_back, raise, receive, release, send_first, skip, still_names, take_return,
+    FirstSend, count, open, pass_back, raise, receive, release, send_first, skip, still_names,
+    take_return,
 };
 pub use words::{Generations, NoWords, Words};

@@ -11,6 +11,8 @@ pub enum Phase {
     References,
     /// All `sent`, one per queue.
     Sent,
+    /// The writer's private reference, where it is read apart from the others ([`PASS_DIRECT`]).
+    Own,
 }
 
 /// The order of a pass.
@@ -18,6 +20,18 @@ pub enum Phase {
 /// Both neighbours matter. `rcvd` before `ref`: who saw the receipt counted sees its reference. `ref` before
 /// `sent`: who saw a forwarder's reference dropped sees what it sent before.
 pub const PASS_ORDER: [Phase; 3] = [Phase::Received, Phase::References, Phase::Sent];
+
+/// The order of the pass where the writer is the source of every queue. `rcvd` is compared with `sent` at once, both times.
+///
+/// Who holds none of the writer's handles cannot send, nor, under the collector's lock, come by one: after [`Phase::Own`] `sent` stays as it
+/// is. The first `rcvd` comes before `ref` as in [`PASS_ORDER`]. The second comes after it for what is passed back: who saw the reference go
+/// sees that the receipt was taken back before.
+pub const PASS_DIRECT: [Phase; 4] = [
+    Phase::Own,
+    Phase::Received,
+    Phase::References,
+    Phase::Received,
+];
 
 /// What the collector does around and after its pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +61,20 @@ pub const COLLECTION: [CollectStep; 7] = [
     CollectStep::Bump,
     CollectStep::Fence,
     CollectStep::LookAgain,
+    CollectStep::CheckEpoch,
+];
+
+/// The whole collection where the writer is the source of every queue: one pass ([`PASS_DIRECT`]).
+///
+/// The second look of [`COLLECTION`] is for what a liar has sent on meanwhile, and a liar that has no queue can send nothing on. It may get
+/// one: who takes from that looks at the generation after the epoch was raised, and the collector at the epoch after it has made the
+/// generation odd. The fence is between the two, so that at least one side sees the other.
+pub const COLLECTION_DIRECT: [CollectStep; 6] = [
+    CollectStep::CheckEpoch,
+    CollectStep::Pass,
+    CollectStep::CheckEpoch,
+    CollectStep::Bump,
+    CollectStep::Fence,
     CollectStep::CheckEpoch,
 ];
 

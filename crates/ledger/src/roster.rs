@@ -3,11 +3,22 @@
 use crate::scratch::Scratch;
 use crate::words::Words;
 
+/// Who sends on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The pool's writer, to somebody else.
+    Writer,
+    /// Whoever may have it from somebody else, or who sends to itself.
+    Other,
+}
+
 /// A channel to which the pool is assigned: one `sent` and one `rcvd` per slot.
 #[derive(Debug)]
 pub struct Queue<C> {
     /// The channel's id.
     pub channel: u64,
+    /// Who that is.
+    pub source: Source,
     /// Written by the source.
     pub sent: C,
     /// Written by the sink.
@@ -51,6 +62,8 @@ pub enum RosterError {
 pub struct Roster<R, C> {
     pub(crate) queues: Vec<Queue<C>>,
     pub(crate) readers: Vec<Reader<R>>,
+    /// How many queues have another source than the writer.
+    pub(crate) others: usize,
     pub(crate) epoch: u64,
     pub(crate) scratch: Scratch,
 }
@@ -68,6 +81,7 @@ impl<R, C> Roster<R, C> {
         Self {
             queues: Vec::new(),
             readers: Vec::new(),
+            others: 0,
             epoch,
             scratch: Scratch::default(),
         }
@@ -101,12 +115,20 @@ impl<R, C> Roster<R, C> {
     ///
     /// # Errors
     /// [`RosterError::QueueTaken`]; the roster is unchanged.
-    pub fn add_queue(&mut self, channel: u64, sent: C, rcvd: C) -> Result<(), RosterError> {
+    pub fn add_queue(
+        &mut self,
+        channel: u64,
+        source: Source,
+        sent: C,
+        rcvd: C,
+    ) -> Result<(), RosterError> {
         if self.has_queue(channel) {
             return Err(RosterError::QueueTaken(channel));
         }
+        self.others += usize::from(source == Source::Other);
         self.queues.push(Queue {
             channel,
+            source,
             sent,
             rcvd,
         });
@@ -123,7 +145,9 @@ impl<R, C> Roster<R, C> {
             .iter()
             .position(|q| q.channel == channel)
             .ok_or(RosterError::NoQueue(channel))?;
-        Ok(self.queues.swap_remove(at))
+        let queue = self.queues.swap_remove(at);
+        self.others -= usize::from(queue.source == Source::Other);
+        Ok(queue)
     }
 
     /// A domain may read the pool from now on.

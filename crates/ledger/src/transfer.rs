@@ -63,7 +63,7 @@ pub fn release(refs: &AtomicU32) -> u32 {
 }
 
 /// Receipt of one reference. Then move the ring's cursor. `check` is [`still_names`], and what else depends on it, if the
-/// sender is not the pool's writer. `reached` is told of each step, as in [`send_first`].
+/// sender is not the pool's writer. `reached` is told of each step.
 ///
 /// # Errors
 /// What `check` said. The reference is to be given up; `rcvd` is not counted.
@@ -99,7 +99,7 @@ fn uncount(counter: &AtomicU32) {
 }
 
 /// Passes a buffer back to the source of the queue, the pool's writer: from here on it is on its way, as if it had never been received. There must be
-/// room: there is no way back. `release` lets go of the reference. `reached` is told of each step, as in [`send_first`].
+/// room: there is no way back. `release` lets go of the reference. `reached` is told of each step.
 // Crash: wherever the sink dies its words leave the roster with it, and the queue, of which the writer first takes what was passed
 // back. If the writer dies nothing of the pool is reused.
 #[inline]
@@ -159,9 +159,30 @@ pub fn open(generation: &AtomicU32) -> u32 {
     even
 }
 
-/// The writer's first send of a buffer, which gives its only handle away. `generation` is the word of its own table;
-/// `publish` gets what the id must carry; `queue` puts the slot where the collector finds it. There must be room: there
-/// is no way back. `reached` is told of each step: for who wants to stop in between.
+/// The same by the only one who knows the buffer: there is nothing to be asked.
+#[inline(always)]
+fn open_first(generation: &AtomicU32) -> u32 {
+    let even = published(generation.load(Ordering::Relaxed));
+    // Ordering: as in `open`.
+    generation.store(even, Ordering::Release);
+    even
+}
+
+/// What a first send does that is not the ledger's. A trait, not closures, so that it is compiled into the send.
+pub trait FirstSend {
+    /// Publishes; the id must carry the generation.
+    fn publish(&mut self, generation: u32);
+    /// Puts the slot where the collector finds it.
+    fn queue(&mut self);
+    /// Is told of each step: for who wants to stop in between.
+    #[inline(always)]
+    fn reached(&mut self, step: SendStep) {
+        let _ = step;
+    }
+}
+
+/// The writer's first send of a buffer, which gives its only handle away. `generation` is the word of its own table. There must be room: there
+/// is no way back.
 // Crash: everything up to the publication is the writer's alone, and of a dead writer's pool nothing is reused. After
 // `sent++` the buffer looks as if it were on its way, until the queue has left, when its sink has drained it.
 #[inline(always)]
@@ -169,22 +190,20 @@ pub fn send_first(
     handles: &Handles,
     generation: &AtomicU32,
     sent: &AtomicU32,
-    publish: impl FnOnce(u32),
-    queue: impl FnOnce(),
-    mut reached: impl FnMut(SendStep),
+    mut first: impl FirstSend,
 ) {
     use SendStep::{Count, LetGo, Open, Publish, Queue};
     const { assert!(matches!(SEND_FIRST, [LetGo, Open, Count, Publish, Queue])) };
     handles.let_go_first();
-    reached(LetGo);
-    let even = open(generation);
-    reached(Open);
+    first.reached(LetGo);
+    let even = open_first(generation);
+    first.reached(Open);
     count(sent);
-    reached(Count);
-    publish(even);
-    reached(Publish);
-    queue();
-    reached(Queue);
+    first.reached(Count);
+    first.publish(even);
+    first.reached(Publish);
+    first.queue();
+    first.reached(Queue);
 }
 
 #[cfg(test)]

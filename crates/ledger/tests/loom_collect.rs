@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, NoWords, Roster, Words, count, is_named, open, pass_back, raise, receive, release,
-    still_names, take_return,
+    Batch, NoWords, Roster, Source, Words, count, is_named, open, pass_back, raise, receive,
+    release, still_names, take_return,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -35,6 +35,8 @@ struct Rules {
     collector_fences: bool,
     /// The verdict of one pass alone, as the manager's about an orphan.
     one_pass: bool,
+    /// The verdict where the writer is the source of every queue.
+    direct: bool,
     epoch: bool,
 }
 
@@ -44,7 +46,13 @@ const AS_BUILT: Rules = Rules {
     receiver_fences: true,
     collector_fences: true,
     one_pass: false,
+    direct: false,
     epoch: true,
+};
+
+const DIRECT: Rules = Rules {
+    direct: true,
+    ..AS_BUILT
 };
 
 /// One buffer of A's, that goes to B and from there to C.
@@ -114,6 +122,7 @@ impl System {
         roster
             .add_queue(
                 1,
+                Source::Writer,
                 view(|s| &s.sent_b, Ordering::Acquire),
                 view(|s| &s.rcvd_b, rules.rcvd),
             )
@@ -127,6 +136,7 @@ impl System {
             roster
                 .add_queue(
                     2,
+                    Source::Other,
                     view(|s| &s.sent_c, Ordering::Acquire),
                     view(|s| &s.rcvd_c, rules.rcvd),
                 )
@@ -138,16 +148,24 @@ impl System {
     /// A collects once and fills the buffer anew if it is dead.
     fn collect(&self, roster: &mut Roster<View, View>, rules: Rules) -> bool {
         let mut batch = Batch::default();
+        let epoch = || {
+            if rules.epoch {
+                self.epoch.load(Ordering::Acquire)
+            } else {
+                0
+            }
+        };
         let is_dead = if rules.one_pass {
             !roster.is_alive(0)
+        } else if rules.direct && rules.collector_fences {
+            roster.are_dead(&[0], &NoWords, &self.table[..], epoch)
+        } else if rules.direct {
+            // The library's steps without the fence.
+            !roster.is_alive(0) && epoch() == 0 && {
+                self.table[0].store(3, Ordering::Relaxed);
+                epoch() == 0
+            }
         } else if rules.collector_fences {
-            let epoch = || {
-                if rules.epoch {
-                    self.epoch.load(Ordering::Acquire)
-                } else {
-                    0
-                }
-            };
             roster
                 .collect(&[0], &NoWords, &self.table[..], epoch, &mut batch)
                 .is_ok()
@@ -301,6 +319,26 @@ fn liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
     }
 }
 
+/// The same over a queue of a new epoch: nobody else than A was the source of one when the collector began.
+fn late_liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let system = System::new();
+        system.send();
+        system.receive_by_b();
+        release(&system.refs_b);
+        let (b, c) = (Arc::clone(&system), Arc::clone(&system));
+        let b = thread::spawn(move || {
+            b.epoch.store(1, Ordering::Release);
+            b.ring_c.store(2, Ordering::Release);
+        });
+        let c = thread::spawn(move || c.receive_by_c(rules));
+        let a = system.collect_once(rules, false, false);
+        b.join().unwrap();
+        c.join().unwrap();
+        a.join().unwrap();
+    }
+}
+
 /// B passes the buffer back while A collects, who takes it afterwards: until then it is on its way.
 fn passed_back(rules: Rules, receipt_first: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
@@ -334,11 +372,13 @@ fn passed_back(rules: Rules, receipt_first: bool) -> impl Fn() + Send + Sync + '
 #[test]
 fn a_buffer_that_is_passed_back() {
     explore(passed_back(AS_BUILT, true));
+    explore(passed_back(DIRECT, true));
 }
 
 #[test]
 fn a_buffer_that_is_passed_back_with_less() {
     fails(passed_back(AS_BUILT, false));
+    fails(passed_back(DIRECT, false));
     fails(passed_back(
         Rules {
             one_pass: true,
@@ -351,6 +391,7 @@ fn a_buffer_that_is_passed_back_with_less() {
 #[test]
 fn a_direct_receipt() {
     explore(direct(AS_BUILT));
+    explore(direct(DIRECT));
     explore(direct(Rules {
         one_pass: true,
         ..AS_BUILT
@@ -369,6 +410,28 @@ fn a_direct_receipt_with_weaker_loads() {
         refs: Ordering::Relaxed,
         one_pass: true,
         ..AS_BUILT
+    }));
+}
+
+#[test]
+fn a_forwarded_receipt_over_the_first_queue_that_is_not_the_writers() {
+    explore(forwarded(DIRECT, true));
+    let epoch = false;
+    fails(forwarded(Rules { epoch, ..DIRECT }, true));
+}
+
+#[test]
+fn a_liar_that_gets_a_queue() {
+    explore(late_liar(DIRECT));
+    let (epoch, collector_fences, receiver_fences) = (false, false, false);
+    fails(late_liar(Rules { epoch, ..DIRECT }));
+    fails(late_liar(Rules {
+        collector_fences,
+        ..DIRECT
+    }));
+    fails(late_liar(Rules {
+        receiver_fences,
+        ..DIRECT
     }));
 }
 

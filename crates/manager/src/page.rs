@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tranship_proto::{PageRecord, decode_page};
@@ -40,8 +40,9 @@ pub struct Reader {
 }
 
 fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
-    // It asks for a new page.
-    let file = File::open(path)?;
+    // It asks for a new page. What lies there may be anybody's: a pipe is not waited for.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a file"));
@@ -131,5 +132,23 @@ impl Reader {
         self.ask();
         self.wait(most);
         self.read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What lies there may be anybody's: a pipe without a writer is not waited for.
+    #[test]
+    fn a_pipe_is_no_page() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let dir = tranship_testkit::folder().expect("a folder");
+        let socket = dir.path().join("m.sock");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let page = crate::paths::page_of(&socket);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &page, mode).expect("a pipe");
+        let error = Reader::open(&socket).expect_err("a pipe");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     }
 }

@@ -119,15 +119,28 @@ fn what_is_held_for_longer_than_linger_is_charged_until_it_is_dropped() {
     assert_eq!(hold(&mut house, &writer).held_ms, None);
 }
 
+/// Whose word that is, is the writer's: of another user's pool it counts as anything that is held.
 #[test]
-fn what_was_moved_is_charged_at_the_next_look() {
+fn what_was_moved_within_a_user_is_charged_at_the_next_look() {
     let mut house = house("linger = \"1h\"");
-    let (writer, reader) = pair(&mut house, 2);
+    let (writer, stranger) = pair(&mut house, 2);
+    let reader = Reader::join(&mut house, OWNER, &writer);
     holds(&mut house, &writer, &reader, 2, true);
+    holds(&mut house, &writer, &stranger, 2, true);
     period(&mut house);
     period(&mut house);
     let d = domain(&mut house, &writer, reader.id).expect("there");
     assert_eq!(d.lingering_bytes, 2 * CHUNK);
+    let d = domain(&mut house, &writer, stranger.id).expect("there");
+    assert_eq!(d.lingering_bytes, 0);
+    house.now += Duration::from_secs(3600);
+    period(&mut house);
+    let d = domain(&mut house, &writer, stranger.id).expect("there");
+    assert_eq!(d.lingering_bytes, 2 * CHUNK);
+    house.part(stranger.client);
+    house.step(Input::ProcessDied {
+        domain: stranger.id,
+    });
     // It ends with the reader, whatever its counters say.
     house.part(reader.client);
     house.step(Input::ProcessDied { domain: reader.id });
@@ -168,14 +181,19 @@ fn no_more_is_charged_than_there_is() {
 
 #[test]
 fn what_is_charged_counts_against_what_the_holder_may_have() {
-    let mut house = house("[limits]\ndomain_memory = \"512KiB\"");
+    let mut house = house("linger = \"10ms\"\n[limits]\ndomain_memory = \"512KiB\"");
     let (writer, reader) = pair(&mut house, 6);
     holds(&mut house, &writer, &reader, 6, true);
     let own = Writer::with_pool(&mut house, reader.client, 8);
     assert_eq!(own.grant(&mut house, 1).0, Ok(1));
     period(&mut house);
     period(&mut house);
-    assert_eq!(own.grant(&mut house, 4).0, Ok(1), "of 8 chunks 7 are taken");
+    let some = own.grant(&mut house, 4).0;
+    assert_eq!(
+        some,
+        Ok(3),
+        "of 8 chunks 4 are its own, whatever others say"
+    );
     let refused = house.ask(
         reader.client,
         Request::Grant {
@@ -202,7 +220,7 @@ fn what_is_charged_counts_against_what_the_holder_may_have() {
 
 #[test]
 fn a_user_is_charged_for_other_users_memory_only() {
-    let mut house = house("[limits]\nmemory = \"512KiB\"");
+    let mut house = house("linger = \"10ms\"\n[limits]\nmemory = \"512KiB\"");
     let writer = Writer::join(&mut house, OTHER, TOTAL);
     for n in 0..4 {
         assert_eq!(writer.show(&mut house, n, n + 1), Ok(()));
@@ -229,7 +247,7 @@ fn overdo(house: &mut House, writer: &Writer, reader: &Reader) {
         period(house);
         assert!(house.notices.is_empty(), "not for a second yet");
     }
-    for _ in 0..4 {
+    for _ in 0..5 {
         period(house);
     }
 }
@@ -323,7 +341,7 @@ fn a_hog_that_is_disconnected_counts_as_dead_and_its_process_stays_out() {
     let (writer, reader) = pair(&mut house, 4);
     holds(&mut house, &writer, &reader, 4, true);
     let mut told = Vec::new();
-    for _ in 0..7 {
+    for _ in 0..8 {
         told.extend(period(&mut house));
     }
     let left = |e: &Event| matches!(e, Event::ReaderLeft { domain, .. } if *domain == reader.id);
@@ -381,4 +399,95 @@ fn nobody_is_looked_at_where_nobody_reads() {
     period(&mut house);
     period(&mut house);
     assert_eq!(house.state.deadline(), None);
+}
+
+const VICTIM: u32 = OTHER + 1;
+
+/// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the pool.
+#[test]
+fn one_small_buffer_of_a_strangers_pool_takes_no_more_than_half_of_a_share() {
+    let mut house = house("linger = \"10ms\"");
+    let liar = Writer::join(&mut house, OTHER, TOTAL);
+    for n in 0..32 {
+        assert_eq!(liar.show(&mut house, n, n + 1), Ok(()), "{n}");
+    }
+    let victim = Reader::join(&mut house, VICTIM, &liar);
+    let lie = HeldSlot {
+        slot: 0,
+        generation: 2,
+        bytes: u64::MAX,
+        moved: true,
+    };
+    house.held.insert((liar.pool, victim.id), vec![lie]);
+    period(&mut house);
+    period(&mut house);
+    let d = domain(&mut house, &liar, victim.id).expect("there");
+    assert_eq!(d.lingering_bytes, 32 * CHUNK);
+    // Three quarters of the other half are its share.
+    let own = Writer::with_pool(&mut house, victim.client, TOTAL);
+    assert_eq!(own.grant(&mut house, 24).0, Ok(12));
+    assert_eq!(own.grant(&mut house, 1).0, Err(RefusalCode::Charged));
+}
+
+/// What a stranger's table says throws nobody out, unless a rule names its user.
+#[test]
+fn what_lingers_in_a_strangers_pool_throws_nobody_out() {
+    for (action, writers, out) in [
+        ("report", "", true),
+        ("disconnect", "", false),
+        ("kill", "", false),
+        ("disconnect", "writers = [7, 3]", true),
+        ("kill", "writers = [3]", true),
+    ] {
+        let mut house = house(&format!("{RULE}action = \"{action}\"\n{writers}"));
+        let liar = Writer::join(&mut house, VICTIM, TOTAL);
+        let victim = Reader::join(&mut house, OTHER, &liar);
+        for n in 0..4 {
+            assert_eq!(liar.show(&mut house, n, n + 1), Ok(()));
+        }
+        overdo(&mut house, &liar, &victim);
+        let said = house.notices.len();
+        assert_eq!(said, usize::from(out), "{action} {writers}");
+    }
+}
+
+/// Whose connection is closed may be another program by now (`exec`), with other rights.
+#[test]
+fn a_hog_without_a_connection_is_not_killed() {
+    let mut house = house(&format!("{RULE}action = \"kill\""));
+    let (writer, reader) = pair(&mut house, 4);
+    house.part(reader.client);
+    overdo(&mut house, &writer, &reader);
+    assert_eq!(house.killed, []);
+    assert_eq!(domain(&mut house, &writer, reader.id), None);
+    let process = house.process_of(reader.id);
+    assert!(house.is_barred(OTHER, process));
+}
+
+/// However many users there are, a tick reads so much, and the others have their turn with the next.
+#[test]
+fn many_users_have_their_turns() {
+    const USERS: u32 = 1000;
+    // Words of one look: what it costs, a pool's counters, and its table.
+    let look = 64 + u64::from(pool::SLOTS) * 9;
+    let mut house = house("");
+    let writer = Writer::join(&mut house, OWNER, TOTAL);
+    let readers: Vec<Reader> = (0..USERS)
+        .map(|n| Reader::join(&mut house, 10 + n, &writer))
+        .collect();
+    for reader in &readers {
+        holds(&mut house, &writer, reader, pool::SLOTS, false);
+    }
+    house.now += PERIOD;
+    house.step(Input::Tick);
+    let mut ticks = 0;
+    while house.looked.len() < readers.len() {
+        ticks += 1;
+        let most = (1 << 17) / look + 1;
+        assert!(house.looks <= most, "{} looks in a tick", house.looks);
+        (house.looks, house.now) = (0, house.now + Duration::from_millis(10));
+        house.step(Input::Tick);
+    }
+    assert_eq!(ticks, 1, "nobody waits for longer than it takes");
+    house.state.audit().expect("no contradiction");
 }

@@ -1,6 +1,6 @@
 //! What an operation on mbufs can fail with.
 
-use crate::layout::ClusterSize;
+use crate::size::ClusterSize;
 use std::io;
 
 /// Why an operation was not done. Whatever it was to be done to is as before.

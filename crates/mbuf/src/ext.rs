@@ -10,8 +10,9 @@
 use crate::flags::Flags;
 use crate::header::Header;
 use crate::inject;
-use crate::layout::{ClusterSize, Ext, ExtKind, OWNER_WORDS};
+use crate::layout::{Ext, ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
+use crate::size::ClusterSize;
 use std::mem::{align_of, size_of};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -162,7 +163,7 @@ pub(crate) unsafe fn free_one(seg: Seg) -> Option<Seg> {
         unsafe { let_go(seg) };
     } else {
         // SAFETY: says the caller; it has no storage, so it is nobody's holder.
-        unsafe { seg.home().free(seg) };
+        unsafe { seg.give_back() };
     }
     next
 }
@@ -185,7 +186,7 @@ pub(crate) unsafe fn free(first: Seg) {
                 && (*ext).count.load(Ordering::Acquire) == 1
                 && (*header).is_bare()
             {
-                return first.home().free(first);
+                return first.give_back();
             }
         }
         free_chain(first);
@@ -246,7 +247,7 @@ unsafe fn let_go(seg: Seg) {
     } else if holder != seg {
         // A holder stays; from the count on it belongs to the last shadow.
         // SAFETY: a shadow is nobody's holder.
-        unsafe { seg.home().free(seg) };
+        unsafe { seg.give_back() };
     }
 }
 
@@ -261,9 +262,9 @@ unsafe fn free_storage(seg: Seg, holder: Seg) {
         } else {
             free_apart(holder);
         }
-        holder.home().free(holder);
+        holder.give_back();
         if holder != seg {
-            seg.home().free(seg);
+            seg.give_back();
         }
     }
 }

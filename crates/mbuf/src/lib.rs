@@ -23,17 +23,21 @@ mod error;
 mod ext;
 mod file;
 mod flags;
+mod get;
 mod header;
+mod histogram;
 #[cfg_attr(not(feature = "inject"), allow(dead_code))]
 pub mod inject;
 mod layout;
 mod limits;
+mod mould;
 mod ops;
 mod print;
 mod queue;
 mod sanity;
 mod seg;
 mod sendtag;
+mod size;
 mod special;
 mod stats;
 mod tag;
@@ -47,15 +51,17 @@ pub use cross::NotReceived;
 pub use error::{Error, NoBuffers, What};
 pub use flags::{Flags, Kind};
 pub use header::{Checksum, Header};
-pub use layout::{
-    ClusterSize, ExtKind, MCLBYTES, MHLEN, MINCLSIZE, MINI_SIZE, MJUM9BYTES, MJUM16BYTES,
-    MJUMPAGESIZE, MLEN, MSIZE,
-};
+pub use histogram::{Histogram, SIZE_CLASSES};
+pub use layout::ExtKind;
 pub use limits::Limits;
 pub use print::Print;
 pub use queue::PacketQueue;
 pub use sanity::Insane;
 pub use sendtag::SendTag;
+pub use size::{
+    ClusterSize, MCLBYTES, MHLEN, MINCLSIZE, MINI_SIZE, MJUM9BYTES, MJUM16BYTES, MJUMPAGESIZE,
+    MLEN, MSIZE,
+};
 pub use special::{FileZone, TaggedZone};
-pub use stats::{Histogram, MbufStats, SIZE_CLASSES, ZoneUse};
+pub use stats::{MbufStats, ZoneUse};
 pub use tag::{PERSISTENT, Tag, Tags};

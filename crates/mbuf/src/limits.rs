@@ -1,6 +1,6 @@
 //! How many mbufs and clusters there may be.
 
-use crate::layout::ClusterSize;
+use crate::size::ClusterSize;
 use std::fs;
 
 /// The most items of each zone, cached ones included (`kern.ipc.nmbufs`, `nmbclusters`, `nmbjumbop`, `nmbjumbo9`,

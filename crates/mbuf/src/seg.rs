@@ -7,7 +7,8 @@
 use crate::error::Error;
 use crate::flags::Flags;
 use crate::header::Header;
-use crate::layout::{DAT, Ext, ExtKind, MSIZE, Owner, PKTDAT, Raw};
+use crate::layout::{Ext, ExtKind, Owner, Raw};
+use crate::size::{DAT, MSIZE, PKTDAT};
 use crate::zones::Home;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -111,6 +112,16 @@ impl Seg {
     pub(crate) fn home<'a>(self) -> &'a Home {
         // SAFETY: live, by `new`; a home outlives its mbufs.
         unsafe { &*(*self.raw()).home }
+    }
+
+    /// Gives it back to the zone it came from; its storage, unless the zone's mbufs keep theirs, is gone.
+    ///
+    /// # Safety
+    /// It is not used again.
+    #[inline(always)]
+    pub(crate) unsafe fn give_back(self) {
+        // SAFETY: says the caller; the number was written when the mbuf came into the zone.
+        unsafe { self.home().free(self.0.cast(), (*self.raw()).number) }
     }
 
     /// All of the packet; meaningful with `PKTHDR`.

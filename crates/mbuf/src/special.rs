@@ -1,14 +1,18 @@
 //! Zones for mbufs that have something with them when they come out of the cache: a tag, a piece of a file.
 
-use crate::alloc::{Mbufs, begin};
+use crate::alloc::Mbufs;
 use crate::chain::Chain;
 use crate::error::{Error, NoBuffers, What};
 use crate::flags::{Flags, Kind};
+use crate::get::begin;
 use crate::tag::Tag;
-use crate::zones::{Home, Make, UNIT_FILE};
+use crate::zones::{Home, Make};
 use std::fmt;
 use std::fs::File;
 use std::sync::Arc;
+
+/// Flags of an mbuf whose storage comes with it.
+const UNIT_FILE: Flags = Flags(Flags::EXT.0 | Flags::RDONLY.0 | Flags::EXTPG.0);
 
 /// A secondary zone of mbufs with a header that already has one tag. The tag stays with the mbuf when that is
 /// freed; its bytes are zero again when it comes out.
@@ -60,7 +64,7 @@ impl TaggedZone {
     pub fn gethdr(&self) -> Result<Chain, NoBuffers> {
         let fresh = self.home.alloc(self.from.how)?;
         // SAFETY: a cached mbuf of this zone has a valid header with its tag, or without if the last user took it.
-        let mut tags = std::mem::take(unsafe { &mut (*fresh.seg.header()).tags });
+        let mut tags = std::mem::take(unsafe { &mut (*fresh.seg().header()).tags });
         let seg = begin(fresh, Kind::DATA, Flags::PKTHDR, std::ptr::null_mut());
         seg.set_data(seg.start());
         let mut chain = Chain::new(seg);
@@ -93,8 +97,8 @@ impl FileZone {
         let at = std::ptr::without_provenance_mut(start);
         // SAFETY: a cached mbuf of this zone has a valid external part, and nobody else refers to it.
         unsafe {
-            (*fresh.seg.ext()).buf = at;
-            (*fresh.seg.ext()).size = size;
+            (*fresh.seg().ext()).buf = at;
+            (*fresh.seg().ext()).size = size;
         }
         let seg = begin(fresh, Kind::DATA, Flags::PKTHDR | UNIT_FILE, at);
         seg.set_len(len);

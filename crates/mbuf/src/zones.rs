@@ -11,25 +11,21 @@
 //! tag of tagged mbufs and the file of file segments. These three are freed as a unit.
 
 use crate::error::{NoBuffers, What};
-use crate::ext::{self, Place};
-use crate::flags::Flags;
 use crate::header::Header;
+use crate::histogram::Sizes;
 use crate::inject;
-use crate::layout::{ClusterSize, ExtKind, MCLBYTES, MINI_SIZE, MSIZE, Raw};
 use crate::limits::Limits;
-use crate::seg::Seg;
-use crate::stats::Sizes;
-use crate::tag::{Tag, Tags};
+use crate::size::{ClusterSize, MINI_SIZE, MSIZE};
+use crate::tag::Tags;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 use tranship_core::Pool;
-use tranship_zone::item::{AllocError, Refused, Request, Wait};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
+use tranship_zone::item::{AllocError, Request, Wait};
+use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level};
 
 /// How long an allocation may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,80 +72,23 @@ unsafe impl Send for Home {}
 // SAFETY: as above.
 unsafe impl Sync for Home {}
 
-/// An mbuf as it comes from its zone, and what that calls it.
+/// An item as it comes from its zone, and what that calls it: an mbuf that nobody knows yet.
 pub(crate) struct Fresh {
-    pub(crate) seg: Seg,
+    pub(crate) item: NonNull<u8>,
     pub(crate) number: u32,
 }
 
 /// Makes a zone's mbufs what they are when they come from the keg.
 pub(crate) struct Mould {
-    home: *const Home,
-    keg: Arc<ItemKeg>,
-    make: Make,
+    pub(crate) home: *const Home,
+    pub(crate) keg: Arc<ItemKeg>,
+    pub(crate) make: Make,
 }
 
 // SAFETY: `home` is only an address, written into mbufs.
 unsafe impl Send for Mould {}
 // SAFETY: as above.
 unsafe impl Sync for Mould {}
-
-impl Object for Mould {
-    type Arg<'a> = ();
-    const INITIALIZED: bool = true;
-
-    fn init(&self, item: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
-        let raw = item.cast::<Raw>();
-        // SAFETY: an item of the keg, aligned and large enough, that is nobody else's.
-        let seg = unsafe {
-            (*raw.as_ptr()).home = self.home;
-            (*raw.as_ptr()).number = self.keg.number_of(item);
-            Seg::new(raw)
-        };
-        match &self.make {
-            Make::Mbuf | Make::Mini => {}
-            Make::Packet(clusters) => {
-                let cluster = clusters.request((), Request::wait(wait));
-                let cluster = cluster.map_err(|_: AllocError| Refused)?.as_ptr();
-                #[allow(clippy::cast_possible_truncation)] // 2048
-                // SAFETY: the item is nobody else's; the cluster becomes its own.
-                unsafe {
-                    ext::describe(seg, cluster, MCLBYTES as u32, ExtKind::Packet, -1);
-                }
-            }
-            Make::Tagged { cookie, id, len } => {
-                let tag = Tag::new(*cookie, *id, *len).ok_or(Refused)?;
-                // SAFETY: the item is nobody else's, and what was there is no header.
-                unsafe {
-                    seg.header().write(Header::default());
-                    (*seg.header()).tags.prepend(tag);
-                }
-            }
-            Make::File(file) => {
-                let fd = file.as_raw_fd();
-                // SAFETY: the item is nobody else's.
-                unsafe {
-                    ext::keep(seg, Place::new(file.clone()));
-                    ext::describe(seg, std::ptr::null_mut(), 0, ExtKind::File, fd);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn fini(&self, item: NonNull<u8>) {
-        // SAFETY: an item that `init` has made what it is, and that is nobody else's.
-        unsafe {
-            let seg = Seg::new(item.cast());
-            match &self.make {
-                Make::Mbuf | Make::Mini => {}
-                Make::Packet(clusters) => clusters.free(NonNull::new_unchecked((*seg.ext()).buf)),
-                Make::Tagged { .. } => drop(std::mem::take(&mut (*seg.header()).tags)),
-                Make::File(_) => ext::drop_owner(seg),
-            }
-        }
-    }
-}
 
 /// An allocator's zones.
 pub(crate) struct Inner {
@@ -416,11 +355,7 @@ impl Home {
             return Err(self.none());
         }
         match self.zone.alloc_cached_numbered() {
-            Some((item, number)) => Ok(Fresh {
-                // SAFETY: fresh from the zone, so the caller's alone.
-                seg: unsafe { Seg::new(item.cast()) },
-                number,
-            }),
+            Some((item, number)) => Ok(Fresh { item, number }),
             None => self.alloc_uncached(how),
         }
     }
@@ -431,28 +366,22 @@ impl Home {
         if self.starved.load(Ordering::Relaxed) > 0 {
             self.inner().keep_cluster_limit();
         }
-        let seg = match self.zone.alloc(()) {
-            // SAFETY: as in `alloc`.
-            Some(item) => unsafe { Seg::new(item.cast()) },
+        let item = match self.zone.alloc(()) {
+            Some(item) => item,
             None => self.alloc_slow(how)?,
         };
-        Ok(Fresh {
-            seg,
-            // SAFETY: written when it came into the zone.
-            number: unsafe { (*seg.raw()).number },
-        })
+        let number = self.zone.keg().number_of(item);
+        Ok(Fresh { item, number })
     }
 
-    fn alloc_slow(&self, how: How) -> Result<Seg, NoBuffers> {
+    fn alloc_slow(&self, how: How) -> Result<NonNull<u8>, NoBuffers> {
         // Sleep where others' frees are seen; what is cached elsewhere may be what is missing.
         self.inner().drain(Level::All);
-        let item = self.starved(self.unit && how != How::NoWait, || {
+        self.starved(self.unit && how != How::NoWait, || {
             self.zone
                 .request((), how.request())
                 .map_err(|_: AllocError| self.none())
-        })?;
-        // SAFETY: as in `alloc`.
-        Ok(unsafe { Seg::new(item.cast()) })
+        })
     }
 
     fn none(&self) -> NoBuffers {
@@ -491,14 +420,13 @@ impl Home {
     /// Takes one of its mbufs back, whose storage, unless it is a unit, is gone.
     ///
     /// # Safety
-    /// It is of this home and not used again.
+    /// It is of this home and not used again; the number is its own.
     #[inline(always)]
-    pub(crate) unsafe fn free(&self, seg: Seg) {
-        // SAFETY: says the caller; the number was written when the mbuf came into the zone, whose object has no
-        // destructor.
-        if unsafe { !self.zone.free_cached_numbered((*seg.raw()).number) } {
+    pub(crate) unsafe fn free(&self, item: NonNull<u8>, number: u32) {
+        // SAFETY: says the caller; the zone's object has no destructor.
+        if unsafe { !self.zone.free_cached_numbered(number) } {
             // SAFETY: says the caller.
-            return unsafe { self.free_uncached(seg) };
+            return unsafe { self.free_uncached(item) };
         }
         // Ordering: after the mbuf went into the cache, see `starved`; the processor's half is the drain's fence.
         compiler_fence(Ordering::SeqCst);
@@ -511,9 +439,9 @@ impl Home {
     /// As [`free`](Self::free).
     #[cold]
     #[inline(never)]
-    unsafe fn free_uncached(&self, seg: Seg) {
+    unsafe fn free_uncached(&self, item: NonNull<u8>) {
         // SAFETY: says the caller.
-        unsafe { self.zone.free(NonNull::new_unchecked(seg.raw().cast())) };
+        unsafe { self.zone.free(item) };
         // Ordering: as in `free`.
         compiler_fence(Ordering::SeqCst);
         if self.starved.load(Ordering::Relaxed) > 0 {
@@ -549,6 +477,3 @@ impl Drop for Inner {
         self.close();
     }
 }
-
-/// Flags of an mbuf whose storage comes with it.
-pub(crate) const UNIT_FILE: Flags = Flags(Flags::EXT.0 | Flags::RDONLY.0 | Flags::EXTPG.0);

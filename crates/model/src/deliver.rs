@@ -17,7 +17,7 @@ impl Model {
         };
         let copied = |piece: &&Piece| match **piece {
             Piece::Bytes(_) => true,
-            Piece::Buffer(id) => self.is_copied(id.pool, domain),
+            Piece::Buffer(id) => self.is_copied(id.pool, domain, message.carries),
         };
         let copies = copies_of(domain);
         let more = self.in_use(copies) + message.pieces.iter().filter(copied).count();
@@ -37,7 +37,7 @@ impl Model {
         for piece in &message.pieces {
             let id = match *piece {
                 Piece::Bytes(data) => self.copy_in(domain, data, sole)?,
-                Piece::Buffer(id) if self.is_copied(id.pool, domain) => {
+                Piece::Buffer(id) if self.is_copied(id.pool, domain, message.carries) => {
                     self.copy_in(domain, self.buffers[&id].data, sole)?
                 }
                 Piece::Buffer(id) => {

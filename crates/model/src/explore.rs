@@ -309,6 +309,8 @@ pub fn circle(on: &mut dyn Does, trust: Trust) {
 pub struct Case {
     pub name: &'static str,
     pub way: Way,
+    /// Whether buffers of level `none` are sealed.
+    pub seals: bool,
     pub domains: u8,
     pub start: fn(&mut dyn Does),
     pub limits: Limits,
@@ -324,7 +326,7 @@ impl Case {
     /// Where it begins.
     #[must_use]
     pub fn model(&self) -> Model {
-        let mut model = Model::new(self.way, self.domains);
+        let mut model = Model::new(self.way, self.domains).sealing(self.seals);
         (self.start)(&mut model);
         model
     }
@@ -351,6 +353,7 @@ pub fn two_domains_one_channel() -> Case {
     Case {
         name: "two domains, one channel",
         way: Way::Shared,
+        seals: false,
         domains: 2,
         start,
         limits: Limits {
@@ -376,6 +379,7 @@ pub fn three_domains_in_a_circle() -> Case {
     Case {
         name: "three domains in a circle",
         way: Way::Shared,
+        seals: false,
         domains: 3,
         start,
         limits: Limits {
@@ -400,6 +404,7 @@ pub fn two_channels_and_a_death() -> Case {
     Case {
         name: "two channels and a death",
         way: Way::Shared,
+        seals: false,
         domains: 2,
         start,
         limits: Limits {
@@ -425,6 +430,7 @@ pub fn three_domains_in_a_row() -> Case {
     Case {
         name: "three domains in a row",
         way: Way::Shared,
+        seals: false,
         domains: 3,
         start,
         limits: Limits {
@@ -449,6 +455,7 @@ pub fn copies_at_the_receiver() -> Case {
     Case {
         name: "copies at the receiver",
         way: Way::Shared,
+        seals: false,
         domains: 2,
         start,
         limits: Limits {
@@ -459,5 +466,15 @@ pub fn copies_at_the_receiver() -> Case {
             channel_ops: false,
             kills: true,
         },
+    }
+}
+
+/// The same of large buffers, which are not copied unless they are moved.
+#[must_use]
+pub fn sealed_at_the_receiver() -> Case {
+    Case {
+        name: "sealed at the receiver",
+        seals: true,
+        ..copies_at_the_receiver()
     }
 }

@@ -48,6 +48,8 @@ pub use types::{
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Model {
     pub way: Way,
+    /// Whether pools of level `none` have large buffers only, which are sealed.
+    pub seals: bool,
     pub alive: Vec<bool>,
     pub channels: BTreeMap<ChannelId, Channel>,
     pub pools: BTreeMap<PoolId, Pool>,
@@ -76,11 +78,18 @@ impl Model {
         };
         Model {
             way,
+            seals: false,
             alive: vec![true; usize::from(domains)],
             channels: BTreeMap::new(),
             pools: own(copies_of).chain(own(lists_of)).collect(),
             buffers: BTreeMap::new(),
         }
+    }
+
+    /// The same in which all buffers of pools of level `none` are large ones: nobody writes them once they are sent, so nobody copies them.
+    #[must_use]
+    pub fn sealing(self, seals: bool) -> Model {
+        Model { seals, ..self }
     }
 
     /// Does it.
@@ -211,6 +220,7 @@ impl Model {
         }
         let is_own = self.is_own(buffer.pool, domain);
         match (pool.trust, is_own) {
+            (Trust::None, true) if self.is_sealed(buffer) => Some(Access::Read),
             (Trust::Full, _) | (Trust::None | Trust::Producer, true) => Some(Access::ReadWrite),
             (Trust::None | Trust::Producer, false) => Some(Access::Read),
             (Trust::Half, _) => match self.access(buffer, domain) {
@@ -221,6 +231,12 @@ impl Model {
                 access => Some(access),
             },
         }
+    }
+
+    /// Whether it is one of level `none` that nobody can write any more.
+    fn is_sealed(&self, buffer: BufferId) -> bool {
+        let sent = self.buffers.get(&buffer).is_some_and(|b| b.sent);
+        self.seals && self.way == Way::Shared && sent
     }
 
     /// Whether it is another one's alone, or on its way to be.

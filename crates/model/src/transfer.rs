@@ -255,8 +255,9 @@ impl Model {
     }
 
     /// Whether what arrives is a copy of the receiver's own.
-    pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain) -> bool {
-        self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain)
+    pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain, carries: Carries) -> bool {
+        let sealed = self.seals && self.way == Way::Shared && !carries.moves();
+        self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain) && !sealed
     }
 
     /// A handle more of a buffer.

@@ -33,3 +33,8 @@ fn three_domains_in_a_row() {
 fn copies_at_the_receiver() {
     all_states(&explore::copies_at_the_receiver(), 200);
 }
+
+#[test]
+fn sealed_at_the_receiver() {
+    all_states(&explore::sealed_at_the_receiver(), 200);
+}

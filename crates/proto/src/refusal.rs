@@ -132,7 +132,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Limit => format!(": this would be number {asked}, allowed are {available}"),
         C::Charged => {
             format!(
-                ": asked {asked} bytes, there are {available}; buffers of others that are dropped make room"
+                ": asked {asked} bytes, there are {available}; buffers of others that are dropped make room, `tranship stat` says in whose pools they are"
             )
         }
         C::Hog => format!(

@@ -145,7 +145,7 @@ impl Domain {
 impl Domain {
     #[pyo3(signature = (
         name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=0, preallocate=0, huge_pages=false,
-        align=None, below=None
+        align=None, below=None, seal_from=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
     fn pool(
@@ -161,6 +161,7 @@ impl Domain {
         huge_pages: bool,
         align: Option<u64>,
         below: Option<usize>,
+        seal_from: Option<u64>,
     ) -> PyResult<Pool> {
         let domain = self.get(py)?;
         let mut options = PoolOptions::new(max_bytes)
@@ -180,6 +181,9 @@ impl Domain {
         }
         if let Some(address) = below {
             options = options.below(address);
+        }
+        if let Some(bytes) = seal_from {
+            options = options.seal_from(bytes);
         }
         let pool = py.detach(|| domain.create_pool(options)).or_raise(py)?;
         Ok(Pool::new(pool, name.to_owned()))

@@ -5,13 +5,12 @@ use crate::driven::{Bell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
 use crate::fork::{Birth, let_go};
-use crate::wait::{By, limit, wait};
+use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tranship::{Body, Error, LinkOptions, Message, PollItem, Trust, poll};
 
@@ -48,11 +47,15 @@ impl Told {
 pub(crate) struct Receiver {
     inner: Mutex<Option<Inner>>,
     told: Told,
-    peer: (u32, u32, u32),
+    #[pyo3(get)]
+    peer: u32,
+    #[pyo3(get)]
+    peer_pid: u32,
+    #[pyo3(get)]
+    peer_uid: u32,
+    #[pyo3(get)]
     channel: u32,
-    by: By,
-    /// Told to those that wait in here, before they have the lock once more.
-    closing: AtomicBool,
+    waits: Waits,
     birth: Birth,
 }
 
@@ -118,9 +121,11 @@ impl Inner {
 
 impl Receiver {
     pub(crate) fn new(receiver: tranship::Receiver, told: Told, by: By) -> Receiver {
-        let (pid, uid) = receiver.peer_pid_uid();
+        let (peer_pid, peer_uid) = receiver.peer_pid_uid();
         Receiver {
-            peer: (receiver.peer().0, pid, uid),
+            peer: receiver.peer().0,
+            peer_pid,
+            peer_uid,
             channel: receiver.channel().0,
             inner: Mutex::new(Some(Inner {
                 driven: Driven::new(receiver),
@@ -128,15 +133,14 @@ impl Receiver {
                 stash: None,
             })),
             told,
-            by,
-            closing: AtomicBool::new(false),
+            waits: Waits::new(by),
             birth: Birth::now(),
         }
     }
 
     /// What waits in here is told first; a task that awaits it looks once more, as its bell rings.
     fn shut(&self) -> Option<Inner> {
-        self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
+        self.waits.end();
         let inner = self.lock().take();
         if let Some(bell) = inner.as_ref().and_then(|inner| inner.bell.as_ref()) {
             bell.ring();
@@ -176,7 +180,7 @@ impl Receiver {
 
     fn buffer(&self, message: Message) -> Buffer {
         let trust = self.told.trust_of(&message.body);
-        let sender_pid = Some(self.peer.1);
+        let sender_pid = Some(self.peer_pid);
         Buffer::received(message, Origin { trust, sender_pid })
     }
 
@@ -186,8 +190,8 @@ impl Receiver {
         if let Some(message) = self.with(py, Inner::take)?.or_raise(py)? {
             return Ok(self.buffer(message));
         }
-        let taken = wait(py, timeout, self.by, |turn| {
-            if self.closing.load(Ordering::Relaxed) {
+        let taken = wait(py, timeout, self.waits.by, |turn| {
+            if self.waits.are_over() {
                 return Ok(Some(None));
             }
             match self.lock().as_mut() {
@@ -280,6 +284,28 @@ impl Receiver {
         })
     }
 
+    /// Lets go of what came by this channel, and has the sender told so.
+    #[pyo3(signature = (buffer, meta=0))]
+    fn release_with(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<()> {
+        self.birth.check(py)?;
+        let mut body = Some(buffer.get().take_body(py)?);
+        let released = self.with(py, |inner| {
+            let Some(body) = body.take() else {
+                return Ok(());
+            };
+            let released = inner.driven.end().release_with(body, meta);
+            inner.arm();
+            released
+        });
+        if let Some(body) = body {
+            buffer.get().put_body(body); // closed
+        }
+        released?.map_err(|failed| {
+            buffer.get().put_body(failed.unsent);
+            raised(py, &failed.error)
+        })
+    }
+
     #[pyo3(signature = (data, meta=0))]
     fn send_control(&self, py: Python<'_>, data: &Bound<'_, PyAny>, meta: u64) -> PyResult<()> {
         let bytes = View::of(data)?.to_vec();
@@ -289,26 +315,6 @@ impl Receiver {
             sent
         })?;
         sent.map_err(|failed| raised(py, &failed.error))
-    }
-
-    #[getter]
-    fn channel(&self) -> u32 {
-        self.channel
-    }
-
-    #[getter]
-    fn peer(&self) -> u32 {
-        self.peer.0
-    }
-
-    #[getter]
-    fn peer_pid(&self) -> u32 {
-        self.peer.1
-    }
-
-    #[getter]
-    fn peer_uid(&self) -> u32 {
-        self.peer.2
     }
 
     fn close(&self, py: Python<'_>) {
@@ -329,7 +335,7 @@ impl Receiver {
     fn __repr__(&self) -> String {
         format!(
             "<tranship.Receiver, channel {}, from process {}>",
-            self.channel, self.peer.1
+            self.channel, self.peer_pid
         )
     }
 }

@@ -8,11 +8,10 @@ use crate::foreign::View;
 use crate::fork::{Birth, end_with};
 use crate::pool::Pool;
 use crate::sending::{Cargo, Inner, attempt, moved};
-use crate::wait::{By, Turn, limit, wait};
+use crate::wait::{By, Turn, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tranship::{Aggregate, Error, Kind, Payload, PollItem, WhenFull, poll};
@@ -24,30 +23,35 @@ pub(crate) const INLINE_BYTES: usize = 48;
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
-    peer: (u32, u32, u32),
+    #[pyo3(get)]
+    peer: u32,
+    #[pyo3(get)]
+    peer_pid: u32,
+    #[pyo3(get)]
+    peer_uid: u32,
+    #[pyo3(get)]
     channel: u32,
-    by: By,
-    /// Told to those that wait in here, before they have the lock once more.
-    closing: AtomicBool,
+    waits: Waits,
     birth: Birth,
 }
 
 impl Sender {
     pub(crate) fn new(sender: tranship::Sender, by: By) -> Sender {
-        let (pid, uid) = sender.peer_pid_uid();
+        let (peer_pid, peer_uid) = sender.peer_pid_uid();
         Sender {
-            peer: (sender.peer().0, pid, uid),
+            peer: sender.peer().0,
+            peer_pid,
+            peer_uid,
             channel: sender.channel().0,
             inner: Mutex::new(Some(Inner::new(sender))),
-            by,
-            closing: AtomicBool::new(false),
+            waits: Waits::new(by),
             birth: Birth::now(),
         }
     }
 
     /// What waits in here is told first; a task that awaits it looks once more, as its bell rings.
     fn shut(&self) -> Option<Inner> {
-        self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
+        self.waits.end();
         let inner = self.lock().take();
         if let Some(bell) = inner.as_ref().and_then(|inner| inner.bell.as_ref()) {
             bell.ring();
@@ -117,8 +121,8 @@ impl Sender {
             Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {}
             other => return other.or_raise(py)?.ok_or_else(taken),
         }
-        let sent = wait(py, timeout, self.by, |turn| {
-            if self.closing.load(Ordering::Relaxed) {
+        let sent = wait(py, timeout, self.waits.by, |turn| {
+            if self.waits.are_over() {
                 return Ok(Some(Err(())));
             }
             match self.lock().as_mut() {
@@ -370,7 +374,7 @@ impl Sender {
         let back = self.with(py, |inner| inner.driven.end().try_recv_control())?;
         let origin = Origin {
             trust: None,
-            sender_pid: Some(self.peer.1),
+            sender_pid: Some(self.peer_pid),
         };
         let back = back.or_raise(py)?;
         Ok(back.map(|message| Buffer::received(message, origin)))
@@ -384,26 +388,6 @@ impl Sender {
     #[getter]
     fn peer_gone(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |inner| inner.driven.end().is_peer_gone())
-    }
-
-    #[getter]
-    fn channel(&self) -> u32 {
-        self.channel
-    }
-
-    #[getter]
-    fn peer(&self) -> u32 {
-        self.peer.0
-    }
-
-    #[getter]
-    fn peer_pid(&self) -> u32 {
-        self.peer.1
-    }
-
-    #[getter]
-    fn peer_uid(&self) -> u32 {
-        self.peer.2
     }
 
     /// Gives up: the receiver is told that what it got is not all.
@@ -446,7 +430,7 @@ impl Sender {
     fn __repr__(&self) -> String {
         format!(
             "<tranship.Sender, channel {}, to process {}>",
-            self.channel, self.peer.1
+            self.channel, self.peer_pid
         )
     }
 }

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship::{
@@ -37,6 +38,30 @@ pub(crate) struct Turn<'a> {
 pub(crate) enum By {
     Descriptor,
     Time,
+}
+
+/// How the waits for an object are made, and whether they are to end.
+pub(crate) struct Waits {
+    pub(crate) by: By,
+    closing: AtomicBool,
+}
+
+impl Waits {
+    pub(crate) fn new(by: By) -> Waits {
+        Waits {
+            by,
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells those that wait, before they have the lock once more.
+    pub(crate) fn end(&self) {
+        self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
 }
 
 /// How to wait for a channel that waits so. On descriptors nobody looks again and again.

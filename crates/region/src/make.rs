@@ -1,6 +1,6 @@
 //! Making a sealed memfd: the only way in which shared memory comes into being.
 
-use crate::{RwMapping, Sealing};
+use crate::{RwMapping, Sealing, View};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_sys::{cgroup, crash, machine, map, memfd};
@@ -69,6 +69,23 @@ pub(crate) fn make_mapped<M>(
     })?;
     crash::point("region::make::sealed");
     Ok((fd, mapping))
+}
+
+/// A memfd with these bytes that nobody writes ever again: whole pages, as they are while they are copied.
+pub(crate) fn copy_for_nobody(name: &str, bytes: View<'_>) -> Result<OwnedFd, MakeError> {
+    let len_bytes = bytes.len();
+    let at = |step| {
+        move |source| MakeError::Io {
+            step,
+            len_bytes,
+            source,
+        }
+    };
+    let fd = create(name, len_bytes)?;
+    // SAFETY: a view can be read; who else writes it changes only what is copied.
+    unsafe { memfd::append(&fd, bytes.as_ptr(), len_bytes) }.map_err(at("copying bytes in"))?;
+    memfd::add_seals(&fd, Sealing::Nobody.added()).map_err(at("adding seals"))?;
+    Ok(fd)
 }
 
 /// As [`make_mapped`], without the seals: nobody else may be shown it before they are added.

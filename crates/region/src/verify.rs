@@ -12,6 +12,8 @@ pub enum Sealing {
     OneWriter,
     /// Everybody who was shown it; nobody can change its size or seal the others out.
     Shared,
+    /// Only who has it: its size is fixed, and it has still to become one that [nobody](Sealing::Nobody) writes before it is shown around.
+    Open,
     /// Nobody, ever again.
     Nobody,
 }
@@ -23,6 +25,7 @@ impl Sealing {
         match self {
             Sealing::OneWriter => fixed | Seals::FUTURE_WRITE,
             Sealing::Shared => fixed,
+            Sealing::Open => Seals::SHRINK | Seals::GROW,
             Sealing::Nobody => fixed | Seals::WRITE,
         }
     }

@@ -1,6 +1,7 @@
 //! Windows: a pool's contiguous stretch of addresses, filled with chunks.
 
 use crate::make::make_mapped;
+use crate::verify::Sealing;
 use crate::{MakeError, Opts, OutOfBounds, VerifyError, View, verify};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,6 +53,8 @@ const READ: u8 = 2;
 const WRITE: u8 = 3;
 /// Written by all who have it.
 const SHARED: u8 = 4;
+/// Written by nobody, ever again.
+const SEALED: u8 = 5;
 
 /// A reservation of addresses, and which of its places have a chunk. A place without one shows zeros: whatever a
 /// lying peer names, reading it is a wrong answer at worst, never a fault.
@@ -166,7 +169,7 @@ impl Window {
         fd: impl AsFd,
         access: map::Access,
     ) -> Result<(), WindowError> {
-        crate::verify_as(fd.as_fd(), self.chunk_bytes, crate::Sealing::Shared)
+        crate::verify_as(fd.as_fd(), self.chunk_bytes, Sealing::Shared)
             .map_err(|source| WindowError::NotAChunk { index, source })?;
         self.change(index, EMPTY, SHARED, |addr| {
             // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
@@ -226,6 +229,10 @@ impl Window {
                         // Best effort: the pages are there already, this maps them whole.
                         let _ = map::hint(addr, len, map::Hint::Huge);
                     }
+                    if opts.sealing == Sealing::Open {
+                        // It is filled once: in one pass, instead of a fault a page.
+                        let _ = map::hint(addr, len, map::Hint::PopulateWrite);
+                    }
                 }
                 Ok(())
             });
@@ -239,6 +246,76 @@ impl Window {
                 }
             }
         })
+    }
+
+    /// Ends all writing to an [open](Sealing::Open) chunk that was made here, for good: from here on it can only be read, here and by whoever is
+    /// shown it. Gives another descriptor for the same bytes, to be used from now on, if the kernel has refused the seals (`EBUSY`, after up to
+    /// 160 ms: something that was given its pages, as a socket, still has them).
+    ///
+    /// On failure it is as it was.
+    ///
+    /// # Safety
+    /// Nobody here writes it any more.
+    pub unsafe fn seal(
+        &self,
+        index: u32,
+        fd: impl AsFd,
+        name: &str,
+    ) -> Result<Option<OwnedFd>, WindowError> {
+        let len = self.chunk_bytes;
+        self.change(index, WRITE, SEALED, |addr| {
+            // Privately: a shared mapping counts as one that may write, whatever it is for. It shows the same pages.
+            // SAFETY: our own place, of which the bytes stay what they are, and nobody writes there, says the caller.
+            let closed = unsafe { map::map_private_fixed(addr, &fd, map::Access::Read, len, 0) };
+            closed.map_err(at("mapping a chunk for reading"))?;
+            if tranship_sys::memfd::add_seals(&fd, Sealing::Nobody.added()).is_ok() {
+                // SAFETY: as above.
+                let _ = unsafe { map::map_fixed(addr, &fd, map::Access::Read, len, 0) };
+                return Ok(None);
+            }
+            // SAFETY: mapped a moment ago, and until `change` ends.
+            let bytes = unsafe { View::new(addr.as_ptr(), len) };
+            let copied = crate::make::copy_for_nobody(name, bytes);
+            // SAFETY: as above; the copy has the same bytes, and if there is none all is as before.
+            unsafe {
+                match copied {
+                    Ok(copy) => {
+                        let shown = map::map_private_fixed(addr, &copy, map::Access::Read, len, 0);
+                        shown.map_err(at("mapping a chunk for reading"))?;
+                        Ok(Some(copy))
+                    }
+                    Err(error) => {
+                        map::map_fixed(addr, &fd, map::Access::ReadWrite, len, 0)
+                            .map_err(at("mapping a chunk"))?;
+                        Err(error.into())
+                    }
+                }
+            }
+        })
+    }
+
+    /// Verifies a chunk that was shown to us, which nobody can write any more, and maps it.
+    pub fn attach_sealed(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
+        crate::verify_as(fd.as_fd(), self.chunk_bytes, Sealing::Nobody)
+            .map_err(|source| WindowError::NotAChunk { index, source })?;
+        self.change(index, EMPTY, SEALED, |addr| {
+            let len = self.chunk_bytes;
+            // Kernels before 6.7 refuse to share what is sealed. Nobody writes it, so a private mapping shows the same.
+            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            unsafe {
+                map::map_fixed(addr, &fd, map::Access::Read, len, 0)
+                    .or_else(|_| map::map_private_fixed(addr, &fd, map::Access::Read, len, 0))
+            }
+            .map_err(at("mapping a chunk"))
+        })
+    }
+
+    /// Whether the chunk there is one that nobody can write any more.
+    #[inline]
+    pub fn is_sealed(&self, index: u32) -> bool {
+        let place = self.places.get(index as usize);
+        // Ordering: pairs with the release in `change`.
+        place.is_some_and(|place| place.load(Ordering::Acquire) == SEALED)
     }
 
     /// Unmaps a chunk; its place can take another one. Who reads there all the same finds zeros, and who writes where a chunk was

@@ -33,4 +33,6 @@ pub use kernel::{Kernel, TIMED, wake_all};
 pub use line::{Line, Lines, LinesError};
 pub use producer::{Producer, Publish, Push, RingViolation};
 pub use ring::Ring;
-pub use wait::{Futex, MAX_WORDS, Point, ROUND, SETTLE, Slept, Waited, Waker, sleep, sleep_once};
+pub use wait::{
+    Futex, MAX_WORDS, Point, ROUND, SETTLE, Slept, Waited, Waker, is_asleep, sleep, sleep_once,
+};

@@ -99,7 +99,7 @@ const HOW: u32 = 3;
 
 /// Whether somebody with this flag waits to be woken.
 #[inline(always)]
-pub(crate) fn is_asleep(flag: u32) -> bool {
+pub fn is_asleep(flag: u32) -> bool {
     flag != AWAKE && flag != SPINNING
 }
 
@@ -170,13 +170,16 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     new
 }
 
-/// Says that we are awake.
+/// Says that we are awake, if we said that we sleep. Who spins goes on saying so: from there to awake it would be without the fence that
+/// publishers leave out for it.
 // Crash: a sleeper that dies armed leaves its flag set; its peer makes useless wake-ups until it learns of the
 // death.
 pub(crate) fn disarm(points: &[Point<'_>]) {
     for asleep in points.iter().filter_map(|point| point.asleep) {
-        // Ordering: relaxed; a late clear costs the peer a needless wake-up.
-        asleep.store(AWAKE, Ordering::Relaxed);
+        // Ordering: relaxed, both; our own word, and a late clear costs the peer a needless wake-up.
+        if asleep.load(Ordering::Relaxed) != SPINNING {
+            asleep.store(AWAKE, Ordering::Relaxed);
+        }
     }
 }
 

@@ -342,6 +342,22 @@ fn who_spins_is_published_to_without_a_fence_and_never_woken() {
     assert_eq!(pressed.get(), 1);
 }
 
+/// Who publishes to one that spins has not fenced: only the next sleep may say otherwise, which has all fence.
+#[test]
+fn who_spins_does_so_until_it_sleeps() {
+    let [end, other] = ends();
+    end.spin();
+    end.disarm();
+    assert_eq!(other.how_to_publish(), Publish::Release);
+    for how in ["spinning", "awake"] {
+        end.arm();
+        assert!(other.is_awaited(), "{how}");
+        end.disarm();
+        assert!(!other.is_awaited());
+        assert_eq!(other.how_to_publish(), Publish::SeqCst);
+    }
+}
+
 /// The publisher fences only if it finds that the other does not spin any more.
 #[test]
 fn who_goes_over_from_spinning_to_sleeping_misses_nothing() {

@@ -11,13 +11,12 @@ pub fn max_mappings() -> u64 {
     })
 }
 
-/// Does the kernel give memfds huge pages without being asked for each (`within_size`, `always`, `force`)?
-pub fn shmem_huge_pages() -> bool {
+/// Does the kernel give memfds huge pages: without being asked for each (`within_size`, `always`, `force`), or where somebody `asks`?
+pub fn shmem_huge_pages(asks: bool) -> bool {
     let path = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    ["[always]", "[within_size]", "[force]"]
-        .iter()
-        .any(|on| text.contains(on))
+    let unasked = ["[always]", "[within_size]", "[force]"];
+    unasked.iter().any(|on| text.contains(on)) || asks && text.contains("[advise]")
 }
 
 #[cfg(test)]
@@ -26,6 +25,6 @@ mod tests {
     fn a_process_may_have_some_mappings() {
         assert!(super::max_mappings() > 0);
         // Either way it answers.
-        let _ = super::shmem_huge_pages();
+        assert!(super::shmem_huge_pages(true) || !super::shmem_huge_pages(false));
     }
 }

@@ -142,6 +142,18 @@ pub fn is_over(fd: impl AsFd) -> bool {
     matches!(rustix::net::recv(fd, &mut [0u8; 1], flags), Ok((_, 0)))
 }
 
+/// Has the other end gone, whatever is left to be taken?
+pub fn is_hung_up(fd: impl AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let fd = fd.as_fd();
+    let mut all = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+    let found = poll(&mut all, Some(&Timespec::default()));
+    found.is_ok()
+        && all[0]
+            .revents()
+            .intersects(PollFlags::RDHUP | PollFlags::HUP)
+}
+
 /// Takes what is queued, at most so many messages, without their bytes and descriptors.
 pub fn discard(fd: impl AsFd, most: usize) {
     let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::TRUNC;

@@ -28,6 +28,7 @@ mod artifact;
 pub mod attack;
 pub mod chaos;
 pub mod container;
+mod errno;
 mod folder;
 pub mod fuse;
 pub mod hostile;

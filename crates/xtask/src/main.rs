@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let chore = std::env::args().nth(1).unwrap_or_else(|| "all".to_owned());
     let outcome = match chore.as_str() {
         "layers" => layers::check(&root),
-        "circles" => circles::check(&root, true),
+        "circles" => circles::check(&root),
         "errors" if std::env::args().nth(2).as_deref() == Some("write") => {
             errors::write(&root).and_then(|()| errors::check(&root))
         }
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
             _ => site::check(&root),
         },
         "all" => layers::check(&root).and_then(|mut found| {
-            found.merge(circles::check(&root, false)?);
+            found.merge(circles::check(&root)?);
             found.merge(errors::check(&root)?);
             found.merge(header::check(&root)?);
             found.merge(tidy::check(&root)?);

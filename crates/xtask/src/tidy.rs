@@ -26,3 +26,15 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     }
     Ok(findings)
 }
+
+/// How many errors a rule finds in a file.
+#[cfg(test)]
+fn errors_of(rule: fn(&source::TextFile, &mut Findings), path: &str, text: &str) -> usize {
+    let mut findings = Findings::default();
+    let file = source::TextFile {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    };
+    rule(&file, &mut findings);
+    findings.errors.len()
+}

@@ -6,7 +6,7 @@ use crate::send::{Cause, Choice, Counts, Explanation, Route, Way, Why};
 use crate::tally::{NAME, layout};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the senders of a process have done, and why.
@@ -131,11 +131,14 @@ impl Report {
             source,
         };
         let not_a_page = || ReportError::NotAPage(path.to_path_buf());
-        let about = std::fs::metadata(path).map_err(unreadable)?;
+        // Whatever lies there is not waited for, and nothing is done to it: a pipe, a terminal. What is looked at is what was opened.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::options().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(unreadable)?;
+        let about = file.metadata().map_err(unreadable)?;
         if !about.is_file() || about.len() < (layout::HEAD * 8) as u64 {
             return Err(not_a_page());
         }
-        let file = File::open(path).map_err(unreadable)?;
         let read = |at, count| words(&file, at, count).map_err(unreadable);
         let head = read(0, layout::HEAD)?;
         if head[layout::HEAD_MAGIC] != layout::MAGIC {

@@ -40,6 +40,8 @@ impl Arena {
     /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. Does not block.
     pub fn alloc(&self, len: usize) -> Result<ValueMut, Error> {
         let at = self.inner.alloc(len)?;
+        // It will be filled, unlike what a program may do with memory that it asks for.
+        self.inner.populate(at, len);
         Ok(ValueMut {
             owned: Some(Owned {
                 arena: Arc::clone(&self.inner),

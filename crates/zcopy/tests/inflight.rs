@@ -172,7 +172,10 @@ fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
             .filter(|_| kept)
             .map(|value| value.place().expect("in the file"))
             .collect();
-        let file = arena.descriptor().try_clone_to_owned().expect("a descriptor");
+        let file = arena
+            .descriptor()
+            .try_clone_to_owned()
+            .expect("a descriptor");
         let (next, found) = Arena::adopt(file, &Options::new(), &places).expect("an arena");
         assert!(next.alloc(10).is_err(), "not before it begins");
         next.begin().expect("begin");

@@ -77,18 +77,29 @@ impl Bucket {
     }
 
     /// Pushes as many as there is room for, in their order; how many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_many(&mut self, items: &[u32]) -> usize {
         let room = (self.end.addr() - self.next.addr()) / size_of::<u32>();
-        let count = items.len().min(room);
-        if count > 0 {
-            // SAFETY: below the end; nobody else has the bucket's memory.
-            unsafe {
-                self.next.copy_from_nonoverlapping(items.as_ptr(), count);
-                self.next = self.next.add(count);
-            }
+        if room == 0 {
+            return 0;
         }
-        count
+        if room < items.len() {
+            return self.push_all(&items[..room]);
+        }
+        // By itself: of a number that is known where this is compiled into it is a move or two.
+        self.push_all(items)
+    }
+
+    /// Of which there is room for all, and there is memory.
+    #[inline(always)]
+    fn push_all(&mut self, items: &[u32]) -> usize {
+        // SAFETY: below the end; nobody else has the bucket's memory.
+        unsafe {
+            let count = items.len();
+            self.next.copy_from_nonoverlapping(items.as_ptr(), count);
+            self.next = self.next.add(count);
+            count
+        }
     }
 
     /// Takes all items of one that is smaller than the room left.

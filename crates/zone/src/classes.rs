@@ -77,13 +77,24 @@ impl Classes {
     /// If `chunk_bytes` is not a power of two of at least one page.
     #[must_use]
     pub fn new(chunk_bytes: u64) -> Self {
+        Self::up_to(chunk_bytes, chunk_bytes)
+    }
+
+    /// The same, in which everything above `max_bytes` counts as huge, too.
+    ///
+    /// # Panics
+    /// As [`new`](Classes::new).
+    #[must_use]
+    pub fn up_to(chunk_bytes: u64, max_bytes: u64) -> Self {
         assert!(
             chunk_bytes.is_power_of_two() && chunk_bytes >= PAGE,
             "chunk of {chunk_bytes} bytes"
         );
+        // The smallest items are always there: `class_of` does not look further for a page.
+        let max_bytes = max_bytes.clamp(PAGE, chunk_bytes);
         Self {
-            max_bytes: chunk_bytes,
-            count: index(chunk_bytes) + 1,
+            max_bytes,
+            count: index(max_bytes) + 1,
         }
     }
 
@@ -93,7 +104,7 @@ impl Classes {
         self.count
     }
 
-    /// Bytes of the largest class; above it, items are huge.
+    /// The most bytes for which there is a class; above it, items are huge.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
@@ -142,6 +153,25 @@ mod tests {
             sizes[18..],
             [3584, 4096, 8192, 12288, 16384, 20480, 24576, 28672]
         );
+    }
+
+    #[test]
+    fn what_is_above_the_limit_is_huge() {
+        for (limit, most) in [
+            (0, PAGE),
+            (5000, 5000),
+            (1 << 20, 1 << 20),
+            (u64::MAX, 1 << 20),
+        ] {
+            let classes = Classes::up_to(1 << 20, limit);
+            assert_eq!(
+                (classes.max_bytes(), classes.class_of(most + 1)),
+                (most, None)
+            );
+            let last = classes.class_of(most).expect("a class");
+            assert_eq!(last + 1, classes.count());
+            assert!((most..=1 << 20).contains(&classes.bytes_of(last)));
+        }
     }
 
     #[test]

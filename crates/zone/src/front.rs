@@ -114,7 +114,7 @@ impl Front {
     ///
     /// # Safety
     /// As [`pop`](Self::pop).
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn push_many(&self, control: &AtomicU64, items: &[u32]) -> usize {
         let before = begin(&self.frees);
         if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {

@@ -236,6 +236,32 @@ impl RunAllocator {
         Some(run)
     }
 
+    /// All of a chunk, if it is present and wholly free.
+    pub fn alloc_chunk(&mut self, index: u32) -> Option<Run> {
+        let free = self.chunk(index)?.free == self.chunk_pages;
+        let run = Run {
+            first_page: index * self.chunk_pages,
+            pages: self.chunk_pages,
+        };
+        free.then(|| self.change(run, true)).map(|()| run)
+    }
+
+    /// Places side by side for so many chunks that are all absent: the highest, so that what grows chunk by chunk has the others.
+    #[must_use]
+    pub fn plan_absent(&self, count: u32) -> Option<Range<u32>> {
+        let mut length = 0;
+        for index in (0..u32::try_from(self.chunks.len()).ok()?).rev() {
+            length = match self.has_chunk(index) {
+                true => 0,
+                false => length + 1,
+            };
+            if length == count {
+                return Some(index..index + count);
+            }
+        }
+        None
+    }
+
     /// Takes a run back.
     ///
     /// # Panics

@@ -196,7 +196,7 @@ impl<B: Backend> Zone<B> {
     }
 
     /// As [`free_cached`](Self::free_cached), of several: how many there was room for, the first ones. The last of them is handed out first.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn free_cached_many(&self, items: &[u32]) -> usize {
         let hot = &self.inner.hot;

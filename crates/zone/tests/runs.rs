@@ -208,3 +208,30 @@ fn a_run_is_not_freed_twice() {
     runs.free(run);
     runs.free(run);
 }
+
+#[test]
+fn whole_chunks_are_taken_by_their_places() {
+    let mut runs = RunAllocator::new(6, 64 << 10);
+    assert_eq!(runs.plan_absent(6), Some(0..6));
+    assert_eq!(runs.plan_absent(7), None);
+    assert!(runs.add_chunk(3));
+    assert_eq!(runs.plan_absent(2), Some(4..6));
+    assert_eq!(runs.plan_absent(3), Some(0..3));
+    assert_eq!(runs.plan_absent(4), None);
+    let run = runs.alloc_chunk(3).expect("it is free");
+    assert_eq!((run.offset(), run.bytes()), (3 * (64 << 10), 64 << 10));
+    assert_eq!((runs.alloc_chunk(3), runs.alloc_chunk(2)), (None, None));
+    assert_eq!((runs.alloc(1), runs.busy()), (None, 1));
+    assert!(!runs.take_chunk(3));
+    runs.free(run);
+    assert!(runs.take_chunk(3));
+    // Two side by side, as one run.
+    assert!(runs.add_chunk(1) && runs.add_chunk(2));
+    let both = [1, 2].map(|index| runs.alloc_chunk(index).expect("it is free"));
+    let [first, second] = both;
+    runs.free(Run {
+        pages: first.pages + second.pages,
+        ..first
+    });
+    assert_eq!(runs.free_chunks().count(), 2);
+}

@@ -40,6 +40,8 @@ impl Bound {
     /// By what factor the number misses it; at most 1 if it does not.
     pub fn off(self, value: f64) -> f64 {
         match self {
+            // None of something that may not be is what was asked for.
+            Bound::AtMost(most) if value <= most => (value / most).min(1.0),
             Bound::AtMost(most) => value / most,
             Bound::AtLeast(least) => least / value,
         }
@@ -65,6 +67,7 @@ impl Claim {
             off if off <= 1.0 => "reached".to_owned(),
             off if off < 1.1 => format!("**{off:.3}x off**"),
             off if off < 10.0 => format!("**{off:.2}x off**"),
+            off if off.is_infinite() => "**not reached**".to_owned(),
             off => format!("**{off:.0}x off**"),
         }
     }
@@ -106,6 +109,9 @@ mod tests {
         assert_eq!(claim(Bound::AtMost(2.0), &[2.0]).verdict(), "reached");
         assert_eq!(claim(Bound::AtLeast(2.0), &[2.0]).verdict(), "reached");
         assert_eq!(claim(Bound::AtMost(15.0), &[-3.0]).verdict(), "reached");
+        assert_eq!(claim(Bound::AtMost(0.0), &[0.0]).verdict(), "reached");
+        let some = claim(Bound::AtMost(0.0), &[0.0, 0.25]);
+        assert_eq!(some.verdict(), "**not reached**");
         assert_eq!(
             claim(Bound::AtMost(1.0), &[1.004]).verdict(),
             "**1.004x off**"

@@ -29,9 +29,10 @@ pub fn numbers(at: String, runs: impl IntoIterator<Item = f64>) -> Found {
 }
 
 fn found(at: String, value: f64, runs: impl IntoIterator<Item = f64>) -> Found {
-    let (least, most) = runs
-        .into_iter()
-        .fold((f64::MAX, f64::MIN), |(l, m), run| (l.min(run), m.max(run)));
+    let mut runs = runs.into_iter();
+    // None stood side by side: then there is no range.
+    let first = runs.next().unwrap_or(value);
+    let (least, most) = runs.fold((first, first), |(l, m), run| (l.min(run), m.max(run)));
     Found {
         at,
         value,
@@ -48,8 +49,14 @@ pub fn two(
     by: fn(f64, f64) -> f64,
 ) -> Found {
     let over = |row: &Row| median(row.runs.iter().map(of));
-    let pairs = ours.runs.iter().zip(&theirs.runs);
-    let runs = pairs.map(|(a, b)| by(of(a), of(b)));
+    let round = |run: &Measured| run.sampled.as_ref().map(|sampled| sampled.round);
+    // A run may have met another placement, and then is not there.
+    let beside = |number: usize, run: &Measured| match round(run) {
+        None => theirs.runs.get(number),
+        some => theirs.runs.iter().find(|other| round(other) == some),
+    };
+    let runs = ours.runs.iter().enumerate();
+    let runs = runs.filter_map(|(i, run)| Some(by(of(run), of(beside(i, run)?))));
     found(at, by(over(ours), over(theirs)), runs)
 }
 
@@ -82,6 +89,7 @@ pub fn place(row: &Row) -> String {
         out.push(key.mode.to_owned());
     }
     out.extend(key.depth.map(|n| format!("{n} under way")));
+    out.extend(key.placement.map(|place| format!("cores {place}")));
     if key.payload_bytes.is_none() {
         let many = |n| if n == 1 { "" } else { "s" };
         out.extend(key.buffers.map(|n| format!("{n} buffer{}", many(n))));
@@ -101,6 +109,7 @@ mod tests {
             p99_ns: ns * 2.0,
             per_second: 1e9 / ns,
             facts: Default::default(),
+            sampled: None,
         });
         let key = Key {
             mode: "spin",

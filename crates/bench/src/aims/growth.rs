@@ -78,6 +78,7 @@ fn grow(party: &Party) -> Result<Vec<Measured>> {
         p99_ns: 0.0,
         per_second: 0.0,
         facts: Facts::new(),
+        sampled: None,
     };
     Ok(vec![
         row(EXCHANGES, f64::from(u32::try_from(sent)?)),

@@ -3,37 +3,27 @@
 
 mod claim;
 mod compare;
+mod done;
+mod fast;
 mod growth;
 mod page;
 mod parts;
+mod sitting;
 
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 
+use crate::line;
 use crate::machine::Machine;
 use crate::options::Common;
-use crate::report::Row;
-use crate::systems::line;
-use claim::Claim;
-
-/// What came of all parts.
-#[derive(Debug, Serialize)]
-struct Sitting {
-    bench: &'static str,
-    machine: Machine,
-    minutes: f64,
-    claims: Vec<Claim>,
-    rows: Vec<Row>,
-}
+use sitting::Sitting;
 
 /// Measures the wanted parts; prints; writes `PREFIX.md` and `PREFIX.json`. True if all could be measured, reached or not.
 pub fn bench(common: &Common, save: Option<&Path>) -> Result<bool> {
     common.check(&parts::names())?;
     let begun = Instant::now();
-    // How far the processors are from each other decides which bounds hold.
     let line_ns = line::round_trip(common.cores(), common.runs())?;
     let wanted = parts::ALL.iter().filter(|part| common.wants(part.name));
     let wanted: Vec<_> = wanted.collect();
@@ -42,7 +32,7 @@ pub fn bench(common: &Common, save: Option<&Path>) -> Result<bool> {
         let seconds = begun.elapsed().as_secs();
         let (place, all) = (number + 1, wanted.len());
         eprintln!("report: {place} of {all}, {}, after {seconds} s", part.name);
-        match (part.measure)(common, line_ns) {
+        match (part.measure)(common) {
             Ok(mut done) => {
                 claims.append(&mut done.claims);
                 rows.append(&mut done.rows);

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use super::claim::{Bound, Claim};
-use super::{Sitting, parts};
+use super::sitting::Sitting;
+use crate::met;
+use crate::placement;
 use crate::report::Row;
 
 pub fn markdown(sitting: &Sitting) -> String {
     let m = &sitting.machine;
     let near = match m.cache_line_ns {
-        ns if ns < parts::NEAR_NS => "near",
+        ns if ns < placement::NEAR_NS => "near",
         _ => "far",
     };
     let mut out = format!(
@@ -30,6 +32,10 @@ pub fn markdown(sitting: &Sitting) -> String {
         m.runs,
         m.sample_ms,
     );
+    let lay = met::said(&sitting.rows);
+    if !lay.is_empty() {
+        let _ = write!(out, "How the cores lay: {}.\n\n", lay.join(". "));
+    }
     out.push_str("What is promised: the worst size's median over the runs, and the range of single runs.\n\n");
     out.push_str("| what | number | aim | found | single runs | worst at | |\n|---|---|---|---|---|---|---|\n");
     let mut last = "";
@@ -84,6 +90,24 @@ const COLUMNS: [(&str, &str); 5] = [
     ("Unix stream", "stream"),
 ];
 
+/// Rows of the placement that most of them met, and how it is called: a line of the table is of one.
+fn most_met<'a>(rows: &[&'a Row]) -> (Vec<&'a Row>, String) {
+    let count = |place: Option<&str>| rows.iter().filter(|row| row.key.placement == place).count();
+    let places = placement::ALL.map(|place| Some(place.name()));
+    let place = places
+        .into_iter()
+        .chain([None])
+        .rev()
+        .max_by_key(|place| count(*place));
+    let place = place.flatten();
+    let of = rows
+        .iter()
+        .copied()
+        .filter(|row| row.key.placement == place);
+    let name = place.map_or(String::new(), |place| format!(", cores {place}"));
+    (of.collect(), name)
+}
+
 /// Every column of one sitting; empty if nothing of it was measured.
 fn readme(rows: &[Row]) -> String {
     let mut out = String::new();
@@ -106,8 +130,13 @@ fn readme(rows: &[Row]) -> String {
         ),
     ] {
         let at = |row: &&Row| row.key.mode == mode && row.key.payload_bytes == Some(payload);
-        let one = |system| times(rows.iter().filter(at).filter(|row| row.system == system));
-        add(title, COLUMNS.map(|(_, system)| one(system)));
+        let rows: Vec<&Row> = rows.iter().filter(at).collect();
+        let (rows, cores) = most_met(&rows);
+        let one = |system| times(rows.iter().copied().filter(|row| row.system == system));
+        add(
+            &format!("{title}{cores}"),
+            COLUMNS.map(|(_, system)| one(system)),
+        );
     }
     for (mode, title) in [
         (
@@ -116,13 +145,14 @@ fn readme(rows: &[Row]) -> String {
         ),
         ("touched", "the same, every byte written and read"),
     ] {
-        let of = |system| {
-            let rows = rows.iter().filter(|row| row.key.trust.is_none());
-            times(rows.filter(|row| {
-                row.key.mode == mode && row.system == system && row.key.buffers.is_some()
-            }))
-        };
-        add(title, COLUMNS.map(|(_, system)| of(system)));
+        let rows = rows.iter().filter(|row| row.key.trust.is_none());
+        let rows = rows.filter(|row| row.key.mode == mode && row.key.buffers.is_some());
+        let (rows, cores) = most_met(&rows.collect::<Vec<_>>());
+        let of = |system| times(rows.iter().copied().filter(|row| row.system == system));
+        add(
+            &format!("{title}{cores}"),
+            COLUMNS.map(|(_, system)| of(system)),
+        );
     }
     let sizes = [(4 << 10, "4 KiB"), (64 << 10, "64 KiB"), (1 << 20, "1 MiB")];
     for (level, title) in [
@@ -218,6 +248,7 @@ mod tests {
                 p99_ns: ns,
                 per_second: 1e9 / ns,
                 facts: Default::default(),
+                sampled: None,
             };
             Row::of(system, key, &[run])
         };
@@ -241,6 +272,26 @@ mod tests {
         let columns = |line: &str| line.matches('|').count();
         assert!(table.lines().all(|line| columns(line) == 7), "{table}");
         assert_eq!(readme(&[]), "");
+    }
+
+    #[test]
+    fn a_line_of_the_readme_is_of_one_placement() {
+        let row = |placement| {
+            let key = Key {
+                placement,
+                ..Key::default()
+            };
+            Row::of("tranship", key, &[])
+        };
+        let rows = [Some("near"), Some("far"), None, Some("far")].map(row);
+        let rows = rows.each_ref();
+        let (far, name) = most_met(&rows);
+        assert_eq!((far.len(), &*name), (2, ", cores far"));
+        let (none, name) = most_met(&rows[2..3]);
+        assert_eq!((none.len(), &*name), (1, ""));
+        let (alike, name) = most_met(&rows[..2]);
+        assert_eq!((alike.len(), &*name), (1, ", cores near"));
+        assert!(most_met(&[]).0.is_empty());
     }
 
     /// All of its table is of the report that it names.

@@ -2,38 +2,34 @@
 
 use anyhow::Result;
 
-use super::claim::{Bound, Claim, Found};
-use super::compare::{flatness, mean, middle, numbers, p99, place, rate, ratios, two};
-use super::growth;
+use super::claim::{Bound, Found};
+use super::compare::{mean, middle, numbers, p99, place, rate, ratios, two};
+use super::done::Done;
+use super::{fast, growth};
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::channels::{Level, carriers};
 use crate::options::Common;
 use crate::plan::Outcome;
-use crate::report::{Row, bytes};
+use crate::report::bytes;
 use crate::systems::{self, allocators};
 use crate::{alloc, collect, mbuf, messages, siege, spike, zcopy};
 use Bound::{AtLeast, AtMost};
 
-/// What came of a part.
-#[derive(Debug, Default)]
-pub struct Done {
-    pub claims: Vec<Claim>,
-    pub rows: Vec<Row>,
-    pub failures: usize,
-}
-
-/// One part; its second argument is the round trip of a bare cache line, ns.
+/// One part.
 #[derive(Debug)]
 pub struct Part {
     pub name: &'static str,
-    pub measure: fn(&Common, f64) -> Result<Done>,
+    pub measure: fn(&Common) -> Result<Done>,
 }
 
-/// In this order: who starts threads in this process comes after everybody who forks it.
-pub const ALL: [Part; 12] = [
-    part("spin", spin),
-    part("block", block),
-    part("stream", stream),
+/// In this order: who leaves threads in this process comes after everybody who forks it.
+pub const ALL: [Part; 15] = [
+    part("spin", fast::spin),
+    part("tail", fast::tail),
+    part("instructions", fast::instructions),
+    part("block", fast::block),
+    part("forwarded", fast::forwarded),
+    part("stream", fast::stream),
     part("move", moved),
     part("alloc", allocs),
     part("collect", collecting),
@@ -45,7 +41,7 @@ pub const ALL: [Part; 12] = [
     part("kills", kills),
 ];
 
-const fn part(name: &'static str, measure: fn(&Common, f64) -> Result<Done>) -> Part {
+const fn part(name: &'static str, measure: fn(&Common) -> Result<Done>) -> Part {
     Part { name, measure }
 }
 
@@ -53,114 +49,12 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|part| part.name).collect()
 }
 
-/// Sizes of messages.
-const PAYLOADS: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
 const BUFFERS: usize = 256;
-/// Longer is from one complex of cores to another; the design gives 85 ns for near and 300 for far.
-pub const NEAR_NS: f64 = 170.0;
 /// Loads under a spike of so many packets.
 const STEADY: [usize; 2] = [16384, 1024];
 const PACKETS: usize = 65536;
 /// Attacking processes.
 const HOSTILE: usize = 8;
-
-impl Done {
-    fn of(outcome: Outcome) -> Done {
-        Done {
-            rows: outcome.rows,
-            failures: outcome.failures,
-            ..Done::default()
-        }
-    }
-
-    fn claim(
-        &mut self,
-        what: &'static str,
-        number: impl Into<String>,
-        unit: &'static str,
-        bound: Bound,
-        found: impl IntoIterator<Item = Found>,
-    ) {
-        self.claims.push(Claim {
-            what,
-            number: number.into(),
-            unit,
-            bound,
-            found: found.into_iter().collect(),
-            missing: None,
-        });
-    }
-
-    /// Rows of one mode.
-    fn mode(&self, mode: &str) -> Vec<Row> {
-        let rows = self.rows.iter().filter(|row| row.key.mode == mode);
-        rows.cloned().collect()
-    }
-}
-
-fn spin(common: &Common, line_ns: f64) -> Result<Done> {
-    const WHAT: &str = "round trip, busy-polling";
-    let systems = [
-        "raw",
-        "tranship",
-        "tranship-forwarded",
-        "iceoryx2",
-        "pipe",
-        "stream",
-    ];
-    let outcome = messages::roundtrip(&common.of(&systems), &[Wait::Spin], &PAYLOADS, BUFFERS);
-    let mut done = Done::of(outcome);
-    let (bound, far) = match line_ns < NEAR_NS {
-        true => (AtMost(1.35), "cores near"),
-        false => (AtMost(1.15), "cores far"),
-    };
-    let over = |theirs, of| ratios(&done.rows, "tranship", theirs, of);
-    let (iceoryx2, middles) = (over("iceoryx2", middle), over("raw", middle));
-    let (means, p99s) = (over("raw", mean), over("raw", p99));
-    let forwarded = ratios(&done.rows, "tranship-forwarded", "tranship", middle);
-    done.claim(WHAT, "median over iceoryx2", "x", AtMost(0.25), iceoryx2);
-    done.claim(WHAT, format!("median over raw, {far}"), "x", bound, middles);
-    done.claim(WHAT, format!("mean over raw, {far}"), "x", bound, means);
-    done.claim(WHAT, "p99 over raw", "x", AtMost(2.0), p99s);
-    done.claim(WHAT, "forwarded over direct", "x", AtMost(1.3), forwarded);
-    Ok(done)
-}
-
-fn block(common: &Common, _: f64) -> Result<Done> {
-    let systems = ["raw", "tranship", "iceoryx2", "pipe", "stream"];
-    let outcome = messages::roundtrip(&common.of(&systems), &[Wait::Block], &PAYLOADS, BUFFERS);
-    let mut done = Done::of(outcome);
-    let found = ratios(&done.rows, "tranship", "raw", middle);
-    let number = "median over a futex ping-pong";
-    done.claim(
-        "the waiter blocks, one core",
-        number,
-        "x",
-        AtMost(1.15),
-        found,
-    );
-    Ok(done)
-}
-
-fn stream(common: &Common, _: f64) -> Result<Done> {
-    const WHAT: &str = "stream, payload untouched";
-    let systems = ["raw", "tranship", "iceoryx2", "pipe", "stream"];
-    let outcome = messages::stream(&common.of(&systems), &[], &PAYLOADS, BUFFERS);
-    let mut done = Done::of(outcome);
-    let rows = done.mode("untouched");
-    let over = |theirs| ratios(&rows, "tranship", theirs, rate);
-    done.claim(
-        WHAT,
-        "rate over iceoryx2",
-        "x",
-        AtLeast(5.0),
-        over("iceoryx2"),
-    );
-    done.claim(WHAT, "rate over raw", "x", AtLeast(0.4), over("raw"));
-    let flat = flatness(&rows, "tranship");
-    done.claim(WHAT, "slowest size over fastest", "x", AtMost(1.15), flat);
-    Ok(done)
-}
 
 const LEVELS: [(&str, &str); 2] = [
     ("full", "tranship-moved-full"),
@@ -168,7 +62,7 @@ const LEVELS: [(&str, &str); 2] = [
 ];
 
 /// Moves next to sends of the same size, in turn; `none` and the socket for the README.
-fn moved(common: &Common, _: f64) -> Result<Done> {
+fn moved(common: &Common) -> Result<Done> {
     let mut outcome = Outcome::default();
     for payload in [4 << 10, 64 << 10, 1 << 20] {
         let case = Case {
@@ -215,13 +109,13 @@ fn moved(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
-fn allocs(common: &Common, _: f64) -> Result<Done> {
+fn allocs(common: &Common) -> Result<Done> {
     const PEERS: [&str; 4] = ["glibc", "jemalloc", "tcmalloc", "mimalloc"];
     let systems = [&["tranship"][..], &PEERS].concat();
     let outcome = alloc::bench(&common.of(&systems), &allocators::all(), &[]);
     let mut done = Done::of(outcome);
     let ours = done.rows.iter().filter(|row| row.system == "tranship");
-    let found: Vec<Found> = ours
+    let found: Vec<(usize, Found)> = ours
         .filter_map(|row| {
             let peers = done
                 .rows
@@ -229,15 +123,23 @@ fn allocs(common: &Common, _: f64) -> Result<Done> {
                 .filter(|other| PEERS.contains(&&*other.system) && other.key.is_like(&row.key));
             let fastest = peers.min_by(|a, b| a.median_ns.total_cmp(&b.median_ns))?;
             let at = format!("{}, {}", place(row), fastest.system);
-            Some(two(at, [row, fastest], middle, |a, b| a / b))
+            let found = two(at, [row, fastest], middle, |a, b| a / b);
+            Some((row.key.payload_bytes?, found))
         })
         .collect();
-    let (what, number) = ("alloc and free, cached", "over the fastest allocator");
-    done.claim(what, number, "x", AtMost(1.0), found);
+    let (small, large): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(bytes, _)| *bytes <= 1 << 10);
+    for (number, found) in [
+        ("64 B to 1 KiB, over the fastest allocator", small),
+        ("4 KiB to 1 MiB, over the fastest allocator", large),
+    ] {
+        let found = found.into_iter().map(|(_, found)| found);
+        done.claim("alloc and free, cached", number, "x", AtMost(1.0), found);
+    }
     Ok(done)
 }
 
-fn collecting(common: &Common, _: f64) -> Result<Done> {
+fn collecting(common: &Common) -> Result<Done> {
     const WHAT: &str = "alloc including collection, 1 receiver";
     let common = &common.of(&["tranship"]);
     let outcome = collect::of(common, &systems::with_collect(), &[1], &[256, 1024, 4096]);
@@ -255,7 +157,7 @@ fn collecting(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
-fn grown(common: &Common, _: f64) -> Result<Done> {
+fn grown(common: &Common) -> Result<Done> {
     let mut done = Done::of(growth::bench(common));
     let rows = done
         .rows
@@ -272,7 +174,7 @@ fn grown(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
-fn answered(common: &Common, _: f64) -> Result<Done> {
+fn answered(common: &Common) -> Result<Done> {
     let modes = ["clients".to_owned()];
     let mut done = Done::of(siege::bench(common, HOSTILE, &modes)?);
     // The first is what a real machine does, the others stand beside it.
@@ -296,7 +198,7 @@ fn answered(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
-fn cold_gets(common: &Common, _: f64) -> Result<Done> {
+fn cold_gets(common: &Common) -> Result<Done> {
     const WHAT: &str = "GET, one server core, client drops";
     let gains = [
         (4 << 10, 1.13),
@@ -309,7 +211,7 @@ fn cold_gets(common: &Common, _: f64) -> Result<Done> {
         modes: &[],
         clients: &["drop".to_owned()],
         payloads: &payloads,
-        depths: &[8],
+        depths: &[1, 8],
         set: 512 << 20,
     };
     let runs = common.at_most(common.runs());
@@ -318,7 +220,7 @@ fn cold_gets(common: &Common, _: f64) -> Result<Done> {
     for (payload, gain) in gains {
         let rows = cold
             .iter()
-            .filter(|row| row.key.payload_bytes == Some(payload));
+            .filter(|row| row.key.payload_bytes == Some(payload) && row.key.depth == Some(1));
         let rows: Vec<_> = rows.cloned().collect();
         if rows.is_empty() && common.is_quick() {
             continue; // left out
@@ -332,7 +234,7 @@ fn cold_gets(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
-fn spiked(common: &Common, _: f64) -> Result<Done> {
+fn spiked(common: &Common) -> Result<Done> {
     let steady = match common.is_quick() {
         true => &STEADY[1..],
         false => &STEADY,
@@ -352,7 +254,7 @@ fn spiked(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
-fn mbufs(common: &Common, _: f64) -> Result<Done> {
+fn mbufs(common: &Common) -> Result<Done> {
     let systems = ["tranship", "dpdk", "dpdk-mempool"];
     let mut done = Done::of(mbuf::pairs(&common.of(&systems))?);
     let found = ratios(&done.mode("packet"), "tranship", "dpdk", middle);
@@ -362,7 +264,7 @@ fn mbufs(common: &Common, _: f64) -> Result<Done> {
 }
 
 /// For the sake of completeness: that takes hours.
-fn kills(_: &Common, _: f64) -> Result<Done> {
+fn kills(_: &Common) -> Result<Done> {
     let mut done = Done::default();
     let number = "leaked, reused early, or claimed for less than all";
     done.claim("10 000 kills of real programs", number, "", AtMost(0.0), []);

@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use tranship_block::{Data, Endpoint, Fault, Job, Op, Remote, Request, Store, sums};
 
-use super::Work;
 use super::servers::PATIENCE;
+use super::work::Work;
 use crate::clock;
 use crate::stats::{Measured, Samples};
 

@@ -9,43 +9,22 @@
 mod channel;
 mod nbd;
 mod servers;
+mod work;
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 
 use crate::options::Common;
 use crate::plan::{Cell, Outcome};
 use crate::plot::{self, Along};
 use crate::report::{Key, Row};
 use servers::{Place, Servers};
+use work::Work;
+pub use work::{Access, SYSTEMS};
 
-/// What can be named.
-pub const SYSTEMS: [&str; 7] = [
-    "tranship",
-    "tranship-proxy",
-    "tranship-net-proxy",
-    "channel",
-    "channel-net-proxy",
-    "nbdkit",
-    "qemu-nbd",
-];
 /// The ways of asking, in the order of [`Work::mode`].
 pub const MODES: [&str; 4] = ["read", "random-read", "write", "random-write"];
-/// Bytes of the image, and of one with `--quick`.
-const SIZE: u64 = 256 << 20;
-const QUICK_SIZE: u64 = 8 << 20;
-
-/// Whether the servers use the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Access {
-    /// With it, the image in it: what the servers cost.
-    Buffered,
-    /// Without it. `nbdkit` has no such way.
-    Direct,
-}
 
 /// What to vary.
 #[derive(Debug)]
@@ -54,46 +33,6 @@ pub struct Grid<'a> {
     pub modes: &'a [String],
     pub payloads: &'a [usize],
     pub depths: &'a [usize],
-}
-
-/// A way of asking.
-#[derive(Debug, Clone, Copy)]
-struct Work {
-    write: bool,
-    random: bool,
-    bytes: usize,
-    depth: usize,
-    /// Bytes of the image.
-    size: u64,
-    budget: Duration,
-}
-
-impl Work {
-    /// The number of its mode.
-    fn new(mode: usize, bytes: usize, depth: usize, common: &Common) -> Work {
-        Work {
-            write: mode >= 2,
-            random: mode % 2 == 1,
-            bytes,
-            depth,
-            size: size(common),
-            budget: common.budget(),
-        }
-    }
-
-    /// Where the request with this number goes, bytes.
-    fn offset(&self, number: u64) -> u64 {
-        let count = self.size / self.bytes as u64;
-        let block = match self.random {
-            true => (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % count,
-            false => number % count,
-        };
-        block * self.bytes as u64
-    }
-}
-
-fn size(common: &Common) -> u64 {
-    if common.is_quick() { QUICK_SIZE } else { SIZE }
 }
 
 pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Work;
+use super::work::Work;
 use crate::clock;
 use crate::stats::{Measured, Samples};
 

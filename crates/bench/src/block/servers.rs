@@ -10,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 use tranship_block::Endpoint;
 use tranship_core::Trust;
 
-use super::{Access, SYSTEMS, nbd};
+use super::nbd;
+use super::work::{Access, SYSTEMS, size};
 use crate::options::Common;
 
 /// How long a server may take to be there.
@@ -58,7 +59,7 @@ impl Servers {
         let mut starter = Starter {
             tranship: near.join("tranship"),
             dir,
-            size: super::size(common),
+            size: size(common),
             access,
             children: Vec::new(),
             member: None,

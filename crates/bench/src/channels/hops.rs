@@ -238,6 +238,7 @@ fn each(op: &str, ns: f64) -> Measured {
         p99_ns: ns,
         per_second: 1e9 / ns,
         facts: Facts::new(),
+        sampled: None,
     }
 }
 

@@ -90,6 +90,21 @@ pub fn pool(domain: &Domain, buffers: usize, payload: usize, level: Level) -> Re
     Ok(domain.create_pool(options)?)
 }
 
+/// A pool of level `none`, whose buffers are sealed from so many bytes on.
+pub fn sealing(domain: &Domain, buffers: usize, payload: usize, from: u64) -> Result<Pool> {
+    let (bytes, chunk, slots) = tranship::shape_of(buffers, payload);
+    let options = PoolOptions::new(bytes)
+        .chunk_bytes(chunk)
+        .slots(slots)
+        .trust(Level::None.trust())
+        .seal_from(from);
+    let options = match from {
+        u64::MAX => options.preallocate(bytes),
+        _ => options.huge_pages(true),
+    };
+    Ok(domain.create_pool(options)?)
+}
+
 /// Options of both ends. What is copied goes to `copies`.
 pub fn options(wait: Wait, copies: Option<&Pool>) -> LinkOptions {
     let options = LinkOptions::new().wait(wait);

@@ -12,7 +12,18 @@ use crate::plot::{self, Along};
 use crate::report::{Key, Row, bytes};
 
 /// The levels; what copies.
-pub const SYSTEMS: [&str; 6] = ["none", "producer", "half", "full", "copy", STREAM];
+///
+/// Two that share instead of moving, with fresh memory for each where it is sealed: `none-shared`, which is copied where it comes, and `none-sealed`.
+pub const SYSTEMS: [&str; 8] = [
+    "none",
+    "producer",
+    "half",
+    "full",
+    "none-shared",
+    "none-sealed",
+    "copy",
+    STREAM,
+];
 
 /// How a system goes there.
 fn scheme_and_level(system: &'static str) -> (&'static str, Level) {
@@ -20,8 +31,17 @@ fn scheme_and_level(system: &'static str) -> (&'static str, Level) {
         "full" => ("shm", Level::Full),
         "half" => ("shm", Level::Half),
         "producer" => ("shm", Level::Producer),
-        "none" => ("shm", Level::None),
+        "none" | "none-shared" | "none-sealed" => ("shm", Level::None),
         other => (other, Level::Producer),
+    }
+}
+
+/// Whether it is shared, and then from how many bytes on it is sealed.
+fn shares(system: &str) -> Option<u64> {
+    match system {
+        "none-shared" => Some(u64::MAX),
+        "none-sealed" => Some(0),
+        _ => None,
     }
 }
 
@@ -39,6 +59,7 @@ pub fn bench(common: &Common, touches: &[String], payloads: &[usize]) -> Outcome
                     scheme,
                     level,
                     touch,
+                    shares: shares(system),
                     payload,
                     cores: common.cores(),
                     budget: common.budget(),
@@ -132,6 +153,7 @@ mod tests {
             p99_ns: ns,
             per_second: 1e9 / ns,
             facts: Default::default(),
+            sampled: None,
         };
         Row::of(system, key, &[run])
     }

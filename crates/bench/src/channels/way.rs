@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use tranship_core::{Body, CbufMut, Message, Pool, Receiver, Sender, Wait};
+use tranship_core::{Body, CbufMut, Message, Pool, Receiver, Sender, View, Wait};
 
 use super::Level;
 use super::meet::{self, Side};
@@ -32,6 +32,8 @@ pub struct Way {
     pub scheme: &'static str,
     pub level: Level,
     pub touch: Touch,
+    /// It is not moved but shared, and let go by both; at level `none` it is sealed from so many bytes on.
+    pub shares: Option<u64>,
     pub payload: usize,
     pub cores: [usize; 2],
     pub budget: Duration,
@@ -102,8 +104,7 @@ impl Way {
     }
 
     /// Reads as much as is to be read; gives the stamp.
-    fn look(self, buf: &CbufMut, meta: u64) -> Result<u64> {
-        let view = buf.view();
+    fn look(self, view: View<'_>, meta: u64) -> Result<u64> {
         match self.touch {
             Touch::Untouched => Ok(meta),
             Touch::Word => Ok(view.read_u64(0)?),
@@ -131,7 +132,10 @@ impl Near {
     fn open(way: Way, side: &Side<'_>) -> Result<Near> {
         let domain = &side.domain;
         let options = meet::options(way.wait(), None);
-        let pool = meet::pool(domain, BUFFERS, way.payload, way.level)?;
+        let pool = match way.shares {
+            None => meet::pool(domain, BUFFERS, way.payload, way.level)?,
+            Some(from) => meet::sealing(domain, BUFFERS, way.payload, from)?,
+        };
         let sender = meet::sender(domain, &way.address(side, OUT), options.clone())?;
         let back = match way.copies() {
             true => Some(meet::receiver(domain, &way.address(side, BACK), options)?),
@@ -156,7 +160,10 @@ impl Near {
     fn trip(&mut self, stamp: u64) -> Result<()> {
         let mut buf = self.pool.alloc(self.way.payload)?;
         self.way.fill(&mut buf, stamp)?;
-        self.sender.move_buffer_with(buf, stamp)?;
+        match self.way.shares {
+            None => self.sender.move_buffer_with(buf, stamp)?,
+            Some(_) => self.sender.send_with(buf, stamp)?,
+        }
         let back = match &mut self.back {
             Some(back) => back.recv()?.meta,
             None => passed_back(&mut self.sender)?.meta,
@@ -211,10 +218,21 @@ impl Far {
     fn answer(mut self, side: &Side<'_>) -> Result<()> {
         loop {
             let message = self.receiver.recv().context("the next buffer")?;
-            let Body::Moved(buf) = message.body else {
-                bail!("instead of a buffer {:?}", message.body);
+            let buf = match message.body {
+                Body::Moved(buf) => buf,
+                Body::Buf(buf) if self.way.shares.is_some() => {
+                    let stamp = self.way.look(buf.view(), message.meta)?;
+                    drop(buf);
+                    let back = self.back.as_mut().context("a way back")?;
+                    back.send_inline(&[], stamp)?;
+                    if stamp == STOP {
+                        return side.meet();
+                    }
+                    continue;
+                }
+                other => bail!("instead of a buffer {other:?}"),
             };
-            let stamp = self.way.look(&buf, message.meta)?;
+            let stamp = self.way.look(buf.view(), message.meta)?;
             match &mut self.back {
                 None => self.receiver.pass_with(buf, stamp)?,
                 Some(back) => {

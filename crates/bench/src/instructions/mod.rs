@@ -4,14 +4,16 @@
 //! Both sides warm up untraced. Then each is stepped through its batches while the other waits for a word, not for a message: nobody is
 //! counted while it spins.
 
+mod listing;
 mod names;
 mod opcode;
 mod tracer;
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use self::listing::Counted;
 use self::tracer::{Tally, Tracer, mark};
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::ops::{BATCH, Ops};
@@ -26,10 +28,6 @@ const PAYLOAD: usize = 4096;
 const BUFFERS: usize = 256;
 /// Batches before anything is counted: every buffer was used several times.
 const WARM: usize = 64;
-/// Functions named for each operation.
-const NAMED: usize = 12;
-/// Less of a message than this is not named.
-const LEAST: f64 = 0.5;
 
 /// The operations, by the number that [`mark`] gets.
 const OPS: [&str; 4] = ["alloc", "send", "receive", "release"];
@@ -67,22 +65,57 @@ impl Steps {
     }
 }
 
-pub fn bench(common: &Common, systems: &[StepsEntry]) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+/// The file too is written, if it has a name.
+pub fn bench(common: &Common, systems: &[StepsEntry], save: Option<&Path>) -> Result<Outcome> {
+    let (mut outcome, mut all) = (Outcome::default(), Vec::new());
     if let Err(why) = tracer::is_possible() {
         eprintln!("SKIPPED: instructions: {why:#}");
         return Ok(outcome);
     }
     for system in systems.iter().filter(|e| common.wants(e.name)) {
-        if let Err(error) = count(common, system, &mut outcome) {
-            outcome.failures += 1;
-            eprintln!("FAILED: {}: {error:#}", system.name);
+        match count(common, system) {
+            Ok(counted) => all.extend(counted),
+            Err(error) => {
+                outcome.failures += 1;
+                eprintln!("FAILED: {}: {error:#}", system.name);
+            }
         }
+    }
+    outcome.rows.extend(all.iter().map(row));
+    outcome.verdicts.extend(all.iter().map(Counted::line));
+    if let (Some(path), 0) = (save, outcome.failures) {
+        std::fs::write(path, listing::file(&all))
+            .with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(outcome)
 }
 
-fn count(common: &Common, system: &StepsEntry, outcome: &mut Outcome) -> Result<()> {
+fn row(counted: &Counted) -> Row {
+    let facts: Facts = [
+        ("instructions", counted.instructions),
+        ("locked", counted.locked),
+        ("system_calls", counted.calls),
+    ]
+    .into();
+    let measured = Measured {
+        op: counted.op.to_owned(),
+        median_ns: 0.0,
+        p99_ns: 0.0,
+        per_second: 0.0,
+        facts,
+        sampled: None,
+    };
+    let key = Key {
+        mode: "a message",
+        op: counted.op.to_owned(),
+        payload_bytes: Some(PAYLOAD),
+        buffers: Some(BUFFERS),
+        ..Key::default()
+    };
+    Row::of(counted.system, key, &[measured])
+}
+
+fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Counted>> {
     let folder = tempfile::tempdir()?;
     let steps = Steps {
         batches: if common.is_quick() { 2 } else { 16 },
@@ -111,67 +144,19 @@ fn count(common: &Common, system: &StepsEntry, outcome: &mut Outcome) -> Result<
     (system.clean)(number);
     run?;
     let messages = (steps.batches * BATCH as usize) as f64;
+    let mut all = Vec::new();
     for role in [Role::Ping, Role::Pong] {
         let text = std::fs::read(steps.tally(role)).context("what was counted")?;
         let tally: Vec<Tally> = serde_json::from_slice(&text)?;
         let names = names::of(tally.iter().map(|t| t.at))?;
         for (number, op) in (1..).zip(OPS) {
             let of: Vec<&Tally> = tally.iter().filter(|t| t.op == number).collect();
-            if of.is_empty() {
-                continue;
+            if !of.is_empty() {
+                all.push(Counted::of(system.name, op, &of, &names, messages));
             }
-            let sum = |f: fn(&Tally) -> u64| of.iter().map(|t| f(t)).sum::<u64>() as f64 / messages;
-            let facts: Facts = [
-                ("instructions", sum(|t| t.times)),
-                ("locked", sum(|t| t.times * u64::from(t.is_locked))),
-                ("system_calls", sum(|t| t.times * u64::from(t.is_call))),
-            ]
-            .into();
-            outcome
-                .verdicts
-                .push(by_function(system.name, op, &of, &names, messages));
-            let measured = Measured {
-                op: op.to_owned(),
-                median_ns: 0.0,
-                p99_ns: 0.0,
-                per_second: 0.0,
-                facts,
-            };
-            let key = Key {
-                mode: "a message",
-                op: op.to_owned(),
-                payload_bytes: Some(PAYLOAD),
-                buffers: Some(BUFFERS),
-                ..Key::default()
-            };
-            outcome.rows.push(Row::of(system.name, key, &[measured]));
         }
     }
-    Ok(())
-}
-
-/// One line: which functions, the most expensive first.
-fn by_function(
-    system: &str,
-    op: &str,
-    tally: &[&Tally],
-    names: &BTreeMap<u64, String>,
-    messages: f64,
-) -> String {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for one in tally {
-        let name = names.get(&one.at).map_or("?", String::as_str);
-        *sums.entry(name).or_default() += one.times;
-    }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), *name));
-    let parts = sums
-        .iter()
-        .map(|(name, times)| (name, *times as f64 / messages))
-        .filter(|(_, each)| *each >= LEAST)
-        .take(NAMED)
-        .map(|(name, each)| format!("{each:.1} {name}"));
-    format!("{system} {op}: {}", parts.collect::<Vec<_>>().join(", "))
+    Ok(all)
 }
 
 /// Both sides of a system.

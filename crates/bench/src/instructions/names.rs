@@ -14,6 +14,9 @@ struct Mapped {
     file: String,
 }
 
+/// A function, and the file and line that it is from.
+type Frame = (String, String);
+
 /// The name of each address: of the innermost function of ours that it lies in, else of the outermost.
 pub fn of(addresses: impl Iterator<Item = u64>) -> Result<BTreeMap<u64, String>> {
     let mapped = mapped()?;
@@ -59,7 +62,7 @@ fn mapped() -> Result<Vec<Mapped>> {
 }
 
 /// For each address the functions that it lies in, innermost first.
-fn ask(exe: &str, base: u64, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<String>>> {
+fn ask(exe: &str, base: u64, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<Frame>>> {
     let mut child = Command::new("addr2line")
         .args(["-e", exe, "-a", "-f", "-i", "-C"])
         .stdin(Stdio::piped())
@@ -73,15 +76,15 @@ fn ask(exe: &str, base: u64, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<String
     let writer = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
     let said = child.wait_with_output()?;
     writer.join().ok().context("what was asked")??;
-    let mut chains: Vec<Vec<String>> = Vec::new();
+    let mut chains: Vec<Vec<Frame>> = Vec::new();
     let said = String::from_utf8_lossy(&said.stdout);
     let mut lines = said.lines();
     while let Some(line) = lines.next() {
         match chains.last_mut() {
             _ if line.starts_with("0x") => chains.push(Vec::new()),
             Some(chain) => {
-                chain.push(line.to_owned());
-                lines.next(); // its file and line
+                let place = lines.next().unwrap_or_default();
+                chain.push((line.to_owned(), place.to_owned()));
             }
             None => {}
         }
@@ -89,11 +92,28 @@ fn ask(exe: &str, base: u64, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<String
     Ok(chains)
 }
 
-/// The innermost function of the product.
-fn pick(chain: &[String]) -> String {
-    let is_ours = |name: &&String| name.contains("tranship_") && !name.contains("tranship_bench");
-    let name = chain.iter().find(is_ours).or(chain.last());
-    short(name.map_or("?", String::as_str))
+/// The innermost function of the product: with line tables one that is in a file of its crates, else one that has its name.
+fn pick(chain: &[Frame]) -> String {
+    let in_file = chain.iter().find_map(|(name, place)| {
+        let file = file_of(place)?;
+        let name = short(name);
+        Some(format!("{file} {}", name.rsplit("::").next()?))
+    });
+    let is_ours =
+        |(name, _): &&Frame| name.contains("tranship_") && !name.contains("tranship_bench");
+    let by_name = || {
+        let frame = chain.iter().find(is_ours).or(chain.last());
+        short(frame.map_or("?", |(name, _)| name.as_str()))
+    };
+    in_file.unwrap_or_else(by_name)
+}
+
+/// `/where/it/is/crates/core/src/link/sender.rs:12` is `core/link/sender`. None if it is not of the product, or the bench's.
+fn file_of(place: &str) -> Option<String> {
+    let (_, inside) = place.rsplit_once("/crates/")?;
+    let (name, rest) = inside.split_once("/src/")?;
+    let (file, _) = rest.split_once(".rs:")?;
+    (name != "bench").then(|| format!("{name}/{file}"))
 }
 
 /// Without parameters of types and hashes: `<tranship_core::link::Sender>::send` is `link::Sender::send`.
@@ -148,11 +168,18 @@ mod tests {
             "tranship_core::recv",
             "tranship_bench::main",
         ];
-        assert_eq!(pick(&chain.map(str::to_owned)), "tranship_ring::pop");
-        assert_eq!(
-            pick(&["tranship_bench::main".to_owned()]),
-            "tranship_bench::main"
-        );
+        let named = |name: &str| (name.to_owned(), "??:?".to_owned());
+        assert_eq!(pick(&chain.map(named)), "tranship_ring::pop");
+        let bench = [named("tranship_bench::main")];
+        assert_eq!(pick(&bench), "tranship_bench::main");
+        let placed = [
+            ("inner", "/rustc/1/library/core/src/ptr/mod.rs:7"),
+            ("{closure#0}", "/a/crates/core/src/link/sender.rs:12"),
+            ("give", "/a/crates/bench/src/ops.rs:1"),
+        ];
+        let placed = placed.map(|(name, place)| (name.to_owned(), place.to_owned()));
+        assert_eq!(pick(&placed), "core/link/sender {closure#0}");
+        assert_eq!(pick(&placed[2..]), "give");
         assert_eq!(pick(&[]), "?");
     }
 }

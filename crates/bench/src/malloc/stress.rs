@@ -34,6 +34,7 @@ pub fn run(work: Work, cores: [usize; 2], time: Duration) -> Result<(Measured, O
         p99_ns: ns,
         per_second: 1e9 / ns,
         facts: Default::default(),
+        sampled: None,
     };
     Ok((measured, Some((status("VmHWM:")? - before).max(0.0))))
 }

@@ -7,11 +7,13 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::BATCH;
 use crate::clock;
 use crate::stats::Measured;
 
 const SOURCE: &str = include_str!("dpdk.c");
+
+/// Pairs of alloc and free that one sample covers, here as there.
+pub const BATCH: usize = 64;
 
 /// The running program.
 pub struct Dpdk {
@@ -77,6 +79,7 @@ impl Dpdk {
             p99_ns: clock::ns(p99) / batch,
             per_second: 1e9 * batch * samples as f64 / clock::ns(all),
             facts: Default::default(),
+            sampled: None,
         }])
     }
 }

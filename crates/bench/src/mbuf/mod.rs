@@ -15,10 +15,8 @@ use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
-use dpdk::Dpdk;
+use dpdk::{BATCH, Dpdk};
 
-/// Pairs of alloc and free that one sample covers.
-pub const BATCH: usize = 64;
 /// Packets that are out at once.
 const DISTINCT: [usize; 2] = [1, 32];
 

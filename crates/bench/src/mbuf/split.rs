@@ -72,5 +72,6 @@ fn waves(secondary: usize) -> Result<Vec<Measured>> {
         p99_ns: ns,
         per_second: 1e9 / ns,
         facts,
+        sampled: None,
     }])
 }

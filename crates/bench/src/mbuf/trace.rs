@@ -161,5 +161,6 @@ fn one(ns: f64, facts: Facts) -> Measured {
         p99_ns: ns,
         per_second: if ns > 0.0 { 1e9 / ns } else { 0.0 },
         facts,
+        sampled: None,
     }
 }

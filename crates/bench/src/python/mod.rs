@@ -126,7 +126,7 @@ fn in_rust(entry: Entry, case: &Case) -> Cell<'static> {
                     touch: *touch,
                     ..case.clone()
                 };
-                let measured = messages::once(&entry, &case, number)?;
+                let measured = messages::once(&entry, &case, number, false)?;
                 all.extend(measured.into_iter().map(|mut one| {
                     one.op = name_of(*touch).to_owned();
                     one

@@ -120,6 +120,7 @@ mod tests {
             p99_ns: ns,
             per_second: 1.0,
             facts: Default::default(),
+            sampled: None,
         };
         Row::of(system, key, &[run])
     }

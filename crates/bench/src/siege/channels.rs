@@ -6,8 +6,9 @@
 
 use anyhow::{Context, Result};
 
+use super::cast::Times;
 use super::pair::{self, Ask, Kind};
-use super::{Stage, cast::Times};
+use super::stage::Stage;
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
@@ -93,6 +94,7 @@ fn row<'a>(mode: &'static str, kind: Kind, of: impl Iterator<Item = &'a Times>) 
             p99_ns: times.p99,
             per_second: times.count as f64 * 1e9 / times.sum,
             facts: Facts::new(),
+            sampled: None,
         })
         .collect();
     let key = Key {

@@ -12,8 +12,8 @@ use tranship_testkit::resource::{self, Scheduled};
 
 use super::cast::{self, Times};
 use super::groups::Grouping;
+use super::stage::{ATTACKERS, CONFIG, NAMES, Stage};
 use super::watch::{self, Held};
-use super::{ATTACKERS, CONFIG, GONE, NAMES, Stage};
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
@@ -29,6 +29,8 @@ const MORE: [&str; 3] = ["late", "join-connected", "stat-all"];
 const P99: Duration = Duration::from_millis(10);
 /// Descriptors that are nobody's: the manager's own, and its reserve.
 const OWN: usize = 256;
+/// The longest that is waited for the attackers' things to be gone.
+const GONE: Duration = Duration::from_secs(60);
 
 type Answers = BTreeMap<String, Times>;
 
@@ -143,6 +145,7 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool)
                 p99_ns: times.p99,
                 per_second: times.count as f64 * 1e9 / times.sum,
                 facts: Facts::new(),
+                sampled: None,
             })
             .collect();
         let key = Key {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Series;
+use super::series::Series;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;

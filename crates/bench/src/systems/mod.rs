@@ -7,7 +7,6 @@ pub mod heaps;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
 pub mod kernel;
-pub mod line;
 pub mod netbufs;
 mod raw;
 pub mod shared;
@@ -18,6 +17,7 @@ use crate::demo::{self, FanEntry};
 use crate::instructions::{self, StepsEntry};
 use crate::ops::{self, OpsEntry};
 use crate::peer::{Entry, entry};
+use crate::tail::{self, TailEntry};
 
 /// All systems of `roundtrip` and `stream`, in the order in which each run visits them.
 pub fn all() -> Vec<Entry> {
@@ -50,6 +50,16 @@ pub fn with_ops() -> Vec<OpsEntry> {
         ops::entry::<tranship::Tranship>(),
         #[cfg(feature = "iceoryx2")]
         ops::entry::<iceoryx2::Iceoryx2>(),
+    ]
+}
+
+/// All systems of `tail`.
+pub fn with_tail() -> Vec<TailEntry> {
+    vec![
+        tail::entry::<raw::Raw>(),
+        tail::entry::<tranship::Tranship>(),
+        #[cfg(feature = "iceoryx2")]
+        tail::entry::<iceoryx2::Iceoryx2>(),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The client: asks for values at random, drops what comes or copies it, and never waits in the kernel.
 
-use super::{CONNECTIONS, HEADER, Work};
+use super::work::{CONNECTIONS, HEADER, Work};
 use crate::clock;
 use crate::party::Party;
 use crate::stats::{Measured, Samples};

@@ -170,6 +170,7 @@ fn measure(system: &'static str, count: usize, budget: Duration) -> Result<Vec<M
         p99_ns: 0.0,
         per_second: 0.0,
         facts: Facts::new(),
+        sampled: None,
     };
     Ok(vec![
         protects.finish("protect").context("no sample")?,

@@ -1,33 +1,40 @@
 //! `zc-send`: replies out of a set of values, over TCP on loopback: one server with one core, a client with the other, connections
 //! in a closed loop.
 //!
-//! `batched` is what a good server does without zero-copy: all replies that are due on a connection in one sendmsg(2). The others
-//! send the same pieces by [`tranship_zcopy::Sender`]: `tranship` chooses the way, `vmsplice` and `sendfile` are told.
+//! `batched` is what a good server does without zero-copy: all replies that are due on a connection in one sendmsg(2). `naive` has a
+//! call for each reply. The others send the same pieces by [`tranship_zcopy::Sender`]: `tranship` chooses the way, `vmsplice` and
+//! `sendfile` are told. `send-zc` is no way of it: io_uring's SEND_ZC out of a registered buffer (`ring`).
 
+pub mod cache;
 mod client;
 pub mod fault;
+pub mod memcached;
+mod pairs;
+pub mod paper;
+mod ring;
 mod server;
 pub mod udp;
+pub mod varnish;
+mod work;
 
 use crate::options::Common;
-use crate::party::{self, Member};
+use crate::party::{self, Member, Party};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
+use crate::stats::Measured;
 use anyhow::{Context, Result};
-use std::time::Duration;
 use tranship_zcopy::Way;
+use work::Work;
 
 /// What can be named.
-pub const SYSTEMS: [&str; 4] = ["tranship", "vmsplice", "sendfile", "batched"];
+pub const SYSTEMS: [&str; 6] = [
+    "tranship", "vmsplice", "sendfile", "batched", "naive", "send-zc",
+];
 /// Which values are asked for.
 pub const MODES: [&str; 2] = ["cold", "hot"];
 /// What the client does with them.
 pub const CLIENTS: [&str; 2] = ["drop", "copy"];
 
-/// Connections at a time.
-pub const CONNECTIONS: usize = 16;
-/// Bytes before each value, as a protocol has.
-pub const HEADER: usize = 40;
 /// Bytes of the hot set.
 const HOT: usize = 1 << 20;
 /// Bytes of the cold set with `--quick`, at most.
@@ -44,18 +51,23 @@ pub struct Grid<'a> {
     pub set: usize,
 }
 
-/// One cell's work.
-#[derive(Debug, Clone, Copy)]
-pub struct Work {
-    pub value: usize,
-    pub count: usize,
-    pub depth: usize,
-    pub copies: bool,
-    pub budget: Duration,
-}
-
 pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
     let mut outcome = Outcome::default();
+    let mut systems: Vec<_> = SYSTEMS
+        .into_iter()
+        .filter(|name| common.wants(name))
+        .collect();
+    let largest = if common.is_quick() {
+        grid.set.min(QUICK)
+    } else {
+        grid.set
+    };
+    if systems.contains(&"send-zc")
+        && let Err(error) = ring::possible(largest)
+    {
+        eprintln!("SKIPPED: of zc-send, send-zc: {error:#}");
+        systems.retain(|name| *name != "send-zc");
+    }
     for mode in MODES {
         if !wanted(grid.modes, mode) {
             continue;
@@ -78,8 +90,7 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
                         copies: client == "copy",
                         budget: common.budget(),
                     };
-                    let cells = SYSTEMS.iter().filter(|name| common.wants(name));
-                    let cells = cells.map(|system| Cell {
+                    let cells = systems.iter().map(|&system| Cell {
                         system,
                         key: Key {
                             mode,
@@ -110,17 +121,25 @@ fn run(
     system: &str,
     work: Work,
     op: &str,
-) -> Result<Vec<crate::stats::Measured>> {
+) -> Result<Vec<Measured>> {
     let way = match system {
         "vmsplice" => Some(Way::Splice),
         "sendfile" => Some(Way::File),
-        "batched" => Some(Way::Copy),
+        "batched" | "naive" => Some(Way::Copy),
         _ => None,
+    };
+    let serve: fn(&Party, Work, server::How) -> Result<Vec<Measured>> = match system {
+        "send-zc" => |party, work, _| ring::serve(party, work),
+        _ => server::serve,
+    };
+    let how = server::How {
+        way,
+        together: system != "naive",
     };
     let members = vec![
         Member {
             core: cores[0],
-            body: Box::new(move |party| server::serve(party, work, way)),
+            body: Box::new(move |party| serve(party, work, how)),
         },
         Member {
             core: cores[1],

@@ -1,6 +1,6 @@
 //! The server: an epoll loop of one thread.
 
-use super::{CONNECTIONS, HEADER, Work};
+use super::work::{CONNECTIONS, HEADER, Work, cpu};
 use crate::party::Party;
 use crate::stats::{Facts, Measured};
 use anyhow::{Context, Result};
@@ -19,7 +19,15 @@ struct Due {
     asked: Vec<u8>,
 }
 
-pub fn serve(party: &Party, work: Work, way: Option<Way>) -> Result<Vec<Measured>> {
+/// How replies are sent.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    pub way: Option<Way>,
+    /// All that are due in one call; else one.
+    pub together: bool,
+}
+
+pub fn serve(party: &Party, work: Work, how: How) -> Result<Vec<Measured>> {
     let arena = Arena::new()?;
     let mut values = Vec::with_capacity(work.count);
     for seed in 0..work.count {
@@ -30,7 +38,7 @@ pub fn serve(party: &Party, work: Work, way: Option<Way>) -> Result<Vec<Measured
     }
     arena.protect();
     let mut sender = Sender::new()?;
-    sender.force(way);
+    sender.force(how.way);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     party.tell(1, u64::from(listener.local_addr()?.port()))?;
     let mut all = Vec::new();
@@ -63,7 +71,7 @@ pub fn serve(party: &Party, work: Work, way: Option<Way>) -> Result<Vec<Measured
         begun = begun.or_else(|| Some(cpu()));
         for event in &events {
             let one = &mut all[usize::try_from(event.data.u64())?];
-            if !one.serve(&mut sender, &values, &mut served)? {
+            if !one.serve(&mut sender, &values, how.together, &mut served)? {
                 open -= 1;
                 rustix::event::epoll::delete(&epoll, &one.stream)?;
             }
@@ -79,18 +87,19 @@ pub fn serve(party: &Party, work: Work, way: Option<Way>) -> Result<Vec<Measured
         p99_ns: 0.0,
         per_second: 0.0,
         facts: Facts::new(),
+        sampled: None,
     }])
-}
-
-fn cpu() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 impl Due {
     /// Takes what was asked and sends what has room; false at the end.
-    fn serve(&mut self, sender: &mut Sender, values: &[Value], served: &mut u64) -> Result<bool> {
+    fn serve(
+        &mut self,
+        sender: &mut Sender,
+        values: &[Value],
+        together: bool,
+        served: &mut u64,
+    ) -> Result<bool> {
         let mut room = [0; 256];
         let mut open = true;
         loop {
@@ -122,7 +131,8 @@ impl Due {
         while !self.due.is_empty() {
             let header = [b'h'; HEADER];
             let mut pieces = Vec::with_capacity(2 * self.due.len());
-            for (number, &index) in self.due.iter().enumerate() {
+            let most = if together { usize::MAX } else { 1 };
+            for (number, &index) in self.due.iter().take(most).enumerate() {
                 let gone = if number == 0 { self.gone } else { 0 };
                 let value = &values[index];
                 if gone < HEADER {

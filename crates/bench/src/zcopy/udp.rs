@@ -5,12 +5,13 @@
 //! `memcached` is the answer to a multi-get: before each value eight bytes and its line, behind it the line's end. A row's time is
 //! that of one datagram.
 
+use super::pairs::Ratio;
 use super::{HOT, wanted};
 use crate::clock;
 use crate::options::Common;
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
-use crate::report::Key;
+use crate::report::{Key, Row, bytes};
 use crate::stats::{Measured, Samples};
 use anyhow::{Context, Result, ensure};
 use std::net::{SocketAddr, UdpSocket};
@@ -80,11 +81,27 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
                     },
                     measure: Box::new(move |number| run(number, common.cores()[0], system, work)),
                 });
+                let first = outcome.rows.len();
                 outcome.group(common.runs_or(9), cells.collect());
+                if mode == "cold" {
+                    outcome
+                        .verdicts
+                        .extend(promised(&outcome.rows[first..], frame, value));
+                }
             }
         }
     }
     outcome
+}
+
+/// What references must be worth here: for bare values, and for the answers of a cache.
+fn promised(rows: &[Row], frame: &str, value: usize) -> Option<String> {
+    let of = |name| rows.iter().find(|row| row.system == name);
+    let rate: fn(&Measured) -> f64 = |run| run.per_second;
+    let ratio = Ratio::of(of("gso-zerocopy")?, of("gso-copy")?, rate)?;
+    let at_least = if frame == "bare" { 1.8 } else { 1.2 };
+    let what = format!("cold, {}, {frame}, by reference over copied", bytes(value));
+    Some(ratio.line(&what, at_least))
 }
 
 /// Can a namespace and an ifb device be made here? Tried in a process that ends.

@@ -1,5 +1,6 @@
 //! What lies in the page cache is only copied: whoever asks does it, as waking another thread costs more.
 
+use super::options::ALIGN;
 use super::step::{self, Action};
 use crate::{Job, Op};
 use std::fs::File;
@@ -45,7 +46,7 @@ impl AtOnce {
     pub(super) fn write(&self, job: &mut Job) -> bool {
         let request = &job.request;
         let (offset, len) = (request.offset, u64::from(request.len));
-        let whole = offset.is_multiple_of(super::ALIGN) && len.is_multiple_of(super::ALIGN);
+        let whole = offset.is_multiple_of(ALIGN) && len.is_multiple_of(ALIGN);
         if request.op != Op::Write || request.durable || !whole || request.len > MAX_BYTES {
             return false;
         }

@@ -5,15 +5,18 @@
 
 mod at_once;
 mod open;
+mod options;
 mod overlap;
 mod step;
 mod threads;
 mod uring;
 
 pub use open::OpenError;
+pub use options::{Access, DiskOptions};
 
-use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Lease, Op, Request, Store, sum};
+use crate::{Data, Done, Fault, Info, Job, Lease, Op, Request, Store, sum};
 use at_once::AtOnce;
+use options::ALIGN;
 use overlap::Overlaps;
 use std::fs::File;
 use std::io;
@@ -23,34 +26,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 pub(crate) use step::Action;
 use step::{Step, Then};
-
-/// What direct input and output is aligned to: no disk wants more.
-const ALIGN: u64 = BLOCK_BYTES as u64;
-
-/// Whether the page cache is used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Access {
-    /// Without it where the file system can do so.
-    #[default]
-    Auto,
-    /// Without it, or not at all.
-    Direct,
-    /// With it.
-    Buffered,
-}
-
-/// How a disk is opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DiskOptions {
-    /// Makes the file, or makes it longer, bytes.
-    pub size: Option<u64>,
-    /// Writes are refused.
-    pub read_only: bool,
-    /// Whether the page cache is used.
-    pub access: Access,
-    /// Threads instead of io_uring, also where that is allowed.
-    pub threads: bool,
-}
 
 /// A file or a block device. Safe to use from many threads; when the last handle goes, what runs is waited for.
 #[derive(Debug)]
@@ -287,7 +262,7 @@ impl Disk {
             // Up to a block's end, then whole blocks, then the rest.
             let next = match offset.is_multiple_of(ALIGN) {
                 true if end - offset >= ALIGN => {
-                    (end / ALIGN * ALIGN).min(offset + crate::wire::MAX_DATA_BYTES as u64)
+                    (end / ALIGN * ALIGN).min(offset + crate::limits::MAX_DATA_BYTES as u64)
                 }
                 _ => end.min(offset / ALIGN * ALIGN + ALIGN),
             };

@@ -1,6 +1,6 @@
 //! Opening a file or a block device.
 
-use super::{Access, DiskOptions};
+use super::options::{ALIGN, Access, DiskOptions};
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -51,7 +51,7 @@ pub(super) fn open(path: &Path, options: &DiskOptions) -> Result<Opened, OpenErr
         return Err(OpenError::Empty(path.to_owned()));
     }
     // Whole blocks only: the last one would make the file longer.
-    let whole = size.is_multiple_of(super::ALIGN);
+    let whole = size.is_multiple_of(ALIGN);
     let without = (options.access != Access::Buffered && whole)
         .then(|| open_file(path, options, OFlags::DIRECT));
     let (file, direct) = match (without, options.access) {

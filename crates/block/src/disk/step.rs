@@ -45,7 +45,10 @@ impl Step {
         if end > self.data.len() {
             return Err(wrong());
         }
-        let first = self.data.pointer(self.action).ok_or_else(wrong)?;
+        let first = self
+            .data
+            .pointer(self.action == Action::Read)
+            .ok_or_else(wrong)?;
         Ok(first.wrapping_add(self.at))
     }
 
@@ -100,7 +103,7 @@ pub(super) fn copy(
     data: &mut Data,
     len: usize,
 ) -> bool {
-    let (true, Some(memory)) = (len <= data.len(), data.pointer(action)) else {
+    let (true, Some(memory)) = (len <= data.len(), data.pointer(action == Action::Read)) else {
         return false;
     };
     let Ok(offset) = i64::try_from(offset) else {

@@ -1,8 +1,8 @@
 //! What a client is answered through, also by the store's threads.
 
-use super::door::violation;
 use crate::lack::passes;
-use crate::wire::{self, MOST_ASKED, Say};
+use crate::limits::MOST_ASKED;
+use crate::wire::{self, Say};
 use crate::{Data, Fault};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +48,10 @@ impl Answers {
         // Ordering: relaxed; a count.
         match self.asked.fetch_add(1, Ordering::Relaxed) < MOST_ASKED {
             true => Ok(()),
-            false => Err(violation("more questions at a time than there may be")),
+            false => Err(wire::violation(
+                "it",
+                "more questions at a time than there may be",
+            )),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Lets clients in: whoever connects to be answered gets a ticket, and whoever shows it where questions come in is served.
 
-use super::Behind;
+use super::behind::Behind;
 use super::places::{Place, Places, Who};
-use super::session::{Fences, Session};
+use super::session::{Fences, ROUND, Session};
 use crate::Endpoint;
 use crate::lack::{PAUSE, Patience};
 use crate::leases::random;
@@ -13,9 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tranship_core::{Domain, Error, Kind, Listener, PollItem, Receiver, Role, Sender, poll};
-
-/// The longest single wait.
-pub(super) const ROUND: Duration = Duration::from_millis(100);
 
 /// Who has a ticket.
 struct Waits {
@@ -200,16 +197,10 @@ impl Shared {
             if let Some(message) = patience.next(&self.at, asks, ROUND)? {
                 return match wire::open(message) {
                     Some((Ask::Hello(hello), ..)) => Ok(hello),
-                    _ => Err(violation("it does not begin with a hello")),
+                    _ => Err(wire::violation("it", "it does not begin with a hello")),
                 };
             }
         }
         Err(Kind::PeerGone.into())
     }
-}
-
-/// The client said what no client says.
-pub(super) fn violation(what: &str) -> Error {
-    let text = format!("it broke the protocol of blocks: {what}");
-    Error::new(Kind::PeerViolation, text)
 }

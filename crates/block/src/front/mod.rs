@@ -5,9 +5,12 @@
 //! what it writes goes to the disk from where the client has put it. A [`Forwarding`] front asks a server elsewhere.
 
 mod answers;
+mod behind;
 mod door;
 mod places;
 mod session;
+
+pub use behind::{Behind, Served};
 
 use crate::leases::{Leases, Tenanted};
 use crate::{Cache, Cached, Endpoint, Remote, Store, remote};
@@ -16,22 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use tranship_core::Error;
-
-/// Where a front's requests go.
-pub trait Behind: Send + Sync + 'static {
-    /// What serves one client.
-    fn serve(&self) -> Served;
-}
-
-/// What serves one client.
-#[derive(Debug)]
-pub struct Served {
-    store: Arc<dyn Store>,
-    /// For clients with caches.
-    leases: Option<Arc<Leases>>,
-    /// To a server elsewhere.
-    remote: Option<Arc<Remote>>,
-}
 
 /// A store that works on its clients' buffers.
 #[derive(Debug)]

@@ -1,17 +1,20 @@
 //! One client's channels: takes questions, and has them answered.
 
-use super::Served;
 use super::answers::Answers;
-use super::door::{ROUND, violation};
+use super::behind::Served;
 use crate::data::Own;
 use crate::lack::{PAUSE, Patience, passes};
 use crate::leases::{Leases, Tenant};
-use crate::wire::{self, Ask, Hello, MAX_DATA_BYTES, MOST_ASKED, Say};
+use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::wire::{self, Ask, Hello, Say};
 use crate::{Data, Fault, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tranship_core::{Cbuf, Error, Kind, Message, Pool, Receiver, Sender};
+
+/// The longest single wait.
+pub(super) const ROUND: Duration = Duration::from_millis(100);
 
 /// Whether a channel may still begin anything. Held while it begins something.
 type Fence = Mutex<bool>;
@@ -124,10 +127,10 @@ impl Session {
 
     fn take(&mut self, message: Message, is_over: &dyn Fn() -> bool) -> Result<(), Error> {
         let Some((Ask::Do(request), number, data)) = wire::open::<Ask>(message) else {
-            return Err(violation("a message that cannot be"));
+            return Err(wire::violation("it", "a message that cannot be"));
         };
         if !self.welcomed {
-            return Err(violation("a question before it was welcomed"));
+            return Err(wire::violation("it", "a question before it was welcomed"));
         }
         self.answers.expect()?;
         let len = request.len as usize;

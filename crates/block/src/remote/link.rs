@@ -198,7 +198,7 @@ impl Remote {
 
     fn take(&self, link: &mut Link, message: Message) -> Result<(), Error> {
         let Some((said, number, data)) = wire::open::<Say>(message) else {
-            return Err(violation("a message that cannot be"));
+            return Err(wire::violation("the server", "a message that cannot be"));
         };
         match said {
             Say::Ticket(ticket) if !link.greeted => self.greet(link, ticket),
@@ -218,12 +218,15 @@ impl Remote {
             Say::Done(result, lease) => {
                 let mut state = self.lock();
                 let Some(question) = state.away.remove(&number) else {
-                    return Err(violation("an answer to what was not asked"));
+                    return Err(wire::violation(
+                        "the server",
+                        "an answer to what was not asked",
+                    ));
                 };
                 if !question.fits(&result, data.as_ref()) {
                     // It is asked again.
                     state.away.insert(number, question);
-                    return Err(violation("an answer of another length"));
+                    return Err(wire::violation("the server", "an answer of another length"));
                 }
                 if let (Some(opening), Some(writes)) = (link.opening, lease) {
                     self.client.lease.heard(opening, writes, question.asked);
@@ -234,7 +237,9 @@ impl Remote {
                 question.end(result, data);
                 Ok(())
             }
-            Say::Ticket(_) | Say::Welcome(..) => Err(violation("a word at the wrong time")),
+            Say::Ticket(_) | Say::Welcome(..) => {
+                Err(wire::violation("the server", "a word at the wrong time"))
+            }
         }
     }
 
@@ -289,10 +294,4 @@ impl Remote {
             question.end(Err(Fault::Gone), None);
         }
     }
-}
-
-/// The server said what no server says.
-fn violation(what: &str) -> Error {
-    let text = format!("the server broke the protocol of blocks: {what}");
-    Error::new(Kind::PeerViolation, text)
 }

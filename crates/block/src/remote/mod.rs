@@ -11,7 +11,7 @@ use crate::data::Own;
 use crate::lack::passes;
 use crate::lease::Moment;
 use crate::leases::random;
-use crate::wire::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
 use crate::{Data, Endpoint, Fault, Info, Job, Lease, Op, Store};
 use question::Question;
 use safety::Safety;

@@ -3,13 +3,13 @@
 //! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
 //! does.
 
-use super::shared::Shared;
+use super::shared::{Sending, Shared};
 use super::{classic, meta};
 use crate::parcel::{Client, Next};
 use crate::parse::{self, Command, Put};
 use crate::reply::Replies;
 use crate::stats::Counts;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -65,8 +65,10 @@ pub(super) enum Store {
 pub(super) struct Connection {
     stream: TcpStream,
     socket: Socket,
+    /// Room for what is received; it is not cleared between two reads.
     input: Vec<u8>,
-    /// Up to there it has been looked at.
+    /// Up to there it was received, and up to there it has been looked at.
+    filled: usize,
     at: usize,
     expect: Expect,
     replies: Replies,
@@ -77,16 +79,20 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> io::Result<Connection> {
+    pub(super) fn new(stream: TcpStream, sending: Sending) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Connection {
             socket: Socket::new(&stream)?,
             stream,
             input: Vec::new(),
+            filled: 0,
             at: 0,
             expect: Expect::Line,
-            replies: Replies::default(),
+            replies: match sending {
+                Sending::Joined => Replies::joined(),
+                Sending::Chosen | Sending::Told(_) => Replies::default(),
+            },
             interest: Interest::Read,
             stuck: None,
             ending: false,
@@ -94,8 +100,12 @@ impl Connection {
     }
 
     /// Goes on with what another process began.
-    pub(super) fn resume(stream: TcpStream, client: Client) -> io::Result<Connection> {
-        let mut own = Connection::new(stream)?;
+    pub(super) fn resume(
+        stream: TcpStream,
+        client: Client,
+        sending: Sending,
+    ) -> io::Result<Connection> {
+        let mut own = Connection::new(stream, sending)?;
         own.input = client.input;
         own.ending = client.ending;
         own.expect = match client.next {
@@ -173,8 +183,7 @@ impl Connection {
                 Some(()) => commands += 1,
                 None if dry => break,
                 None => match self.read(counts) {
-                    Ok(true) => {}
-                    Ok(false) => dry = true,
+                    Ok(more) => dry = !more,
                     Err(_) => return Turn::End,
                 },
             }
@@ -202,29 +211,37 @@ impl Connection {
         if self.ending && self.replies.is_empty() {
             return Turn::End;
         }
-        if !self.ending && !dry && !self.is_choked() {
+        if !self.ending && (!dry || commands == TURN) && !self.is_choked() {
             return Turn::More;
         }
         Turn::Done
     }
 
-    /// Takes what is there; false if nothing is, an error at the end.
+    /// Takes what is there, a value's bytes to where it is kept, what follows behind what is still to be looked at; false if that was
+    /// all, an error at the end.
     fn read(&mut self, counts: &Counts) -> io::Result<bool> {
-        self.input.drain(..self.at);
-        self.at = 0;
-        let result = if let Expect::Value { value, got, .. } = &mut self.expect {
-            let result = self.stream.read(&mut value[*got..]);
-            if let Ok(count) = result {
-                *got += count;
+        self.input.copy_within(self.at..self.filled, 0);
+        self.filled -= std::mem::take(&mut self.at);
+        if self.input.len() < self.filled + CHUNK {
+            self.input.resize(self.filled + CHUNK, 0);
+        }
+        let room = &mut self.input[self.filled..];
+        let (result, wanted, rest) = match &mut self.expect {
+            Expect::Value { value, got, .. } => {
+                let rest = value.len() - *got;
+                let both = rest + room.len();
+                let mut parts = [IoSliceMut::new(&mut value[*got..]), IoSliceMut::new(room)];
+                (self.stream.read_vectored(&mut parts), both, rest)
             }
-            result
-        } else {
-            let before = self.input.len();
-            self.input.resize(before + CHUNK, 0);
-            let result = self.stream.read(&mut self.input[before..]);
-            self.input.truncate(before + *result.as_ref().unwrap_or(&0));
-            result
+            _ => (self.stream.read(room), room.len(), 0),
         };
+        if let Ok(count) = result {
+            let of_value = count.min(rest);
+            self.filled += count - of_value;
+            if let Expect::Value { got, .. } = &mut self.expect {
+                *got += of_value;
+            }
+        }
         match result {
             Ok(0) => {
                 // What was asked before is still answered.
@@ -233,7 +250,8 @@ impl Connection {
             }
             Ok(count) => {
                 Counts::bump(&counts.bytes_read, count as u64);
-                Ok(true)
+                // Less than there was room for: the rest, if any, is told of again.
+                Ok(count == wanted)
             }
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
@@ -249,7 +267,7 @@ impl Connection {
         match &mut self.expect {
             Expect::Line => self.line(shared, worker),
             Expect::Swallow(left) => {
-                let now = (*left).min(self.input.len() - self.at);
+                let now = (*left).min(self.filled - self.at);
                 self.at += now;
                 *left -= now;
                 if *left > 0 {
@@ -259,11 +277,11 @@ impl Connection {
                 Some(())
             }
             Expect::SwallowLine => {
-                let rest = &self.input[self.at..];
+                let rest = &self.input[self.at..self.filled];
                 match rest.iter().position(|byte| *byte == b'\n') {
                     Some(end) => self.at += end + 1,
                     None => {
-                        self.at = self.input.len();
+                        self.at = self.filled;
                         return None;
                     }
                 }
@@ -271,7 +289,7 @@ impl Connection {
                 Some(())
             }
             Expect::Value { value, got, .. } => {
-                let now = (value.len() - *got).min(self.input.len() - self.at);
+                let now = (value.len() - *got).min(self.filled - self.at);
                 value[*got..*got + now].copy_from_slice(&self.input[self.at..self.at + now]);
                 self.at += now;
                 *got += now;
@@ -304,7 +322,7 @@ impl Connection {
     }
 
     fn line(&mut self, shared: &Shared, worker: usize) -> Option<()> {
-        let rest = &self.input[self.at..];
+        let rest = &self.input[self.at..self.filled];
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
             if rest.len() > LINE {
                 self.replies.line("CLIENT_ERROR line too long");

@@ -12,7 +12,7 @@ mod shared;
 mod take;
 mod worker;
 
-pub use shared::Options;
+pub use shared::{Options, Sending};
 
 use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
@@ -106,7 +106,7 @@ impl Begin {
         let connections = offered.streams.into_iter();
         // One that cannot be served any more is none.
         let connections: Vec<_> = connections
-            .filter_map(|(stream, client)| Connection::resume(stream, client).ok())
+            .filter_map(|(stream, client)| Connection::resume(stream, client, options.sending).ok())
             .collect();
         let datagrams = match (options.udp, offered.datagrams) {
             (Some(_), Some(socket)) => Some(socket),

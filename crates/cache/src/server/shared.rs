@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
+use tranship_zcopy::Way;
 
 /// How a [`Server`] is made.
 #[derive(Clone, Debug)]
@@ -27,6 +28,20 @@ pub struct Options {
     /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
     /// connections; and lets itself be taken over there.
     pub take_over: Option<PathBuf>,
+    /// How replies are sent.
+    pub sending: Sending,
+}
+
+/// How replies are sent: to measure what a way is worth. None but the first is for use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sending {
+    /// By what is cheapest, as measured.
+    #[default]
+    Chosen,
+    /// By this way wherever it can be used.
+    Told(Way),
+    /// Values are copied behind what goes before them, and the whole is copied again to be sent.
+    Joined,
 }
 
 impl Default for Options {
@@ -43,6 +58,7 @@ impl Default for Options {
             longest: 1 << 20,
             patience: Duration::from_secs(60),
             take_over: None,
+            sending: Sending::Chosen,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Turn};
 use super::datagram::Datagrams;
-use super::shared::Shared;
+use super::shared::{Sending, Shared};
 use crate::stats::Counts;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Write};
@@ -48,6 +48,10 @@ impl Worker {
         if let Some(datagrams) = &datagrams {
             epoll.add(datagrams.as_socket(), DATAGRAMS, Interest::Read)?;
         }
+        let mut sender = Sender::new()?;
+        if let Sending::Told(way) = shared.options.sending {
+            sender.force(Some(way));
+        }
         Ok(Worker {
             shared,
             number,
@@ -55,7 +59,7 @@ impl Worker {
             datagrams,
             bell,
             epoll,
-            sender: Sender::new()?,
+            sender,
             connections: HashMap::new(),
             next: 0,
         })
@@ -152,7 +156,7 @@ impl Worker {
         let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
         let made = if open < self.shared.options.connections {
             Counts::bump(&self.counts().total_connections, 1);
-            Connection::new(stream)
+            Connection::new(stream, self.shared.options.sending)
         } else {
             Counts::bump(&self.counts().rejected_connections, 1);
             let _ = stream.set_nonblocking(true);

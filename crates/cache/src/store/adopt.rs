@@ -102,7 +102,7 @@ impl Store {
             entry.read = now.saturating_sub(kept.idle);
             let index = store.insert(&mut shard, entry);
             if kept.protected {
-                shard.touch(index);
+                shard.touch(index, now);
             }
         }
         // Relaxed: nobody else has the store.

@@ -66,6 +66,8 @@ pub(super) struct Links {
     pub(super) newer: u32,
     pub(super) older: u32,
     pub(super) protected: bool,
+    /// When it came there, seconds of the store's clock.
+    pub(super) since: u32,
 }
 
 impl Default for Links {
@@ -74,6 +76,7 @@ impl Default for Links {
             newer: NONE,
             older: NONE,
             protected: false,
+            since: 0,
         }
     }
 }

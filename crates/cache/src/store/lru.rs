@@ -27,6 +27,9 @@ pub(super) struct Lists {
     protected: List,
 }
 
+/// Seconds for which an entry stays where it is however often it is used, as memcached's ITEM_UPDATE_INTERVAL.
+const STAYS: u32 = 60;
+
 type Entries = [Option<Entry>];
 
 fn links(entries: &mut Entries, index: u32) -> &mut Links {
@@ -47,8 +50,14 @@ impl Lists {
         }
     }
 
-    /// It was used.
-    pub(super) fn touch(&mut self, entries: &mut Entries, index: u32) {
+    /// It was used. What came to the front of the protected ones a short while ago stays where it is: to move it would touch its
+    /// neighbours, which nobody asked for and whose memory is far away.
+    pub(super) fn touch(&mut self, entries: &mut Entries, index: u32, now: u32) {
+        let own = links(entries, index);
+        if own.protected && now.wrapping_sub(own.since) < STAYS {
+            return;
+        }
+        own.since = now;
         let cost = entries[index as usize].as_ref().expect("in use").cost();
         self.take(entries, index, cost);
         links(entries, index).protected = true;
@@ -118,5 +127,33 @@ impl List {
             older => links(entries, older).newer = newer,
         }
         self.bytes -= cost;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_zcopy::Arena;
+
+    #[test]
+    fn what_is_used_often_moves_to_the_front_once_a_minute() {
+        let arena = Arena::new().expect("an arena");
+        let entry = |number: u64| {
+            let value = arena.copy(b"value\r\n").expect("a value");
+            Some(Entry::new(b"key", number, value, 0, 0, number, 2))
+        };
+        let mut entries: Vec<_> = (0..10).map(entry).collect();
+        let mut lists = Lists::default();
+        let cost = entries[0].as_ref().expect("there").cost();
+        (0..10).for_each(|index| lists.add(&mut entries, index, cost));
+        (0..8).for_each(|index| lists.touch(&mut entries, index, 100));
+        assert_eq!((lists.protected.oldest, lists.protected.newest), (0, 7));
+        lists.touch(&mut entries, 0, 100 + STAYS - 1);
+        assert_eq!((lists.protected.oldest, lists.protected.newest), (0, 7));
+        lists.touch(&mut entries, 0, 100 + STAYS);
+        assert_eq!((lists.protected.oldest, lists.protected.newest), (1, 0));
+        // On probation nothing waits for a minute: what is there is evicted first.
+        lists.touch(&mut entries, 9, 101);
+        assert_eq!(lists.protected.newest, 9);
     }
 }

@@ -168,7 +168,7 @@ impl Store {
         let there = self.find_living(&mut shard, hash, key, now);
         match (mode, there) {
             (Mode::Add, Some(index)) => {
-                shard.touch(index);
+                shard.touch(index, now);
                 return Outcome::NotStored;
             }
             (Mode::Replace | Mode::Append | Mode::Prepend, None) => return Outcome::NotStored,
@@ -217,7 +217,7 @@ impl Store {
             shard.entry_mut(index).expires = expires;
         }
         let item = self.item(&shard, index, now);
-        shard.touch(index);
+        shard.touch(index, now);
         let entry = shard.entry_mut(index);
         entry.fetched = true;
         entry.read = now;

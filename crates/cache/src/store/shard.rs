@@ -63,8 +63,8 @@ impl Shard {
     }
 
     /// It was used: it is evicted later.
-    pub(super) fn touch(&mut self, index: u32) {
-        self.lists.touch(&mut self.entries, index);
+    pub(super) fn touch(&mut self, index: u32, now: u32) {
+        self.lists.touch(&mut self.entries, index, now);
     }
 
     /// Its cost changed.

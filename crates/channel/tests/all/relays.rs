@@ -371,6 +371,51 @@ fn what_a_sink_said_outlives_it() {
     }
 }
 
+/// What waits for a source that takes nothing keeps nobody from hearing that the sink is gone, and goes back when there is room.
+#[test]
+fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
+    let _dog = dog();
+    let row = Row::new();
+    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new().lines(2));
+    let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new().lines(2));
+    let mut relay = Relay::new(middle, onward).expect("one domain");
+    let mut said = 0;
+    loop {
+        match from.send_control(b"x", said) {
+            Ok(()) => said += 1,
+            // No room, neither here nor at the source.
+            Err(failed) => {
+                assert_eq!(failed.kind(), Kind::Full, "{failed}");
+                if relay.turn().expect("no end") == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    drop(from);
+    let stop = loop {
+        match relay.turn() {
+            Ok(_) => thread::yield_now(),
+            Err(stop) => break stop,
+        }
+    };
+    assert_eq!(stop.end, RelayEnd::Sink, "{stop}");
+    let (other, _from) = row.out_of_relay("shm:c", LinkOptions::new());
+    let before = relay.replace_sink(other).expect("one domain");
+    let mut heard = 0;
+    loop {
+        match to.try_recv_control().expect("no lie") {
+            Some(word) => assert_eq!(word.meta, heard),
+            None if relay.turn().expect("the other one is there") > 0 => continue,
+            None => break,
+        }
+        heard += 1;
+    }
+    // The rest is with the end that was replaced.
+    assert!(heard > 1 && heard <= said, "{heard} of {said}");
+    drop(before);
+}
+
 /// The sink hears how the source ended, and that of a relay that goes too early.
 #[test]
 fn the_end_of_the_source_is_that_for_the_sink() {

@@ -47,8 +47,12 @@ const DONE: [&str; 14] = [
     "Close",
 ];
 
-/// Random programs over one stage; a failure shrinks.
-fn random(name: &str, (cases, steps): (u32, usize), stage: &Stage) {
+/// Random programs over one stage, at all levels; a failure shrinks.
+fn random(name: &str, amount: (u32, usize), stage: &Stage) {
+    random_at(&Trust::ALL, name, amount, stage);
+}
+
+fn random_at(levels: &[Trust], name: &str, (cases, steps): (u32, usize), stage: &Stage) {
     let _dog = kit::dog();
     let config = ProptestConfig {
         cases: if torture() { 50 * cases } else { cases },
@@ -57,10 +61,10 @@ fn random(name: &str, (cases, steps): (u32, usize), stage: &Stage) {
         max_shrink_iters: 300,
         ..ProptestConfig::default()
     };
-    let programs = (0..Trust::ALL.len(), prop::collection::vec(shot(), 1..steps));
+    let programs = (0..levels.len(), prop::collection::vec(shot(), 1..steps));
     let outcome = TestRunner::new(config).run(&programs, |(trust, shots)| {
         let mut world = World::new(stage, DOMAINS);
-        circle(&mut world, Trust::ALL[trust]);
+        circle(&mut world, levels[trust]);
         for shot in shots {
             world.shoot(&shot).map_err(TestCaseError::fail)?;
         }
@@ -78,6 +82,19 @@ fn local() {
 #[test]
 fn shm() {
     random("shm", (60, 300), &Stage::threads("shm", DOMAINS));
+}
+
+/// Where nobody can write what was sent, and nobody copies it.
+#[test]
+fn shm_sealed() {
+    let stage = Stage::threads("shm", DOMAINS).sealing();
+    random_at(&[Trust::None], "shm, sealed", (40, 300), &stage);
+}
+
+#[test]
+fn shm_sealed_between_processes() {
+    let stage = Stage::processes("shm", DOMAINS).sealing();
+    random_at(&[Trust::None], "shm, sealed, processes", (40, 200), &stage);
 }
 
 #[test]
@@ -189,6 +206,15 @@ fn some_of_a_row() {
     let (worlds, steps) = (20, 100);
     let amount = Amount::Some { worlds, steps };
     walks(&case, amount, &Stage::threads("shm", case.domains));
+}
+
+#[test]
+fn some_of_sealed_ones_between_processes() {
+    let case = explore::sealed_at_the_receiver();
+    let (worlds, steps) = (20, 80);
+    let amount = Amount::Some { worlds, steps };
+    let stage = Stage::processes("shm", case.domains).sealing();
+    walks(&case, amount, &stage);
 }
 
 #[test]

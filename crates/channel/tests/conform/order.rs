@@ -21,6 +21,8 @@ pub enum Order {
         lines: u8,
     },
     NewPool {
+        /// Of level `none`, with large buffers only.
+        seals: bool,
         pool: PoolId,
         trust: Trust,
         slots: u8,

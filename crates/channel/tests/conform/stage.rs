@@ -14,6 +14,8 @@ use tranship_transport::Net;
 
 pub struct Stage {
     pub way: Way,
+    /// Whether buffers of level `none` are sealed.
+    pub seals: bool,
     prefix: String,
     /// With the manager in it.
     manager: Arc<Domain>,
@@ -76,6 +78,7 @@ impl Stage {
         };
         Stage {
             way,
+            seals: false,
             prefix,
             seats: RefCell::new(all.into_iter().map(Seat::thread).collect()),
             manager,
@@ -94,6 +97,7 @@ impl Stage {
                 "shm" => Way::Shared,
                 _ => Way::Carried,
             },
+            seals: false,
             prefix: match scheme {
                 "copy" => format!("copy:processes-{}-", std::process::id()),
                 // The port is that of who listens.
@@ -106,6 +110,14 @@ impl Stage {
             runs: Cell::new(0),
             all_write: RefCell::default(),
             tally: RefCell::default(),
+        }
+    }
+
+    /// The same with large buffers only at level `none`.
+    pub fn sealing(self) -> Stage {
+        Stage {
+            seals: true,
+            ..self
         }
     }
 

@@ -44,7 +44,7 @@ impl<'a> World<'a> {
         let run = stage.begin();
         let mut world = World {
             stage,
-            model: Model::new(stage.way, domains),
+            model: Model::new(stage.way, domains).sealing(stage.seals),
             run,
             ids: Vec::new(),
             ports: Vec::new(),
@@ -256,6 +256,7 @@ impl<'a> World<'a> {
             _ => Vec::new(),
         };
         let order = Order::NewPool {
+            seals: self.stage.seals,
             pool: *pool,
             trust: *trust,
             slots: *slots,

@@ -35,6 +35,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<Answer> {
         longest: usize::try_from(args.max_value)?,
         patience: args.patience,
         take_over: args.take_over.clone(),
+        sending: defaults.sending,
     })
     .with_context(|| format!("serving at {}", args.listen))?;
     let mut out = output::stdout();

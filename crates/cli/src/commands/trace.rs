@@ -1,6 +1,7 @@
 //! `tranship trace`: what happened to buffers.
 
 use super::connect;
+use super::names::Names;
 use super::view::SCHEMA;
 use crate::args::TraceArgs;
 use crate::exit::Answer;
@@ -17,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
     let domain = connect::look(&args.view.connect)?;
-    let names = Names::of(&domain.stat()?, &domain.traces()?);
+    let names = names_of(&domain.stat()?, &domain.traces()?);
     let target = match &args.target {
         Some(text) => names.target(text)?,
         None => Target::All,
@@ -139,7 +140,7 @@ fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
     loop {
         let over = args.duration.is_some_and(|most| begun.elapsed() >= most);
         let traces = domain.traces()?;
-        let names = Names::of(&domain.stat()?, &traces);
+        let names = names_of(&domain.stat()?, &traces);
         let mut news = Vec::new();
         for t in &traces {
             let last = seen.entry((t.domain, t.pid)).or_default();
@@ -244,38 +245,16 @@ fn teller(t: &Trace) -> Value {
 }
 
 /// Names of domains, also of those that are gone, and of pools.
-struct Names {
-    domains: HashMap<DomainId, String>,
-    pools: HashMap<PoolId, String>,
+fn names_of(records: &[StatRecord], traces: &[Trace]) -> Names {
+    let mut names = Names::of(records);
+    for told in traces {
+        let name = names.domains.entry(told.domain);
+        name.or_insert_with(|| told.name.clone());
+    }
+    names
 }
 
 impl Names {
-    fn of(records: &[StatRecord], traces: &[Trace]) -> Names {
-        let told = traces.iter().map(|t| (t.domain, t.name.clone()));
-        let mut names = Names {
-            domains: told.collect(),
-            pools: HashMap::new(),
-        };
-        for record in records {
-            match record {
-                StatRecord::Domain(d) => drop(names.domains.insert(d.domain, d.name.clone())),
-                StatRecord::Pool(p) => drop(names.pools.insert(p.pool, p.name.clone())),
-                _ => {}
-            }
-        }
-        names
-    }
-
-    fn domain(&self, id: DomainId) -> String {
-        let name = self.domains.get(&id).map_or("", String::as_str);
-        format!("{name}#{}", id.0)
-    }
-
-    fn pool(&self, id: PoolId) -> String {
-        let name = self.pools.get(&id).map_or("", String::as_str);
-        format!("{name}#{}", id.0)
-    }
-
     fn target(&self, text: &str) -> Result<Target> {
         let parts: Vec<Option<u32>> = text.split(':').map(|part| part.parse().ok()).collect();
         if let [Some(pool), Some(slot), Some(generation)] = parts[..] {

@@ -1,16 +1,14 @@
 //! What the manager told, for people and for programs.
 
 use super::connect;
+use super::names::Names;
 use crate::args::ViewArgs;
 use crate::exit::Answer;
 use crate::output::{self, Table, size};
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::io::{self, Write};
-use tranship_proto::{
-    ChannelStat, DomainId, DomainStat, ManagerStat, PoolId, Pressure, StatRecord,
-};
+use tranship_proto::{ChannelStat, DomainId, DomainStat, ManagerStat, Pressure, StatRecord};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 pub(super) const SCHEMA: u32 = 1;
@@ -304,48 +302,11 @@ fn end(names: &Names, domain: Option<DomainId>, channel: &ChannelStat) -> String
     }
 }
 
-/// Names of domains and pools; a number where there is none.
-struct Names {
-    domains: HashMap<DomainId, String>,
-    pools: HashMap<PoolId, String>,
-}
-
-impl Names {
-    fn of(records: &[StatRecord]) -> Self {
-        let mut names = Self {
-            domains: HashMap::new(),
-            pools: HashMap::new(),
-        };
-        for record in records {
-            match record {
-                StatRecord::Domain(d) => drop(names.domains.insert(d.domain, d.name.clone())),
-                StatRecord::Pool(p) => drop(names.pools.insert(p.pool, p.name.clone())),
-                _ => {}
-            }
-        }
-        names
-    }
-
-    fn domain(&self, id: DomainId) -> String {
-        match self.domains.get(&id).filter(|name| !name.is_empty()) {
-            Some(name) => format!("{name}#{}", id.0),
-            None => format!("#{}", id.0),
-        }
-    }
-
-    fn pool(&self, id: PoolId) -> String {
-        match self.pools.get(&id).filter(|name| !name.is_empty()) {
-            Some(name) => format!("{name}#{}", id.0),
-            None => format!("#{}", id.0),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tranship_proto::{
-        ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolStat, Role,
+        ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolId, PoolStat, Role,
     };
 
     /// A name without a channel; the reader exports it, or waits for it.

@@ -143,7 +143,18 @@ impl Scene {
             needs: vec![1, counts + 1],
         };
         let flows = (1..).zip(flows).map(flow).collect();
-        let mut stage = self.play(parties, flows, (&[1, 2, 3], channels), 18);
+        self.plays(parties, flows, (&[1, 2, 3], channels), 18);
+    }
+
+    /// Everything starts and is struck so often; at the end all is let go of.
+    pub fn plays(
+        &mut self,
+        parties: Vec<Party>,
+        flows: Vec<Flow>,
+        settled: (&'static [usize], usize),
+        normal: usize,
+    ) {
+        let mut stage = self.play(parties, flows, settled, normal);
         let (manager, others) = stage.parties.split_at_mut(MANAGER + 1);
         rest(others);
         self.ends(&mut manager[MANAGER], &[]);

@@ -1,8 +1,9 @@
 //! The exclusive, writable buffer.
 
-use super::{Cbuf, Handle, Home, Tag};
+use super::frozen::Cbuf;
+use super::handle::{Handle, Home};
 use crate::error::{Error, Kind};
-use crate::pool::{ForeignPool, OwnPool};
+use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -26,6 +27,8 @@ pub struct CbufMut {
     handle: Handle,
 }
 
+const _: () = assert!(size_of::<CbufMut>() == 32);
+
 // SAFETY: the buffer is owned by this handle alone, and a pool may be used from any thread.
 unsafe impl Send for CbufMut {}
 // SAFETY: `&CbufMut` only reads the bytes, which nobody writes meanwhile.
@@ -33,17 +36,11 @@ unsafe impl Sync for CbufMut {}
 
 impl CbufMut {
     /// # Safety
-    /// `ptr..ptr+len` is the slot's memory in the pool's own mapping, the slot is live with one local
-    /// reference that becomes this handle's, and `pool` outlives its outstanding slots. Without `Tag::LONG` the class is one of the
-    /// pool's.
+    /// `raw` came out of this pool, and is nobody else's: the slot is live with one local reference that becomes this handle's, or one that
+    /// came back by a move.
     #[inline(always)]
-    pub(crate) unsafe fn own(
-        ptr: NonNull<u8>,
-        len: usize,
-        pool: NonNull<OwnPool>,
-        tag: Tag,
-    ) -> CbufMut {
-        let handle = Handle::own(ptr, len, pool, tag);
+    pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> CbufMut {
+        let handle = Handle::own(pool, raw);
         CbufMut { handle }
     }
 
@@ -108,20 +105,32 @@ impl CbufMut {
     }
 
     /// Whether it can be written. Not one that came by a move out of a pool of level [`Producer`](crate::Trust::Producer), which its writer alone
-    /// writes; and not one of this domain's own that came back by a move: dropped, it is collected, and what is allocated then is another
-    /// buffer.
+    /// writes; not one of this domain's own that came back by a move: dropped, it is collected, and what is allocated then is another
+    /// buffer; and not a large one of level [`None`](crate::Trust::None) that was sealed for a send that failed after that: it can be sent again, read and
+    /// dropped ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)).
     #[inline]
     pub fn is_writable(&self) -> bool {
-        !self.handle.tag.has(Tag::MOVED) || self.moved_pool_is_written()
+        !self.handle.tag.has(Tag::MOVED | Tag::SEALED) || self.is_written_here()
     }
 
     #[cold]
-    fn moved_pool_is_written(&self) -> bool {
+    fn is_written_here(&self) -> bool {
+        let Handle { tag, .. } = self.handle;
         match self.handle.home() {
-            Home::Own(_) => false,
+            Home::Own(pool) => {
+                // SAFETY: pools outlive their outstanding slots.
+                let pool = unsafe { pool.as_ref() };
+                !tag.has(Tag::MOVED) && !pool.is_sealed(tag.slot())
+            }
             // SAFETY: pools outlive their outstanding slots.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.shape.trust.all_write(),
         }
+    }
+
+    /// Whether sending it takes from everybody, this process included, the possibility to write its memory
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): who then writes through a pointer that he had before is stopped by a signal.
+    pub fn seals(&self) -> bool {
+        self.handle.tag.has(Tag::SEALED) && !self.handle.tag.has(Tag::FOREIGN)
     }
 
     /// Copies bytes in, from `at` on. At every level of trust, if it [`is_writable`](CbufMut::is_writable).
@@ -141,6 +150,9 @@ impl CbufMut {
     #[cold]
     fn read_only(&self) -> Error {
         let text = match self.handle.home() {
+            Home::Own(_) if !self.handle.tag.has(Tag::MOVED) => {
+                "the buffer was sealed for a send that failed: nobody can write it any more; send it again, or copy it"
+            }
             Home::Own(_) => {
                 "the buffer came back by a move: drop it and allocate another one, its pool gives the memory out anew when nobody holds it"
             }
@@ -173,7 +185,14 @@ impl CbufMut {
         // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.
         let bytes =
             || unsafe { std::slice::from_raw_parts_mut(self.handle.ptr.as_ptr(), self.handle.len) };
-        self.handle.tag.has(Tag::SLICE_MUT).then(bytes)
+        let writable = self.handle.tag.has(Tag::SLICE_MUT) || self.is_open();
+        writable.then(bytes)
+    }
+
+    /// Whether it is a large one of level `none` of our own that was not sealed yet.
+    #[cold]
+    fn is_open(&self) -> bool {
+        self.handle.tag.has(Tag::SEALED) && self.is_written_here()
     }
 
     /// Ends writing. The frozen buffer can be cloned, cut and sent.

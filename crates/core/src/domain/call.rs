@@ -1,13 +1,12 @@
 //! Asking the manager and waiting for its answer.
 
 use super::greeting::PATIENCE as HUNG;
+use super::residents::LinkMember;
 use super::state::DomainCore;
 use super::wire::Parcel;
 use crate::base::{lock, millis};
 use crate::error::{self, Awaited, Barrier, Error, Kind, TimedOut};
-use crate::link::LinkShared;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, Refusal, Req, Request, StatRecord};
 use tranship_sys::futex;
@@ -309,18 +308,18 @@ impl DomainCore {
     }
 
     /// Shows the manager a channel that it has not brought about, if it takes that now.
-    pub(crate) fn register(&self, link: &LinkShared) {
+    pub(crate) fn show_channel(&self, link: &dyn LinkMember) {
         let mut conn = lock(&self.conn);
-        link.with_registration(|request, halves| conn.offer(request, halves));
+        link.with_registration(&mut |request, halves| conn.offer(request, halves));
     }
 
     /// Says that this end leaves the link; false if nobody could hear it: then the next manager will.
-    pub(crate) fn say_closed(&self, link: &LinkShared) -> bool {
+    pub(crate) fn say_closed(&self, link: &dyn LinkMember) -> bool {
         // One critical section, so that a resume either finds the mark or is heard after it.
         let mut conn = lock(&self.conn);
-        let channel = link.channel;
+        let channel = link.channel();
         let told = conn.send(&Request::CloseChannel { channel }, &[]).is_ok();
-        link.leaving.store(!told, Ordering::Relaxed);
+        link.watch().set_leaving(!told);
         told
     }
 

@@ -1,36 +1,19 @@
 //! What each event of the manager does to the domain's state. Runs under the socket's lock.
 
-use super::backlog::Backlog;
 use super::conn::{Claim, Conn};
-use super::state::{Chore, DomainCore};
+use super::register::Chore;
+use super::residents::{Gone, Joined, PoolShape};
+use super::state::DomainCore;
 use super::wire::Parcel;
-use crate::base::lock;
+use crate::base::graves;
 use crate::error::{self, Error};
-use crate::link::Gone;
-use crate::options::Offer;
-use crate::pool::ForeignPool;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tranship_proto::{
-    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Req, Request,
-    Trust,
-};
+use tranship_proto::{ChannelId, Event, GoneReason, PoolId, RefusalCode, Req, Request};
 use tranship_sys::crash;
 
 /// Until a manager that had no descriptors left is tried again.
 const FULL: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// The numbers of a pool as an offer states them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PoolShape {
-    pub(crate) pool: PoolId,
-    pub(crate) writer: DomainId,
-    pub(crate) max_bytes: u64,
-    pub(crate) slots: u32,
-    pub(crate) chunk_bytes: u64,
-    pub(crate) trust: Trust,
-}
 
 impl DomainCore {
     pub(super) fn handle(
@@ -73,7 +56,7 @@ impl DomainCore {
                 index,
                 serial,
             } => {
-                let foreign = lock(&self.foreign).get(&pool).cloned();
+                let foreign = self.register.foreign(pool);
                 if let (Some(foreign), Some(fd)) = (foreign, fds.into_iter().next())
                     && let Err(error) = foreign.attach(index, serial, fd)
                 {
@@ -85,9 +68,9 @@ impl DomainCore {
                 index,
                 serial,
             } => {
-                let foreign = lock(&self.foreign).get(&pool).cloned();
-                if let Some(foreign) = foreign {
-                    foreign.detach(index, serial);
+                let foreign = self.register.foreign(pool);
+                if foreign.is_some_and(|foreign| !foreign.detach(index, serial)) {
+                    return Ok(()); // said when it is done
                 }
                 crash::point("reader.before_unmapped");
                 conn.send(
@@ -112,9 +95,16 @@ impl DomainCore {
                 with_sent,
                 new_reader,
             } => {
-                if let Some(own) = lock(&self.pools).get(&pool).cloned() {
-                    let sink = (sink, process);
-                    own.queue_joined(channel, sink, epoch, with_sent, new_reader, fds);
+                if let Some(own) = self.register.own(pool) {
+                    let queue = Joined {
+                        channel,
+                        sink,
+                        process,
+                        epoch,
+                        with_sent,
+                        new_reader,
+                    };
+                    own.queue_joined(queue, fds);
                 }
             }
             Event::QueueLeft {
@@ -122,7 +112,7 @@ impl DomainCore {
                 channel,
                 epoch,
             } => {
-                if let Some(own) = lock(&self.pools).get(&pool).cloned() {
+                if let Some(own) = self.register.own(pool) {
                     own.queue_left(channel, epoch);
                 }
             }
@@ -131,7 +121,7 @@ impl DomainCore {
                 domain,
                 epoch,
             } => {
-                if let Some(own) = lock(&self.pools).get(&pool).cloned() {
+                if let Some(own) = self.register.own(pool) {
                     own.reader_left(domain, epoch);
                 }
             }
@@ -140,11 +130,7 @@ impl DomainCore {
                     GoneReason::Closed => Gone::Closed,
                     GoneReason::Died => Gone::Died,
                 }),
-                None => {
-                    let mut exports = lock(&self.exports);
-                    let waiting = exports.values_mut();
-                    waiting.for_each(|entry| entry.incoming.cancel(channel));
-                }
+                None => self.exports.cancel(channel),
             },
             Event::WakeFd { channel } => {
                 if let (Some(link), Some(fd)) = (self.link(channel), fds.into_iter().next()) {
@@ -152,27 +138,20 @@ impl DomainCore {
                 }
             }
             Event::Incoming { export, .. } | Event::SocketIncoming { export, .. } => {
-                let mut exports = lock(&self.exports);
-                // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
-                // given up meanwhile.
-                let asked = self.exporting.load(Ordering::Relaxed) > 0;
-                let refused = match exports.contains_key(&export) || asked {
-                    true => (exports.entry(export).or_default().incoming).push((event, fds)),
-                    false => Backlog::turn_away((event, fds)),
-                };
+                let refused = self.exports.came(export, (event, fds));
                 if let Some(channel) = refused {
                     conn.send(&Request::Reject { channel }, &[])?;
                 }
             }
-            Event::Shrink { pool, target_bytes } => match self.heap(pool) {
+            Event::Shrink { pool, target_bytes } => match self.register.heap(pool) {
                 Some(heap) => heap.set_target(target_bytes),
-                None => self.chore(Chore::Shrink(pool, target_bytes)),
+                None => self.register.add_chore(Chore::Shrink(pool, target_bytes)),
             },
-            Event::Traced { pool, on } => self.chore(Chore::Traced(pool, on)),
-            Event::Quota { pool, quota_bytes } => match self.heap(pool) {
+            Event::Traced { pool, on } => self.register.add_chore(Chore::Traced(pool, on)),
+            Event::Quota { pool, quota_bytes } => match self.register.heap(pool) {
                 Some(heap) => heap.set_quota(quota_bytes),
                 // The board has it already; waiters wake by its word.
-                None => self.chore(Chore::Quota(pool, quota_bytes)),
+                None => self.register.add_chore(Chore::Quota(pool, quota_bytes)),
             },
             Event::Expelled { refusal } => {
                 tracing::warn!(%refusal, "expelled by the manager");
@@ -213,11 +192,11 @@ impl DomainCore {
     }
 
     /// The manager has ended our membership, and taken back what we held: for all others we are dead. What others write is let go of here,
-    /// too: whatever handle is left shows zeros.
+    /// too: whatever handle is left shows zeros. Not ranges in which an aggregate is mapped once more ([`Mapped`](crate::Mapped)).
     fn let_go_of_all(&self) {
-        let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
+        let foreign = self.register.all_foreign();
         foreign.iter().for_each(|pool| pool.detach_all());
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links = self.register.all_links();
         links.iter().for_each(|link| link.peer_gone(Gone::Died));
     }
 
@@ -260,7 +239,7 @@ impl DomainCore {
         match (claim, event) {
             // At once: the roster's events follow, and count from here.
             (Claim::Pool(pool), Event::PoolCreated { entry, .. }) => {
-                if let Some(own) = lock(&self.pools).get(&pool) {
+                if let Some(own) = self.register.own(pool) {
                     own.resume(*entry);
                 }
             }
@@ -273,15 +252,16 @@ impl DomainCore {
                     ..
                 },
             ) => {
-                let heaps = lock(&self.heaps);
-                match heaps.iter().find(|own| own.number == number) {
+                match self.register.heap_of_number(number) {
                     Some(own) => own.resume(*heap, *admitted_bytes, *quota_bytes),
                     // Dropped meanwhile.
                     None => _ = conn.send(&Request::DestroyHeap { heap: *heap }, &[]),
                 }
             }
             (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),
-            (Claim::Export(old), Event::Exported { export, .. }) => self.renamed(old, *export),
+            (Claim::Export(old), Event::Exported { export, .. }) => {
+                self.exports.renamed(old, *export)
+            }
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");
                 if refusal.code == RefusalCode::NoDescriptors {
@@ -292,11 +272,11 @@ impl DomainCore {
                 conn.disowned |=
                     matches!(claim, Claim::Pool(_) | Claim::Chunk(..) | Claim::Channel(_));
                 if let Claim::Pool(pool) = claim
-                    && let Some(own) = lock(&self.pools).get(&pool)
+                    && let Some(own) = self.register.own(pool)
                 {
                     // A manager that does not know a pool adds nobody to its roster.
                     own.stand_alone();
-                    self.unwatched.store(true, Ordering::Relaxed);
+                    self.register.look_again();
                 }
             }
             _ => {}
@@ -305,28 +285,13 @@ impl DomainCore {
 
     /// Both ends of a channel are back.
     fn taken_up(&self, conn: &mut Conn, channel: ChannelId) {
-        if let Some(link) = self.link(channel) {
-            link.watched.store(true, Ordering::Relaxed);
-        }
-        if let Some(link) = self.link(channel)
-            && link.leaving.load(Ordering::Relaxed)
-            && conn.send(&Request::CloseChannel { channel }, &[]).is_ok()
-        {
-            lock(&self.links).remove(&channel);
-        }
-    }
-
-    /// A listener's name has another id now.
-    fn renamed(&self, old: ExportId, new: ExportId) {
-        let mut exports = lock(&self.exports);
-        let Some(mut entry) = exports.remove(&old) else {
+        let Some(link) = self.link(channel) else {
             return;
         };
-        entry.id.store(new.0, Ordering::Relaxed); // read under the same lock
-        if let Some(early) = exports.remove(&new) {
-            entry.incoming.append(early.incoming);
+        link.watch().set_watched(true);
+        if link.watch().is_leaving() && conn.send(&Request::CloseChannel { channel }, &[]).is_ok() {
+            self.register.remove_link(channel);
         }
-        exports.insert(new, entry);
     }
 
     /// A source wants to send from a pool through a channel of ours: make our counters, whole, before
@@ -339,8 +304,15 @@ impl DomainCore {
         known: bool,
         fds: Vec<OwnedFd>,
     ) -> Result<(), Error> {
+        let link = self.link(channel);
         // Crash: until AcceptPool is sent nothing of ours is on any roster; a death here frees it all.
-        match self.accept_offer(channel, shape, known, fds) {
+        let taken = match &link {
+            Some(link) => link.offered(shape, known, fds),
+            None => Err(error::protocol(format!(
+                "an offer for channel {channel}, which is not ours"
+            ))),
+        };
+        match taken {
             Ok((rcvd, refs)) => {
                 crash::point("assign.before_accept");
                 let mut shown = vec![rcvd.as_fd()];
@@ -358,7 +330,7 @@ impl DomainCore {
             }
             Err(error) => {
                 tracing::warn!(%channel, pool = %shape.pool, %error, "a pool was refused");
-                let levels = self.link(channel).map(|link| link.levels);
+                let levels = link.map(|link| link.levels());
                 conn.send(
                     &Request::VetoPool {
                         channel,
@@ -374,84 +346,18 @@ impl DomainCore {
     /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so must
     /// a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
     fn forget_foreign(&self, pool: PoolId) {
-        let mut all = lock(&self.foreign);
-        let Some(foreign) = all.get(&pool) else {
-            return;
-        };
-        foreign.detach_all();
-        if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
-            foreign.set_spoken_of(false);
-            self.unwatched.store(true, Ordering::Relaxed);
-        } else if let Some(over) = all.remove(&pool) {
-            crate::pool::bury(crate::pool::Grave::Foreign(over));
-        }
-    }
-
-    fn accept_offer(
-        &self,
-        channel: ChannelId,
-        shape: PoolShape,
-        known: bool,
-        fds: Vec<OwnedFd>,
-    ) -> Result<(OwnedFd, Option<OwnedFd>), Error> {
-        let Some(link) = self.link(channel) else {
-            return Err(error::protocol(format!(
-                "an offer for channel {channel}, which is not ours"
-            )));
-        };
-        let offer = Offer {
-            pool: shape.pool,
-            writer: shape.writer,
-            max_bytes: shape.max_bytes,
-            slots: shape.slots,
-            chunk_bytes: shape.chunk_bytes,
-            trust: shape.trust,
-        };
-        if !link.levels.has(shape.trust) {
-            return Err(error::refused(Refusal {
-                code: RefusalCode::Trust,
-                asked: shape.trust as u64,
-                available: link.levels.bits(),
-            }));
-        }
-        // Offered again after the manager's answer was lost it is not asked about again.
-        if link.find(shape.pool).is_none() && !link.wants(&offer) {
-            return Err(error::refused(Refusal {
-                code: RefusalCode::Access,
-                asked: shape.max_bytes,
-                available: 0,
-            }));
-        }
-        if let Some(own) = lock(&self.pools).get(&shape.pool).cloned() {
-            return Ok((link.accept_own(&own)?, None));
-        }
-        let existing = lock(&self.foreign).get(&shape.pool).cloned();
-        if let Some(foreign) = &existing {
-            foreign.set_spoken_of(true);
-        }
-        let (foreign, fresh) = match existing {
-            Some(foreign) => (foreign, false),
-            None => {
-                let [table, process] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
-                    error::protocol(format!("an offer with {} descriptors, not 2", fds.len()))
-                })?;
-                (
-                    Arc::new(ForeignPool::open(self, shape, table, process)?),
-                    true,
-                )
+        let over = self.register.with_foreign(|all| {
+            let foreign = all.get(&pool)?;
+            foreign.detach_all();
+            if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
+                foreign.set_spoken_of(false);
+                self.register.look_again();
+                return None;
             }
-        };
-        let rcvd = link.accept_foreign(&foreign)?;
-        // We may have dropped what the manager thinks that we still read: then there are new counters.
-        let refs = if known && !fresh {
-            None
-        } else {
-            let fd = foreign.refs_fd().try_clone();
-            Some(fd.map_err(Error::system("fcntl"))?)
-        };
-        if fresh {
-            lock(&self.foreign).insert(shape.pool, foreign);
+            all.remove(&pool)
+        });
+        if let Some(over) = over {
+            graves::bury(over);
         }
-        Ok((rcvd, refs))
     }
 }

@@ -2,9 +2,7 @@
 
 use super::notes::{HeldBuffer, LeakReport, OwnBuffer};
 use super::state::DomainCore;
-use crate::base::lock;
 use std::sync::atomic::Ordering;
-use tranship_proto::CbufId;
 
 impl DomainCore {
     /// What it still has.
@@ -12,39 +10,38 @@ impl DomainCore {
         if self.fork.is_child() {
             return LeakReport::default();
         }
-        let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
-        let own: Vec<_> = lock(&self.pools).values().cloned().collect();
         let notes = self.leaks.as_ref().map(|notes| notes.all());
         let got = |pool, slot| {
             let note = notes.as_ref()?.get(&(pool, slot))?;
             Some(note.got())
         };
-        let held = foreign.iter().flat_map(|pool| {
-            let shape = pool.shape;
-            let buffer = move |(slot, handles, generation, bytes)| HeldBuffer {
+        let mut held = Vec::new();
+        for pool in self.register.all_foreign() {
+            let shape = pool.shape();
+            held.extend(pool.held().into_iter().map(|slot| HeldBuffer {
                 pool: shape.pool,
                 writer: shape.writer,
-                id: CbufId::new(shape.pool, slot, generation),
-                bytes,
-                handles,
-                got: got(shape.pool, slot),
-            };
-            pool.held().map(buffer).collect::<Vec<_>>()
-        });
-        let held = held.collect();
+                id: slot.id,
+                bytes: slot.bytes,
+                handles: slot.handles,
+                got: got(shape.pool, slot.id.slot()),
+            }));
+        }
+        let own = self.register.all_own();
         let mut left = Vec::new();
         for ((pool, slot), note) in notes.as_deref().into_iter().flatten() {
-            let Some(of) = own.iter().find(|own| own.id() == *pool) else {
+            let Some(of) = own.iter().find(|own| own.shape().pool == *pool) else {
                 continue;
             };
-            if note.frozen && of.handles(*slot).count() == 0 {
+            let slot = of.had(*slot);
+            if note.frozen && slot.handles == 0 {
                 continue;
             }
             left.push(OwnBuffer {
                 pool: *pool,
                 pool_name: of.name().to_owned(),
-                id: of.id_of(*slot),
-                bytes: of.capacity_of(*slot),
+                id: slot.id,
+                bytes: slot.bytes,
                 got: note.got(),
             });
         }

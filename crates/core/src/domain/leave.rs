@@ -5,7 +5,7 @@
 //! any domain of the process, and by the next that joins.
 
 use super::state::DomainCore;
-use crate::base::lock;
+use crate::base::{graves, lock};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -29,12 +29,12 @@ impl DomainCore {
     /// The last public handle is gone.
     pub(crate) fn leave(&self) {
         // Before the first look: who lets go of something after it looks by itself, for both take the registers' locks.
-        self.left.store(true, Ordering::Relaxed);
+        self.life.left.store(true, Ordering::Relaxed);
         if self.is_idle() {
             return self.say_goodbye();
         }
         // The process may be about to end.
-        self.entrust(None, || lock(&self.pools).is_empty());
+        self.entrust(None, || self.register.has_no_own());
         for _ in 0..TRIES {
             if let Ok(mut left) = LEFT.try_lock() {
                 left.push(self.clone());
@@ -49,7 +49,7 @@ impl DomainCore {
     /// Something of the domain is gone: perhaps it was the last.
     pub(crate) fn let_go(&self) {
         // Ordering: relaxed, partner: the store in `leave`; the registers' locks order them.
-        if self.left.load(Ordering::Relaxed) && self.is_idle() {
+        if self.life.left.load(Ordering::Relaxed) && self.is_idle() {
             let Ok(mut left) = LEFT.try_lock() else {
                 return; // the next look finds it
             };
@@ -82,23 +82,16 @@ impl DomainCore {
 
     /// Whether nothing of the domain is in use.
     fn is_idle(&self) -> bool {
-        let listens = |export: &super::state::Export| export.what.is_some();
-        lock(&self.links).is_empty()
-            && lock(&self.pools).is_empty()
-            && lock(&self.heaps).is_empty()
-            && !lock(&self.exports).values().any(listens)
-            && lock(&self.foreign).values().all(|pool| pool.nothing_held())
+        self.register.is_idle() && !self.exports.has_listener()
     }
 
     fn say_goodbye(&self) {
-        lock(&self.foreign)
-            .values()
-            .for_each(|pool| pool.detach_all());
-        let over: Vec<_> = lock(&self.foreign).drain().collect();
-        for (_, over) in over {
-            crate::pool::bury(crate::pool::Grave::Foreign(over));
-        }
-        self.closed.store(true, Ordering::Release);
+        let foreign = self.register.all_foreign();
+        foreign.iter().for_each(|pool| pool.detach_all());
+        drop(foreign);
+        let over: Vec<_> = self.register.with_foreign(|all| all.drain().collect());
+        over.into_iter().for_each(|(_, over)| graves::bury(over));
+        self.life.closed.store(true, Ordering::Release);
         self.tasks.kick();
         let mut conn = lock(&self.conn);
         let _ = conn.send(&Request::Goodbye, &[]);
@@ -108,9 +101,9 @@ impl DomainCore {
         }
         conn.down();
         drop(conn);
-        crate::pool::decay();
+        graves::decay();
         // An embedded manager ends with its domain.
-        drop(lock(&self.embedded).take());
+        drop(lock(&self.life.embedded).take());
     }
 }
 

@@ -14,7 +14,7 @@ use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 /// Variable of the environment that says what is noted: `1` or `backtrace`; `0` or nothing: nothing is.
 const VARIABLE: &str = "TRANSHIP_LEAKS";
 
-/// What is noted of buffers, for [`Domain::leaks`] and what is printed when the domain ends.
+/// What is noted of buffers, for [`Domain::leaks`](crate::Domain::leaks) and what is printed when the domain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Leaks {
     /// Nothing, and nothing is printed.
@@ -46,7 +46,7 @@ pub struct HeldBuffer {
     pub writer: DomainId,
     /// The buffer.
     pub id: CbufId,
-    /// Its length, as its writer says, bytes.
+    /// Its length, as its writer says, bytes; no more than there is of the pool.
     pub bytes: u64,
     /// How many handles of it there are.
     pub handles: u32,
@@ -100,8 +100,9 @@ impl LeakReport {
 
 impl fmt::Display for LeakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes: u64 = self.held.iter().map(|h| h.bytes).sum();
-        let own: u64 = self.own.iter().map(|o| o.bytes).sum();
+        let sum = |all: u64, bytes: u64| all.saturating_add(bytes);
+        let bytes = self.held.iter().map(|h| h.bytes).fold(0, sum);
+        let own = self.own.iter().map(|o| o.bytes).fold(0, sum);
         write!(
             f,
             "tranship: domain {:?} still has {} buffers of others ({bytes} bytes) and {} of its own ({own} bytes)",
@@ -204,5 +205,29 @@ impl Note {
             channel: self.channel.clone(),
             backtrace: self.place.as_ref().map(ToString::to_string),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_what_liars_say_have_an_end() {
+        let held = |slot| HeldBuffer {
+            pool: PoolId(1),
+            writer: DomainId(2),
+            id: CbufId::new(PoolId(1), slot, 2),
+            bytes: u64::MAX,
+            handles: 1,
+            got: None,
+        };
+        let report = LeakReport {
+            domain: "one".to_owned(),
+            held: vec![held(1), held(2)],
+            own: Vec::new(),
+        };
+        let all = format!("2 buffers of others ({} bytes)", u64::MAX);
+        assert!(report.to_string().contains(&all), "{report}");
     }
 }

@@ -5,16 +5,13 @@
 
 use super::conn::{Claim, Conn};
 use super::greeting::{Greeting, Welcome};
-use super::join::FD_FLOOR;
+use super::residents::Gone;
 use super::state::DomainCore;
-use crate::base::lock;
 use crate::error::{Barrier, Error, Kind};
-use crate::link::Gone;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelClaim, Req, Request};
-use tranship_sys::{crash, process, socket};
+use tranship_proto::{Req, Request};
+use tranship_sys::crash;
 
 /// Between two attempts to reach a manager that is away.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,10 +24,11 @@ impl DomainCore {
     /// The connection ended.
     pub(super) fn manager_left(&self) {
         tracing::info!(domain = %self.id(), "the manager is away");
-        for link in lock(&self.links).values() {
-            link.watched.store(false, Ordering::Relaxed);
-        }
-        self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
+        let links = self.register.all_links();
+        links
+            .iter()
+            .for_each(|link| link.watch().set_watched(false));
+        self.register.look_again();
         self.tasks.has_news();
     }
 
@@ -71,21 +69,12 @@ impl DomainCore {
             return Err(self.away(conn));
         }
         conn.last_attempt = Some(now);
-        let fd = match socket::connect_now(&self.place) {
+        let fd = match self.home.knock() {
             Ok(fd) => fd,
-            Err(error) => {
-                let barrier = Barrier::to_connect(&error, self.root);
+            Err(barrier) => {
                 conn.attempts.failed(self.id(), barrier);
-                if let Some(starter) = self.starter.as_ref().filter(|_| barrier.is_none()) {
-                    starter.start();
-                }
                 return Err(self.away(conn));
             }
-        };
-        let fd = if self.high_descriptors {
-            process::dup_above(fd, FD_FLOOR)
-        } else {
-            fd
         };
         crash::point("resume.before_hello");
         let greeting = Greeting::say(fd, &self.name, Some(self.id())).map_err(|error| {
@@ -105,7 +94,7 @@ impl DomainCore {
             Some(barrier) => {
                 let text = format!(
                     "the manager at {} is gone, and no other can be reached there any more: existing channels go on, nothing new can be had; let the process connect, or restart it",
-                    self.place.display()
+                    self.home.place.display()
                 );
                 Error::because(Kind::CutOff, text, barrier)
             }
@@ -122,14 +111,13 @@ impl DomainCore {
         self.id
             .store(welcome.domain.0, std::sync::atomic::Ordering::Relaxed);
         // No collection from here until the pool's place in the new board is known: the old board is written no more.
-        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
-        self.unwatched.store(true, Ordering::Relaxed);
+        let pools = self.register.all_own();
+        self.register.look_again();
         for pool in &pools {
             pool.suspend();
         }
         self.trace_nothing();
-        self.set_board(welcome.board);
-        self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
+        self.boards.set(welcome.board);
         conn.up(fd, welcome.instance);
         self.tasks.has_news();
         let claimed = self.claim_all(conn);
@@ -141,7 +129,7 @@ impl DomainCore {
     }
 
     fn claim_all(&self, conn: &mut Conn) -> Result<(), Error> {
-        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
+        let pools = self.register.all_own();
         for pool in &pools {
             let shape = pool.shape();
             let id = shape.pool;
@@ -168,8 +156,7 @@ impl DomainCore {
                 })?;
             }
         }
-        let heaps = lock(&self.heaps).clone();
-        for heap in heaps {
+        for heap in self.register.all_heaps() {
             self.claim(conn, Claim::Heap(heap.number), &[], |req| {
                 Request::CreateHeap {
                     req,
@@ -179,18 +166,15 @@ impl DomainCore {
                 }
             })?;
         }
-        let rights = {
-            let mut rights = lock(&self.rights);
-            rights.retain(|(id, _)| pools.iter().any(|pool| pool.id() == *id));
-            rights.clone()
-        };
+        let is_ours = |id| pools.iter().any(|pool| pool.shape().pool == id);
+        let rights = self.register.rights_of(is_ours);
         for (pool, domain) in rights {
             self.claim(conn, Claim::Right(pool, domain), &[], |req| {
                 Request::AllowForward { req, pool, domain }
             })?;
         }
         for pool in &pools {
-            let id = pool.id();
+            let id = pool.shape().pool;
             for piece in pool.readers().chunks(PIECE) {
                 self.claim(conn, Claim::Roster(id), &[], |req| Request::ClaimRoster {
                     req,
@@ -208,12 +192,12 @@ impl DomainCore {
                 })?;
             }
         }
-        let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
-        for pool in &foreign {
+        for pool in self.register.all_foreign() {
             pool.set_spoken_of(false);
-            self.unwatched.store(true, Ordering::Relaxed);
+            self.register.look_again();
             let fd = pool.refs_fd();
-            let (id, slots) = (pool.shape.pool, pool.shape.slots);
+            let (shape, table) = (pool.shape(), pool.table_inode());
+            let (id, slots, trust) = (shape.pool, shape.slots, shape.trust);
             let mapped = pool.mapped();
             let mut rest = mapped.as_slice();
             loop {
@@ -223,8 +207,8 @@ impl DomainCore {
                         req,
                         pool: id,
                         slots,
-                        table: pool.table_inode,
-                        trust: pool.shape.trust,
+                        table,
+                        trust,
                         mapped: piece.to_vec(),
                     }
                 })?;
@@ -234,43 +218,28 @@ impl DomainCore {
                 }
             }
         }
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links = self.register.all_links();
         for link in links
             .iter()
-            .filter(|link| link.gone() != Gone::Violated && link.inside.is_none())
+            .filter(|link| link.gone() != Gone::Violated && !link.is_inside())
         {
-            link.watched.store(false, Ordering::Relaxed);
-            self.unwatched.store(true, Ordering::Relaxed);
-            let claim = ChannelClaim {
-                channel: link.channel,
-                name: link.name.clone(),
-                role: link.role,
-                peer: link.peer,
-                lines: link.ring.own().count(),
-                peer_inode: link.their_inode,
-            };
-            let channel = link.channel;
-            self.claim(
-                conn,
-                Claim::Channel(channel),
-                &[link.own_fd.as_fd()],
-                |req| Request::ClaimChannel { req, claim },
-            )?;
-            let assigned: Vec<_> = lock(&link.assigned).clone();
-            for assignment in assigned.iter().filter(|a| a.is_claimed(link.role)) {
-                let pool = assignment.pool;
-                self.claim(
-                    conn,
-                    Claim::Assign(channel, pool),
-                    &[assignment.counts_fd.as_fd()],
-                    |req| Request::ClaimAssign { req, channel, pool },
-                )?;
-            }
+            link.watch().set_watched(false);
+            self.register.look_again();
+            let channel = link.channel();
+            let (claim, half) = link.claim();
+            self.claim(conn, Claim::Channel(channel), &[half], |req| {
+                Request::ClaimChannel { req, claim }
+            })?;
+            link.claim_pools(&mut |pool, counts| {
+                self.claim(conn, Claim::Assign(channel, pool), &[counts], |req| {
+                    Request::ClaimAssign { req, channel, pool }
+                })
+            })?;
         }
         crash::point("resume.before_done");
         self.claim(conn, Claim::Done, &[], |req| Request::ClaimDone { req })?;
-        for link in links.iter().filter(|link| link.inside.is_some()) {
-            link.with_registration(|request, halves| conn.offer(request, halves));
+        for link in links.iter().filter(|link| link.is_inside()) {
+            link.with_registration(&mut |request, halves| conn.offer(request, halves));
         }
         self.export_again(conn)
     }
@@ -297,20 +266,7 @@ impl DomainCore {
     }
 
     fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
-        let names: Vec<_> = {
-            let mut exports = lock(&self.exports);
-            // Who connected by the old manager has to do it again; sockets are as good as ever. Names of which the answer was still to come are
-            // exported again by who asked.
-            exports.retain(|_, entry| entry.what.is_some());
-            exports
-                .iter_mut()
-                .filter_map(|(id, entry)| {
-                    entry.incoming.keep_sockets();
-                    entry.what.clone().map(|what| (*id, what))
-                })
-                .collect()
-        };
-        for (id, (name, role)) in names {
+        for (id, (name, role)) in self.exports.begin_again() {
             self.claim(conn, Claim::Export(id), &[], |req| match role {
                 Some(role) => Request::Export { req, name, role },
                 None => Request::ExportSocket { req, name },

@@ -1,26 +1,23 @@
 //! A domain's state, which everything else here works on.
 
-use super::backlog::Backlog;
+use super::boards::Boards;
 use super::conn::Conn;
-use super::cut_off::Root;
+use super::exports::Exports;
 use super::haste::Haste;
-use super::heap::OwnHeap;
+use super::home::Home;
 use super::notes::Notes;
-use super::starter::Starter;
+use super::register::Register;
+use super::residents::LinkMember;
 use super::tasks::Tasks;
 use super::trace::{self, Subject};
-use crate::base::lock;
 use crate::error::{Error, Kind};
-use crate::link::LinkShared;
-use crate::pool::{ForeignPool, OwnPool};
-use std::collections::{BTreeSet, HashMap};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_manager::Embedded;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Request};
+use tranship_proto::{ChannelId, DomainId, PoolId, Request};
 use tranship_region::layout::BoardRo;
 use tranship_region::layout::trace::What;
 use tranship_sys::fork::ForkGuard;
@@ -36,69 +33,42 @@ pub(crate) struct Shared {
     pub(crate) fork: ForkGuard,
     pub(super) id: AtomicU32,
     pub(crate) name: String,
-    pub(crate) socket: Option<std::path::PathBuf>,
-    /// Where its manager was found, and is looked for when it is gone: another one elsewhere would know nobody of those we know.
-    pub(super) place: std::path::PathBuf,
-    /// The root directory under which it was found there.
-    pub(super) root: Option<Root>,
-    /// The current board. A new manager's is mapped over it, for a thread may be looking at it.
-    pub(super) board: AtomicPtr<BoardRo>,
-    /// All that there were: a thread may be looking at an older one.
-    pub(super) boards: Mutex<Vec<Arc<BoardRo>>>,
-    /// The board's `wake` up to which events were taken.
-    pub(super) seen: AtomicU32,
+    pub(crate) home: Home,
+    pub(super) boards: Boards,
     /// The manager's socket. Taken before any other lock, never while one of them is held.
     pub(super) conn: Mutex<Conn>,
-    pub(crate) pools: Mutex<HashMap<PoolId, Arc<OwnPool>>>,
-    pub(crate) heaps: Mutex<Vec<Arc<OwnHeap>>>,
-    pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
-    pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
+    /// What lives in it.
+    pub(crate) register: Register,
     pub(crate) haste: Haste,
-    /// Whether there may be links whose peers the manager does not watch for us.
-    pub(super) unwatched: AtomicBool,
-    /// Rights to forward that this domain gave, for a manager that comes back without them.
-    pub(crate) rights: Mutex<BTreeSet<(PoolId, DomainId)>>,
-    pub(crate) exports: Mutex<HashMap<ExportId, Export>>,
-    /// Threads that wait for an answer to Export; changes under the lock of `exports`.
-    pub(crate) exporting: AtomicU32,
-    /// Work that events asked for, done by `turn` after the socket's lock is released.
-    pub(super) chores: Mutex<Vec<Chore>>,
-    pub(super) closed: AtomicBool,
-    /// Its public handles are gone.
-    pub(super) left: AtomicBool,
-    /// Whether a helper thread runs.
-    pub(super) helper: AtomicBool,
-    pub(super) embedded: Mutex<Option<Embedded>>,
-    /// Of a manager that we started.
-    pub(super) starter: Option<Arc<Starter>>,
+    pub(crate) exports: Exports,
+    pub(super) life: Life,
     pub(super) poller: tranship_sys::epoll::Epoll,
     /// Those that await something of this domain.
     pub(crate) tasks: Tasks,
-    pub(super) high_descriptors: bool,
     /// What is noted of buffers that are had.
     pub(crate) leaks: Option<Notes>,
     pub(super) trace: trace::Ring,
 }
 
-/// An exported name and who has connected to it.
-#[derive(Default)]
-pub(crate) struct Export {
-    /// Name and role (none where sockets are connected); `None` until the thread that exports has the manager's answer.
-    pub(crate) what: Option<(String, Option<tranship_proto::Role>)>,
-    /// Its id under the present manager, as the listener knows it too.
-    pub(crate) id: Arc<AtomicU32>,
-    pub(crate) incoming: Backlog,
+/// How far it has come.
+pub(super) struct Life {
+    pub(super) closed: AtomicBool,
+    /// Its public handles are gone.
+    pub(super) left: AtomicBool,
+    /// Whether a helper thread runs.
+    helper: AtomicBool,
+    pub(super) embedded: Mutex<Option<Embedded>>,
 }
 
-/// Work that an event asks for and that must not run under the socket's lock.
-#[derive(Debug)]
-pub(crate) enum Chore {
-    /// Bring a pool down to so many bytes.
-    Shrink(PoolId, u64),
-    /// A pool's quota has changed to this.
-    Quota(PoolId, u64),
-    /// What is done with its buffers is to be recorded, or no longer.
-    Traced(PoolId, bool),
+impl Life {
+    pub(super) fn new(embedded: Option<Embedded>) -> Life {
+        Life {
+            closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            helper: AtomicBool::new(false),
+            embedded: Mutex::new(embedded),
+        }
+    }
 }
 
 impl Clone for DomainCore {
@@ -151,70 +121,54 @@ impl DomainCore {
     /// The board of the manager that we know.
     #[inline]
     pub(crate) fn board(&self) -> &BoardRo {
-        let board = self.board.load(Ordering::Acquire);
-        // SAFETY: one of `boards`, of which none is taken away as long as the state lives; the manager writes the page, which
-        // `BoardRo` reads only through atomics.
-        unsafe { &*board }
+        self.boards.now()
     }
 
     /// The board's `wake` now.
     #[inline]
     pub(crate) fn wake(&self) -> u32 {
-        // Ordering: Acquire pairs with the manager's Release after its datagram went into our socket.
-        self.board().wake().load(Ordering::Acquire)
+        self.boards.wake()
     }
 
     /// The same word, for a futex.
     pub(crate) fn wake_word(&self) -> &AtomicU32 {
-        // SAFETY: boards stay mapped as long as the domain's state lives; the manager writes the word, we only load it.
-        unsafe { &*self.board().wake_ptr() }
+        self.boards.wake_word()
     }
 
     pub(crate) fn seen(&self) -> u32 {
-        self.seen.load(Ordering::Relaxed)
-    }
-
-    /// The new board takes the old one's place; one of another size is put beside it.
-    pub(super) fn set_board(&self, board: BoardRo) {
-        if let Err(board) = self.board().show_instead(board) {
-            let board = Arc::new(board);
-            let at = Arc::as_ptr(&board).cast_mut();
-            lock(&self.boards).push(board);
-            // Ordering: Release here pairs with the Acquire in `board`.
-            self.board.store(at, Ordering::Release);
-        }
+        self.boards.seen()
     }
 
     /// Whether the manager has something for us. One load of a line that rarely changes.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        self.wake() != self.seen.load(Ordering::Acquire)
+        self.boards.has_news()
     }
 
     /// A pool is to be traced, or no longer. Not under the socket's lock.
     pub(super) fn set_traced(&self, pool: PoolId, on: bool) {
         if on {
             let Some(fd) = self.trace.made() else { return };
-            if self.trace.is_to_be_shown() {
-                // Who is away is shown it when it is back, and says then what is to be traced.
-                let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
-            }
+            // Each time: nobody says whether it was taken, and there may be a place now that there was not before. Who is away is shown it when
+            // it is back, and says then what is to be traced.
+            let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
         }
-        if let Some(own) = lock(&self.pools).get(&pool) {
+        if let Some(own) = self.register.own(pool) {
             own.set_traced(on);
         }
-        if let Some(foreign) = lock(&self.foreign).get(&pool) {
-            foreign.set_traced(on);
-        }
+        self.register.with_foreign(|all| {
+            if let Some(foreign) = all.get(&pool) {
+                foreign.set_traced(on);
+            }
+        });
     }
 
     /// Another connection: what is to be traced will be said anew.
     pub(super) fn trace_nothing(&self) {
-        self.trace.is_new();
-        lock(&self.pools).values().for_each(|p| p.set_traced(false));
-        lock(&self.foreign)
-            .values()
-            .for_each(|p| p.set_traced(false));
+        let own = self.register.all_own();
+        own.iter().for_each(|pool| pool.set_traced(false));
+        self.register
+            .with_foreign(|all| all.values().for_each(|pool| pool.set_traced(false)));
     }
 
     /// Records what is done with a buffer now.
@@ -246,34 +200,33 @@ impl DomainCore {
         }
     }
 
-    pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<LinkShared>> {
-        lock(&self.links).get(&channel).cloned()
-    }
-
-    pub(super) fn heap(&self, id: PoolId) -> Option<Arc<OwnHeap>> {
-        let heaps = lock(&self.heaps);
-        heaps.iter().find(|heap| heap.id() == id).cloned()
-    }
-
-    pub(super) fn chore(&self, chore: Chore) {
-        lock(&self.chores).push(chore);
+    pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<dyn LinkMember>> {
+        self.register.link(channel)
     }
 
     pub(crate) fn has_helper(&self) -> bool {
-        self.helper.load(Ordering::Relaxed)
+        self.life.helper.load(Ordering::Relaxed)
     }
 
     pub(super) fn helped(&self) {
-        self.helper.store(true, Ordering::Relaxed);
+        self.life.helper.store(true, Ordering::Relaxed);
     }
 
     /// Bounds the sleeps of links that have no timer.
     pub(super) fn nudge_links(&self) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.ring.nudge());
+        let links = self.register.all_links();
+        links.iter().for_each(|link| link.nudge());
+    }
+
+    /// Memory is short: what has arrived by carriers is given back now.
+    pub(crate) fn hasten_carriers(&self) {
+        if self.haste.is_carried() {
+            let links = self.register.all_links();
+            links.iter().for_each(|link| link.hasten());
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.life.closed.load(Ordering::Relaxed)
     }
 }

@@ -15,8 +15,8 @@ use tranship_sys::time;
 #[derive(Default)]
 pub(super) struct Ring {
     made: OnceLock<(OwnedFd, TraceRw)>,
-    /// The present manager has it.
-    shown: AtomicBool,
+    /// It was said that there is no memory for it.
+    warned: AtomicBool,
 }
 
 /// A buffer, and where its bytes are.
@@ -34,20 +34,15 @@ impl Ring {
             match TraceRw::create() {
                 // Of two threads one's is dropped.
                 Ok(made) => drop(self.made.set(made)),
-                Err(error) => tracing::warn!(%error, "nothing is recorded: no memory for it"),
+                // Each pool may be traced again and again.
+                Err(error) => {
+                    if !self.warned.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(%error, "nothing is recorded: no memory for it");
+                    }
+                }
             }
         }
         self.made.get().map(|(fd, _)| fd)
-    }
-
-    /// Whether it is to be shown; once for each manager.
-    pub(super) fn is_to_be_shown(&self) -> bool {
-        !self.shown.swap(true, Ordering::Relaxed)
-    }
-
-    /// Another manager.
-    pub(super) fn is_new(&self) {
-        self.shown.store(false, Ordering::Relaxed);
     }
 
     /// Records what is done with a buffer now, and over which channel with whom.

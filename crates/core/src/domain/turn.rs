@@ -1,12 +1,12 @@
 //! A turn: takes the manager's news, then does what they ask for and what is due by itself.
 
 use super::conn::Conn;
-use super::state::{Chore, DomainCore};
-use crate::base::lock;
+use super::register::Chore;
+use super::residents::{Gone, LinkMember};
+use super::state::DomainCore;
+use crate::base::{graves, lock};
 use crate::error::{Error, Kind};
-use crate::link::{Gone, LinkShared};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tranship_proto::Request;
 
 impl DomainCore {
@@ -33,19 +33,16 @@ impl DomainCore {
             return Ok(());
         }
         let outcome = self.take_events();
-        let chores = std::mem::take(&mut *lock(&self.chores));
-        for chore in chores {
+        for chore in self.register.take_chores() {
             match chore {
                 Chore::Shrink(pool, target_bytes) => {
-                    let pool = lock(&self.pools).get(&pool).cloned();
-                    if let Some(pool) = pool {
+                    if let Some(pool) = self.register.own(pool) {
                         pool.set_shrink_target(target_bytes);
                     }
                 }
                 Chore::Traced(pool, on) => self.set_traced(pool, on),
                 Chore::Quota(pool, quota_bytes) => {
-                    let pool = lock(&self.pools).get(&pool).cloned();
-                    if let Some(pool) = pool {
+                    if let Some(pool) = self.register.own(pool) {
                         pool.lift_shrink_target(quota_bytes);
                     }
                 }
@@ -62,33 +59,30 @@ impl DomainCore {
     pub(crate) fn has_left_overs(&self) -> bool {
         // Who has the lock looks itself.
         let is_away = || self.conn.try_lock().is_ok_and(|conn| !conn.is_up());
-        self.unwatched.load(Ordering::Relaxed) || is_away() // a hint
+        self.register.is_to_be_looked_at() || is_away()
     }
 
     /// Deaths that no manager tells us of.
     fn look_for_deaths(&self) {
-        if !self.unwatched.load(Ordering::Relaxed) || !self.unwatched.swap(false, Ordering::Relaxed)
-        {
+        if !self.register.takes_look() {
             return;
         }
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        let unwatched = links.iter().filter(|l| !l.watched.load(Ordering::Relaxed));
-        for link in unwatched {
+        let links = self.register.all_links();
+        for link in links.iter().filter(|l| !l.watch().is_watched()) {
             link.look_for_death();
             // A link that we left while there was no manager is closed here if its peer cannot come back to it.
-            let over = link.gone() != Gone::No
-                && (!link.leaving.load(Ordering::Relaxed) || self.closes(link));
+            let over =
+                link.gone() != Gone::No && (!link.watch().is_leaving() || self.closes(&**link));
             if !over {
-                self.unwatched.store(true, Ordering::Relaxed);
+                self.register.look_again();
             }
         }
         if self.give_up_foreign() {
-            self.unwatched.store(true, Ordering::Relaxed);
+            self.register.look_again();
         }
-        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
-        for pool in pools {
+        for pool in self.register.all_own() {
             if pool.bury_dead_readers() {
-                self.unwatched.store(true, Ordering::Relaxed);
+                self.register.look_again();
             }
         }
     }
@@ -101,18 +95,20 @@ impl DomainCore {
     fn give_up_foreign(&self) -> bool {
         let mut unspoken = false;
         let mut over = Vec::new();
-        for (pool, foreign) in &*lock(&self.foreign) {
-            if foreign.is_spoken_of() {
-                continue;
+        self.register.with_foreign(|all| {
+            for (pool, foreign) in all.iter() {
+                if foreign.is_spoken_of() {
+                    continue;
+                }
+                // The register's own handle is the last one: links have none, so no new buffer can come.
+                if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
+                    unspoken = true;
+                } else if foreign.give_up() {
+                    over.push((*pool, foreign.mapped()));
+                    foreign.detach_all();
+                }
             }
-            // The register's own handle is the last one: links have none, so no new buffer can come.
-            if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
-                unspoken = true;
-            } else if foreign.give_up() {
-                over.push((*pool, foreign.mapped()));
-                foreign.detach_all();
-            }
-        }
+        });
         for (pool, mapped) in over {
             // Also where nothing is mapped: then our claim goes by it alone.
             let mapped = if mapped.is_empty() {
@@ -133,11 +129,11 @@ impl DomainCore {
     }
 
     /// Tells the manager that a link is closed and forgets it; false while there is none to tell.
-    fn closes(&self, link: &LinkShared) -> bool {
-        let channel = link.channel;
+    fn closes(&self, link: &dyn LinkMember) -> bool {
+        let channel = link.channel();
         let told = self.tell(&Request::CloseChannel { channel }, &[]).is_ok();
         if told {
-            lock(&self.links).remove(&channel);
+            self.register.remove_link(channel);
         }
         told
     }
@@ -174,7 +170,7 @@ impl DomainCore {
                     Err(error) => {
                         if conn.is_up() {
                             // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
-                            self.seen.store(wake, Ordering::Relaxed); // under the lock
+                            self.boards.skip(wake);
                         } else {
                             self.manager_left();
                         }
@@ -182,8 +178,7 @@ impl DomainCore {
                     }
                 }
             }
-            // Ordering: Release: who finds no news by it sees what the news did. Only threads that hold the lock store.
-            self.seen.store(wake, Ordering::Release);
+            self.boards.took(wake);
             if self.wake() == wake {
                 return Ok(());
             }
@@ -193,22 +188,20 @@ impl DomainCore {
     /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
     /// until there is news must not find any meanwhile.
     fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
-        self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
+        self.boards.skip(self.wake());
         if conn.take_ended() {
-            for pool in lock(&self.pools).values() {
-                pool.stand_alone();
-            }
-            self.unwatched.store(true, Ordering::Relaxed);
+            let own = self.register.all_own();
+            own.iter().for_each(|pool| pool.stand_alone());
+            self.register.look_again();
         }
         self.rejoin(conn)
     }
 
     /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
     pub(super) fn tend_pools(&self) {
-        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
-        for pool in pools {
+        for pool in self.register.all_own() {
             pool.tend();
         }
-        crate::pool::decay();
+        graves::decay();
     }
 }

@@ -19,7 +19,7 @@ pub enum Limit {
     },
     /// What this domain holds of others' memory counts against what it, or its user, may have.
     #[error(
-        "what it holds of others' pools leaves {left_bytes} bytes of what it may have: buffers that are dropped make room"
+        "what it holds of others' pools leaves {left_bytes} bytes of what it may have: buffers that are dropped make room, `tranship stat` says in whose pools they are"
     )]
     Charged {
         /// Bytes left of it.

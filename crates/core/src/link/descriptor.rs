@@ -2,6 +2,7 @@
 //! that a later version may use them.
 
 use super::inline::Inline;
+pub(crate) use crate::cbuf::Reference;
 use crate::error::{Error, Kind, Violation};
 use std::sync::atomic::Ordering;
 use tranship_proto::CbufId;
@@ -40,15 +41,6 @@ impl Carries {
             Carries::MovedAggregate => OP_MOVED_AGGREGATE,
         }
     }
-}
-
-/// A reference in a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reference {
-    pub(crate) id: CbufId,
-    pub(crate) offset: u64,
-    pub(crate) length: u64,
-    pub(crate) serial: u32,
 }
 
 /// A line, taken apart.

@@ -5,31 +5,14 @@ use super::driver::Driver;
 use super::open::End;
 use super::shared::LinkShared;
 use super::{Outlet, Receiver};
-use crate::base::{lock, millis};
-use crate::domain::DomainCore;
+use crate::base::millis;
 use crate::error::{Awaited, Error, TimedOut};
 use crate::options::Wait;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::Role;
 
 /// How long to wait for the socket before looking at anything else.
 const LOOK: Duration = Duration::from_secs(1);
-
-impl DomainCore {
-    /// Memory is short: what has arrived is given back now.
-    pub(crate) fn hasten_carriers(&self) {
-        if !self.haste.is_carried() {
-            return;
-        }
-        let sends = |link: &&Arc<LinkShared>| link.role == Role::Source && link.driver().is_some();
-        let links: Vec<_> = lock(&self.links).values().filter(sends).cloned().collect();
-        links
-            .iter()
-            .filter_map(|link| link.driver())
-            .for_each(|driver| driver.look());
-    }
-}
 
 impl Outlet {
     /// Whether the program waits for what it sent to have arrived, or for the memory of that.

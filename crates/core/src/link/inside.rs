@@ -5,7 +5,6 @@ use super::open::{other_half, own_half};
 use super::shared::{Inside, LinkShared};
 use super::store::Store;
 use super::{Receiver, Sender};
-use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::Error;
 use crate::options::LinkOptions;
@@ -26,7 +25,7 @@ fn number(domain: &DomainCore) -> ChannelId {
     static LAST: AtomicU32 = AtomicU32::new(u32::MAX);
     loop {
         let channel = ChannelId(LAST.fetch_sub(1, Ordering::Relaxed));
-        if !lock(&domain.links).contains_key(&channel) {
+        if !domain.register.has_link(channel) {
             return channel;
         }
     }
@@ -86,7 +85,7 @@ pub(super) fn pair(
     let receiver = Receiver::inside(far, sink.options, store);
     // Nothing fails from here on: whoever is on record leaves when its end goes.
     for (wish, link) in wishes.into_iter().zip(links) {
-        lock(&wish.domain.links).insert(link.channel, link);
+        wish.domain.register.add_link(link.channel, link);
     }
     Ok((sender, receiver))
 }

@@ -11,10 +11,10 @@ use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
 use std::any::Any;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tranship_proto::{Event, ExportId, Refusal, Request, Role};
+use tranship_proto::{Event, Refusal, Request, Role};
 use tranship_sys::epoll::{Epoll, wait_readable};
 
 /// A name that others connect to.
@@ -214,10 +214,7 @@ impl Listener {
         if let Some(fed) = &self.fed {
             return !fed.feed.is_empty();
         }
-        let mut exports = lock(&self.domain.exports);
-        let id = ExportId(self.export.load(Ordering::Relaxed)); // changes under that lock
-        let waits = exports.get_mut(&id).is_some_and(|e| !e.incoming.is_empty());
-        drop(exports);
+        let waits = self.domain.exports.has_incoming(&self.export);
         waits || !lock(&self.begun).is_empty()
     }
 }
@@ -231,7 +228,7 @@ pub(super) fn export(
     speaks: Option<&Arc<Epoll>>,
 ) -> Result<Arc<AtomicU32>, Error> {
     checked_name(name)?;
-    let _asking = Asking::new(domain);
+    let _asking = domain.exports.ask();
     domain.patiently(None, || {
         let ((event, _), era) = domain.call_in_era(
             |req| match role {
@@ -251,16 +248,7 @@ pub(super) fn export(
         let Event::Exported { export, .. } = event else {
             return Err(error::protocol("an answer to Export that is none"));
         };
-        // Connections that another thread's turn took in the meantime wait in the entry that it made.
-        let mut exports = lock(&domain.exports);
-        let entry = exports.entry(export).or_default();
-        entry.what = Some((name.into(), role));
-        entry.id.store(export.0, Ordering::Relaxed);
-        if let Some(speaks) = speaks {
-            entry.incoming.tell(Arc::clone(speaks));
-        }
-        let id = entry.id.clone();
-        drop(exports);
+        let id = domain.exports.add(export, (name.into(), role), speaks);
         if domain.era() != era {
             // The manager that answered is gone, and the next one was perhaps not told of this name.
             forget(domain, &id);
@@ -272,30 +260,7 @@ pub(super) fn export(
 
 /// A connection to an export that nobody has taken yet.
 pub(super) fn next_incoming(domain: &DomainCore, export: &AtomicU32, take: Take) -> Option<Parcel> {
-    let mut exports = lock(&domain.exports);
-    let id = ExportId(export.load(Ordering::Relaxed)); // changes under that lock
-    exports.get_mut(&id).and_then(|e| take(&mut e.incoming))
-}
-
-/// While it lives, connections to names that are not on record yet are kept.
-struct Asking<'a>(&'a DomainCore);
-
-impl<'a> Asking<'a> {
-    fn new(domain: &'a DomainCore) -> Asking<'a> {
-        let _exports = lock(&domain.exports);
-        domain.exporting.fetch_add(1, Ordering::Relaxed); // under the lock
-        Asking(domain)
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        let mut exports = lock(&self.0.exports);
-        if self.0.exporting.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Kept for a name that somebody had given up.
-            exports.retain(|_, entry| entry.what.is_some());
-        }
-    }
+    domain.exports.next(export, take)
 }
 
 impl Drop for Listener {
@@ -316,10 +281,7 @@ impl Drop for Listener {
 }
 
 pub(super) fn forget(domain: &DomainCore, id: &AtomicU32) {
-    let mut exports = lock(&domain.exports);
-    let export = ExportId(id.load(Ordering::Relaxed)); // changes under that lock
-    exports.remove(&export);
-    drop(exports);
+    let export = domain.exports.remove(id);
     let _ = domain.tell(&Request::Unexport { export }, &[]);
     domain.let_go();
 }

@@ -56,10 +56,10 @@ impl Future for Allocating {
         let place = match &this.place {
             Some(place) => place,
             None => {
-                if let Some(buf) = own.alloc_now(len) {
+                if let Some(buf) = CbufMut::alloc_now(own, len) {
                     return Poll::Ready(Ok(buf));
                 }
-                if let Some(buf) = own.look_in_line(len, None)? {
+                if let Some(buf) = CbufMut::alloc_in_line(own, len, None)? {
                     return Poll::Ready(Ok(buf));
                 }
                 this.place.insert(Place {
@@ -70,7 +70,7 @@ impl Future for Allocating {
             }
         };
         let put = reactor::put(&own.domain, place.key, context.waker());
-        let found = put.and_then(|()| own.look_in_line(len, Some(place.ticket)));
+        let found = put.and_then(|()| CbufMut::alloc_in_line(own, len, Some(place.ticket)));
         if let Some(done) = found.transpose() {
             this.leave();
             return Poll::Ready(done);

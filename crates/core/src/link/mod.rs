@@ -1,4 +1,9 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
+//!
+//! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
+//! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
+//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`, `rendezvous`), and what works with several (`select`, `poll`, `reactor`,
+//! `futures`, `relay`, `carried`, `driven`).
 
 mod address;
 mod carried;
@@ -12,6 +17,7 @@ mod inline;
 mod inside;
 mod listener;
 mod local;
+mod member;
 mod memory;
 mod message;
 mod open;
@@ -31,7 +37,6 @@ mod store;
 pub(crate) use address::{Address, unknown};
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
-pub(crate) use descriptor::Reference;
 pub use driver::Driver;
 pub(crate) use feed::Feed;
 pub(crate) use futures::{look_async, open_async};
@@ -47,4 +52,3 @@ pub(crate) use rendezvous::connect;
 pub use rendezvous::{PeerSocket, SocketListener};
 pub use select::select;
 pub use sender::{Sender, WithWhenFull};
-pub(crate) use shared::{Gone, LinkShared};

@@ -1,7 +1,7 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
 use super::{Receiver, Sender, shared::LinkShared};
-use crate::base::{checked_name, lock};
+use crate::base::checked_name;
 use crate::domain::{Asked, DomainCore, Parcel};
 use crate::error::{self, Awaited, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
@@ -272,7 +272,7 @@ impl DomainCore {
             theirs,
             options,
         ));
-        lock(&self.links).insert(channel, link.clone());
+        self.register.add_link(channel, link.clone());
         let lines = options.lines;
         let request = move |req| Request::Accept {
             req,
@@ -320,7 +320,7 @@ impl DomainCore {
 
     fn finish(&self, link: LinkShared, options: &LinkOptions) -> Result<End, Error> {
         let link = Arc::new(link);
-        lock(&self.links).insert(link.channel, link.clone());
+        self.register.add_link(link.channel, link.clone());
         self.take_early(link.channel)?;
         End::new(link, options)
     }
@@ -336,12 +336,12 @@ impl DomainCore {
 
     /// The cursors of a link are gone: the manager is told, now or when it is back.
     pub(super) fn leave_link(&self, channel: ChannelId) {
-        let Some(link) = self.link(channel) else {
+        let Some(link) = LinkShared::of(self, channel) else {
             return;
         };
         self.unpoll(&link);
-        if link.inside.is_some() || self.say_closed(&link) {
-            lock(&self.links).remove(&channel);
+        if link.inside.is_some() || self.say_closed(&*link) {
+            self.register.remove_link(channel);
         }
         link.unregister();
         self.let_go();
@@ -349,8 +349,8 @@ impl DomainCore {
 
     /// Takes a link off the register: it was never used. Its peer may have been told of it by a manager that is gone.
     fn forget_link(&self, channel: ChannelId) {
-        let link = lock(&self.links).remove(&channel);
-        if let Some(link) = link {
+        if let Some(link) = LinkShared::of(self, channel) {
+            self.register.remove_link(channel);
             link.ring.end(Ending::Never);
             self.unpoll(&link);
         }

@@ -5,7 +5,6 @@ use super::sleep::LOOK;
 use super::{Listener, Receiver, Sender};
 use crate::domain::{DomainCore, NAP};
 use crate::error::Error;
-use crate::membership::Domain;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tranship_ring::SETTLE;
@@ -23,7 +22,7 @@ enum What<'a> {
     Inward(&'a mut Receiver, Inward),
     Onward(&'a mut Sender, Onward),
     Listener(&'a Listener),
-    Domain(&'a Domain),
+    Domain(&'a DomainCore),
     Descriptor(BorrowedFd<'a>, Interest),
 }
 
@@ -64,6 +63,10 @@ impl<'a> PollItem<'a> {
         PollItem(What::Onward(sender, wants))
     }
 
+    pub(crate) fn of_domain(domain: &'a DomainCore) -> PollItem<'a> {
+        PollItem(What::Domain(domain))
+    }
+
     /// Ready when there is a message, or the end: `try_recv` says which.
     pub fn receiver(receiver: &'a mut Receiver) -> PollItem<'a> {
         PollItem(What::Receiver(receiver))
@@ -79,10 +82,6 @@ impl<'a> PollItem<'a> {
     /// Ready when somebody has connected. Who did may be gone again: accept with a timeout.
     pub fn listener(listener: &'a Listener) -> PollItem<'a> {
         PollItem(What::Listener(listener))
-    }
-    /// Ready when the manager had news, which were taken, or something else of the domain's descriptor is to be looked at.
-    pub fn domain(domain: &'a Domain) -> PollItem<'a> {
-        PollItem(What::Domain(domain))
     }
     /// Ready when a descriptor of any kind can be read, hangs up or has an error.
     pub fn readable(fd: &'a impl AsFd) -> PollItem<'a> {
@@ -106,7 +105,7 @@ impl<'a> PollItem<'a> {
     fn core(&self) -> Option<&DomainCore> {
         match &self.0 {
             What::Listener(listener) => Some(listener.domain()),
-            What::Domain(domain) => Some(domain.core()),
+            What::Domain(domain) => Some(domain),
             _ => self.link().map(|link| &link.domain),
         }
     }
@@ -123,7 +122,7 @@ impl<'a> PollItem<'a> {
             What::Onward(sender, wants) => wants.is_ready(sender),
             What::Listener(listener) => listener.has_connection(),
             What::Domain(domain) => {
-                let turned = domains.iter().find(|d| d.core.is(domain.core()));
+                let turned = domains.iter().find(|d| d.core.is(domain));
                 turned.is_some_and(|d| d.rest || d.core.seen() != d.seen)
             }
             What::Descriptor(..) => false,

@@ -65,7 +65,7 @@ fn run(domain: &DomainCore) {
 }
 
 fn link(domain: &DomainCore, channel: Key) -> Option<Arc<LinkShared>> {
-    domain.link(ChannelId(u32::try_from(channel).ok()?))
+    LinkShared::of(domain, ChannelId(u32::try_from(channel).ok()?))
 }
 
 /// Whatever told nobody.

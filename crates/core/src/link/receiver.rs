@@ -39,7 +39,7 @@ use tranship_sys::ForkGuard;
 /// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
 /// only [`Kind::PeerGone`] says that it closed the link, by dropping its end; a death is [`Kind::PeerDied`].
 pub struct Receiver {
-    pub(super) link: Arc<LinkShared>,
+    pub(crate) link: Arc<LinkShared>,
     lines: Lines<'static>,
     control_lines: Lines<'static>,
     pub(super) consumer: Consumer,

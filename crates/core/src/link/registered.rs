@@ -15,7 +15,7 @@ impl LinkShared {
         }
         let place = place.map(str::to_owned);
         let _ = inside.registered.set(Registered { place }); // once
-        self.domain.register(self);
+        self.domain.show_channel(self);
     }
 
     /// What is to be said of it, with both halves.

@@ -36,7 +36,7 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// | a release that is told ([`Receiver::release_with`]) | tells it, with the buffer's id if the source knows that |
 /// | a buffer that is passed back ([`Receiver::pass`]) | passes it back; if it is not the source's, releases it and tells that |
 /// | the source's end | is over when all is handed on ([`RelayEnd::Source`]); dropped then, it ends for the sink as the source did |
-/// | the sink's end | hands back what that had said, and is over ([`RelayEnd::Sink`]): the next message stays, for [another sink](Relay::replace_sink) |
+/// | the sink's end | hands back what that had said, and is over ([`RelayEnd::Sink`]): the next message stays, for [another sink](Relay::replace_sink). [`turn`](Relay::turn) tells it while something still waits for the source to take it, which each further turn tries |
 ///
 /// An aggregate's list goes into a pool of the relay's own, of 1 MiB at most, made at the first one; another can be [named](Relay::set_list_pool).
 ///
@@ -88,7 +88,8 @@ enum Awaits {
 pub enum RelayEnd {
     /// The source is gone, and all that it had sent is handed on.
     Source,
-    /// The sink is gone, and all that it had said is handed back. The next message, if there is one, stays with the relay.
+    /// The sink is gone, and all that it had said is handed back for which the source has room now. The next message, if there is one, stays with the
+    /// relay, and so does the next word.
     Sink,
     /// The next message cannot go on, as the error says: it stays with the relay, which can be run again when that is changed, or
     /// without it ([`Relay::take_unsent`]).
@@ -204,12 +205,12 @@ impl Relay {
     /// When it has come to an [end](RelayEnd).
     pub fn turn(&mut self) -> Result<usize, RelayStop> {
         let moved = self.hand_back()? + self.hand_on()?;
-        if moved > 0 || self.back.is_some() || !self.to.is_peer_gone() {
+        if moved > 0 || !self.to.is_peer_gone() {
             return Ok(moved);
         }
-        // What it said before it went is there now.
+        // What it said before it went is there now. Nobody knows when a source takes what it has no room for.
         let more = self.hand_back()?;
-        if more > 0 || self.back.is_some() {
+        if more > 0 {
             return Ok(more);
         }
         Err(RelayStop {
@@ -218,11 +219,14 @@ impl Relay {
         })
     }
 
-    /// Relays until it comes to an [end](RelayEnd), and sleeps while there is nothing to do. To wait for other things as well take
+    /// Relays until it comes to an [end](RelayEnd), and sleeps while there is nothing to do; of a sink that is gone the source takes all that it had said
+    /// before that is told. To wait for other things as well take
     /// [`turn`](Relay::turn) and [`poll_items`](Relay::poll_items).
     pub fn run(&mut self) -> RelayStop {
         loop {
             match self.turn() {
+                // The source has still to take what the sink had said.
+                Err(stop) if stop.end == RelayEnd::Sink && self.back.is_some() => {}
                 Err(stop) => return stop,
                 Ok(0) => {}
                 Ok(_) => continue,

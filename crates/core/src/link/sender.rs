@@ -1,31 +1,34 @@
 //! The sending end of a link.
 
 mod assign;
+mod close;
+mod facts;
 mod forms;
 mod inside;
+mod many;
 mod moves;
 mod replies;
 mod room;
+mod seal;
 
 pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
 use super::message::{Body, Message, Payload};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
-use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, Handle, Home, Tag};
-use crate::domain::{Asked, PATIENCE};
+use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::{FEW, OwnPool, Pool, Walk};
+use crate::pool::{FEW, OwnPool, Place, Walk};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
-use tranship_ledger::SendStep;
-use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
+use tranship_ledger::{FirstSend, SendStep};
+use tranship_proto::{CbufId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_ring::{Ending, Lines, Producer, Publish};
+use tranship_ring::{Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,
@@ -147,21 +150,29 @@ impl Sender {
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
         let handle = buf.handle();
-        // One of another domain's, or one of which is recorded what is done with it.
-        if handle.tag.has(Tag::FOREIGN | Tag::TRACED) {
+        // One of another domain's, one of which is recorded what is done with it, one that is sealed first, larger than a chunk, or guarded.
+        if handle
+            .tag
+            .has(Tag::FOREIGN | Tag::TRACED | Tag::SEALED | Tag::LONG)
+        {
             return Some(buf);
         }
         let Home::Own(home) = handle.home() else {
             return Some(buf);
         };
         // SAFETY: pools outlive their outstanding slots.
-        let is_private = || unsafe { home.as_ref() }.is_private(handle.slot());
-        if !self.ready_at_once(home, is_private) {
+        let pool = unsafe { home.as_ref() };
+        let place = pool.place_of(handle.slot());
+        if !self.ready_at_once(home, || place.is_private()) {
             return Some(buf);
         }
         std::mem::forget(buf);
+        let serial = pool.serial_of_one(place, pool.offset_of(handle.ptr), handle.len);
+        let placed = (handle, place, serial);
         // SAFETY: assigned, fresh and with room, as was just found; its handle is given away.
-        unsafe { self.publish_first(home, FIRST, handle, Carries::Buffer, meta, Publish::SeqCst) };
+        unsafe {
+            self.publish_placed(home, FIRST, placed, Carries::Buffer, meta, Publish::SeqCst);
+        }
         None
     }
 
@@ -195,53 +206,11 @@ impl Sender {
             };
         }
         let ready = self.ready_for(buf.handle());
-        if let Err(error) = ready.and_then(|()| self.make_room(1)) {
+        let ready = ready.and_then(|()| self.make_room(1));
+        if let Err(error) = ready.and_then(|()| self.seal(buf.handle())) {
             return Ok(self.not_sent(error, buf)?);
         }
         self.publish(buf, Carries::Buffer, meta, Publish::SeqCst);
-        Ok(())
-    }
-
-    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
-    pub fn send_batch(
-        &mut self,
-        bufs: impl IntoIterator<Item = Cbuf>,
-    ) -> Result<(), SendError<Vec<Cbuf>>> {
-        let mut bufs = bufs.into_iter();
-        let mut published = false;
-        while let Some(buf) = bufs.next() {
-            if self.store.is_some() {
-                match self.send_any(buf, 0) {
-                    Ok(()) => continue,
-                    Err(failed) => {
-                        let rest = |buf| std::iter::once(buf).chain(bufs).collect();
-                        return Err(failed.map(rest));
-                    }
-                }
-            }
-            let room = self.ready_for(buf.handle()).and_then(|()| {
-                if published && self.producer.known_room(self.lines) == 0 {
-                    self.fence_and_wake(); // before waiting, the receiver must know what there is
-                }
-                self.make_room(1)
-            });
-            if let Err(error) = room {
-                if published {
-                    self.fence_and_wake();
-                }
-                return match self.not_sent(error, buf) {
-                    Ok(()) => continue,
-                    Err(failed) => {
-                        Err(failed.map(|buf| std::iter::once(buf).chain(bufs).collect()))
-                    }
-                };
-            }
-            self.publish(buf, Carries::Buffer, 0, Publish::Release);
-            published = true;
-        }
-        if published {
-            self.fence_and_wake();
-        }
         Ok(())
     }
 
@@ -259,117 +228,6 @@ impl Sender {
         let _ = self.producer.push(self.lines, how, line);
         self.link.notify_of(how);
         Ok(())
-    }
-
-    /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
-    /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
-    pub fn send_aggregate(
-        &mut self,
-        aggregate: Aggregate,
-        meta: u64,
-    ) -> Result<(), SendError<Aggregate>> {
-        if self.store.is_some() {
-            let handles = aggregate.pieces().iter().map(|piece| piece.handle());
-            return match self.ready_inside(handles) {
-                Ok(()) => {
-                    self.put_inside(Body::Aggregate(aggregate), meta);
-                    Ok(())
-                }
-                Err(error) => self.not_sent(error, aggregate),
-            };
-        }
-        let pieces = aggregate.pieces().iter().map(Cbuf::handle);
-        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.when_full) {
-            Ok(list) => list,
-            Err(error) => {
-                let error = error.context("the list of the aggregate could not be stored");
-                return Err(SendError::new(error, aggregate));
-            }
-        };
-        let ready = aggregate
-            .pieces()
-            .iter()
-            .chain([&list])
-            .try_for_each(|piece| self.ready_for(piece.handle()))
-            .and_then(|()| self.make_room(1));
-        if let Err(error) = ready {
-            return self.not_sent(error, aggregate);
-        }
-        // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
-        // until the queue leaves the roster with our death.
-        for piece in aggregate.pieces() {
-            self.note(piece.handle(), false);
-            self.count(piece.handle());
-            crash::point("send.between_pieces");
-        }
-        self.publish(list, Carries::Aggregate, meta, Publish::SeqCst);
-        Ok(())
-    }
-
-    /// Gives up before everything was sent: the receiver gets what was, and then [`Kind::PeerDied`]
-    /// instead of an end in order. So it does when a sender is dropped by a panic.
-    pub fn abandon(self) {
-        if !self.link.domain.fork.is_child() {
-            self.link.ring.end(Ending::Abandoned);
-        }
-    }
-
-    /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
-    pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
-        self.assign_own(pool, None)
-    }
-
-    /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
-    /// library, or the manager is away. Call it again.
-    pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, Error> {
-        match self.assign_own(pool, Some(Instant::now())) {
-            Ok(()) => Ok(true),
-            Err(error) if matches!(error.kind(), Kind::TimedOut | Kind::ManagerAway) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The receiver's domain.
-    pub fn peer(&self) -> DomainId {
-        self.link.peer
-    }
-    /// The receiver's process and user, as the kernel told the manager.
-    pub fn peer_pid_uid(&self) -> (u32, u32) {
-        (self.link.peer_pid, self.link.peer_uid)
-    }
-    /// The channel's id.
-    pub fn channel(&self) -> ChannelId {
-        self.link.channel
-    }
-    /// Messages dropped by [`WhenFull::DropNew`].
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-    /// How `send` deals with a full ring from now on.
-    pub fn set_when_full(&mut self, when_full: WhenFull) {
-        self.when_full = when_full;
-    }
-    /// How this end waits from now on.
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.wait = wait;
-    }
-    /// Messages that the receiver has not taken yet.
-    pub fn queued(&self) -> u64 {
-        if self.link.domain.fork.is_child() {
-            return 0;
-        }
-        self.producer
-            .tail()
-            .saturating_sub(self.link.ring.their_head())
-    }
-    /// Whether the receiver is gone.
-    pub fn is_peer_gone(&mut self) -> bool {
-        if self.link.domain.fork.is_child() {
-            return true;
-        }
-        self.link.domain.catch_up();
-        self.link.look_for_death();
-        self.link.gone() != Gone::No
     }
 
     fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<(), SendError<T>> {
@@ -491,7 +349,6 @@ impl Sender {
     /// # Safety
     /// `home` is the buffer's pool, of which the buffer is private, and `at` its place among `outs`. There is room for a line. The caller
     /// forgets the handle, which is this function's to let go.
-    // Crash: counted but not published: as in `count`.
     #[inline(always)]
     unsafe fn publish_first(
         &mut self,
@@ -502,45 +359,60 @@ impl Sender {
         meta: u64,
         how: Publish,
     ) {
-        let (slot, length) = (buf.slot(), buf.len as u64);
+        // SAFETY: pools outlive their outstanding slots.
+        let pool = unsafe { home.as_ref() };
+        let (slot, class) = (buf.slot(), buf.tag.class());
+        let serial = pool.serial_in(slot, class, pool.offset_of(buf.ptr), buf.len as u64);
+        let placed = (buf, pool.place_of(slot), serial);
+        // SAFETY: as the caller says.
+        unsafe { self.publish_placed(home, at, placed, carries, meta, how) };
+    }
+
+    /// The same of one of which it is known where its words are, and what a line says of its chunks.
+    ///
+    /// # Safety
+    /// As for `publish_first`.
+    // Crash: counted but not published: as in `count`.
+    #[inline(always)]
+    unsafe fn publish_placed(
+        &mut self,
+        home: NonNull<OwnPool>,
+        at: usize,
+        (buf, place, serial): (Handle, Place<'_>, u32),
+        carries: Carries,
+        meta: u64,
+        how: Publish,
+    ) {
+        let slot = buf.slot();
         // SAFETY: as the caller says.
         let out = unsafe { self.outs.get_unchecked_mut(at) };
         debug_assert!((slot as usize) < out.counts.counts().len());
         // SAFETY: pools outlive their outstanding slots, and this one is outstanding until it is queued at the end; the counters, of which
         // there are as many as slots, live as long as the assignment.
         let (pool, sent) = unsafe { (home.as_ref(), out.sent.add(slot as usize).as_ref()) };
-        let offset = pool.offset_of(buf.ptr);
-        let serial = pool.serial_in(slot, buf.tag.class(), offset, length);
-        let (producer, lines, link) = (&mut self.producer, self.lines, &*self.link);
-        let walk = out.walk.as_mut();
         #[allow(clippy::cast_possible_truncation)] // compared with others nearby
-        let message = producer.tail() as u32;
+        let message = self.producer.tail() as u32;
         let is_last = how == Publish::SeqCst;
-        let how = if is_last {
-            link.ring.how_to_publish()
-        } else {
-            how
+        let first = First {
+            pool,
+            slot,
+            offset: pool.offset_of(buf.ptr),
+            length: buf.len as u64,
+            serial,
+            carries,
+            meta,
+            message,
+            is_last,
+            how: match is_last {
+                true => self.link.ring.how_to_publish(),
+                false => how,
+            },
+            producer: &mut self.producer,
+            lines: self.lines,
+            link: &self.link,
+            walk: out.walk.as_mut(),
         };
-        let publish = |generation| {
-            let reference = Reference {
-                id: CbufId::new(pool.id(), slot, generation),
-                offset,
-                length,
-                serial,
-            };
-            let line = descriptor::reference_line(reference, carries, meta);
-            producer.push_known(lines, how, line);
-        };
-        let queue = || {
-            if is_last {
-                link.notify_of(how);
-            }
-            if !walk.is_some_and(|walk| walk.push(message, slot)) {
-                pool.queue_sent(slot);
-            }
-        };
-        let (handles, generation) = (pool.handles(slot), pool.generation_word(slot));
-        tranship_ledger::send_first(handles, generation, sent, publish, queue, reached);
+        tranship_ledger::send_first(place.handles(), place.generation(), sent, first);
         if message.is_multiple_of(FEW) {
             self.collect_few(at, message);
         }
@@ -586,53 +458,59 @@ fn others_buffer() -> Error {
     Error::new(Kind::BufferNotOwned, text)
 }
 
-#[inline(always)]
-fn reached(step: SendStep) {
-    match step {
-        SendStep::LetGo => crash::point("send.after_let_go"),
-        SendStep::Open => crash::point("send.after_generation"),
-        SendStep::Count => crash::point("send.after_sent"),
-        SendStep::Publish => crash::point("send.after_publish"),
-        SendStep::Queue => {}
-    }
+/// A first send, as far as it is not the ledger's.
+struct First<'a> {
+    pool: &'a OwnPool,
+    slot: u32,
+    offset: u64,
+    length: u64,
+    serial: u32,
+    carries: Carries,
+    meta: u64,
+    message: u32,
+    /// Whether the receiver is to be told.
+    is_last: bool,
+    how: Publish,
+    producer: &'a mut Producer,
+    lines: Lines<'static>,
+    link: &'a LinkShared,
+    walk: Option<&'a mut Walk>,
 }
 
-impl Drop for Sender {
-    /// Closes in order, unless the thread panics: what was sent can still be received. While no manager has it, waits for one,
-    /// or for the receiver, at most 5 s.
-    fn drop(&mut self) {
-        if self.link.domain.fork.is_child() {
-            return;
-        }
-        // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
-        let closed = if std::thread::panicking() {
-            Ending::Abandoned
-        } else {
-            Ending::Closed
+impl FirstSend for First<'_> {
+    #[inline(always)]
+    fn publish(&mut self, generation: u32) {
+        let reference = Reference {
+            id: CbufId::new(self.pool.id(), self.slot, generation),
+            offset: self.offset,
+            length: self.length,
+            serial: self.serial,
         };
-        self.link.ring.end(closed);
-        crash::point("close.after_flag");
-        self.fence_and_wake();
-        self.link.tell_other();
-        self.end_replies();
-        if self.store.is_some() {
-            if self.lingers && !std::thread::panicking() {
-                // The process may be about to end, and with it who carries.
-                self.wait_gone(PATIENCE);
-            }
-            self.drop_passed();
-            return self.link.domain.leave_link(self.link.channel);
+        let line = descriptor::reference_line(reference, self.carries, self.meta);
+        self.producer.push_known(self.lines, self.how, line);
+    }
+
+    #[inline(always)]
+    fn queue(&mut self) {
+        if self.is_last {
+            self.link.notify_of(self.how);
         }
-        for (_, asked) in self.unanswered.drain(..) {
-            self.link.domain.forget(asked);
+        let (message, slot) = (self.message, self.slot);
+        let walk = self.walk.as_mut();
+        if !walk.is_some_and(|walk| walk.push(message, slot)) {
+            self.pool.queue_sent(slot);
         }
-        if !std::thread::panicking() {
-            let (link, sent) = (&self.link, self.producer.tail());
-            link.domain.entrust(Some(link.channel), || {
-                link.ring.their_head() == sent || link.gone() != Gone::No
-            });
+    }
+
+    #[inline(always)]
+    fn reached(&mut self, step: SendStep) {
+        match step {
+            SendStep::LetGo => crash::point("send.after_let_go"),
+            SendStep::Open => crash::point("send.after_generation"),
+            SendStep::Count => crash::point("send.after_sent"),
+            SendStep::Publish => crash::point("send.after_publish"),
+            SendStep::Queue => {}
         }
-        self.link.domain.leave_link(self.link.channel);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::base::lock;
 use crate::cbuf::CbufMut;
-use crate::domain::{Asked, DomainCore};
+pub(crate) use crate::domain::Gone;
+use crate::domain::{Asked, DomainCore, Watch};
 use crate::error::{self, Error};
 use crate::link::driver::Driver;
 use crate::link::inline::Inline;
@@ -17,20 +18,6 @@ use tranship_proto::{CbufId, ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, doorbell};
 use tranship_sys::process;
-
-/// What became of the other end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(crate) enum Gone {
-    /// It is there.
-    No = 0,
-    /// It closed in order.
-    Closed = 1,
-    /// Its process ended.
-    Died = 2,
-    /// We closed: it broke a rule, or sent what nobody has any more.
-    Violated = 3,
-}
 
 /// The pool side of an assignment.
 #[derive(Clone)]
@@ -146,11 +133,7 @@ pub(crate) struct LinkShared {
     peer_fd: Mutex<Option<OwnedFd>>,
     fd_awaited: AtomicBool,
     pub(crate) bell: Mutex<Bell>,
-    /// Our cursors are gone, but no manager was there to hear it: the next one is told.
-    pub(crate) leaving: AtomicBool,
-    /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
-    /// peer that dies is seen by our own descriptor of its process only.
-    pub(crate) watched: AtomicBool,
+    pub(super) watch: Watch,
     /// At a source: its end of the control ring. The Sender's, until the queue leaves.
     pub(crate) replies: Mutex<Replies>,
     /// Some of them may be early ones.
@@ -215,8 +198,7 @@ impl LinkShared {
             peer_fd: Mutex::new(None),
             fd_awaited: AtomicBool::new(false),
             bell: Mutex::default(),
-            leaving: AtomicBool::new(false),
-            watched: AtomicBool::new(true),
+            watch: Watch::default(),
             replies: Mutex::default(),
             early_replies: AtomicBool::new(false),
             consent: options.consent.clone(),

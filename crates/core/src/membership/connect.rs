@@ -159,7 +159,7 @@ impl DomainBuilder {
 
     fn prepare(&self) -> Result<(), Error> {
         crate::domain::look_at_left();
-        crate::pool::decay();
+        crate::base::graves::decay();
         if let Some(dumpable) = self.dumpable {
             process::set_dumpable(dumpable).map_err(Error::system("prctl(PR_SET_DUMPABLE)"))?;
         }

@@ -3,6 +3,7 @@
 mod connect;
 mod history;
 mod leaks;
+mod poll;
 mod shell;
 mod steer;
 

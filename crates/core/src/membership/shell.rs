@@ -57,7 +57,7 @@ impl Domain {
 
     /// The socket that was named when joining, or that the embedded manager listens on.
     pub fn socket_path(&self) -> Option<PathBuf> {
-        self.core().socket.clone()
+        self.core().home.socket.clone()
     }
 
     /// Makes a pool that this domain writes and pays for.
@@ -286,6 +286,7 @@ impl Domain {
     }
 
     /// Exports a name at which others connect sockets, for a protocol of one's own.
+    #[doc(hidden)] // the protocol has it; nothing that users need is built on it yet
     pub fn listen_socket(&self, name: &str) -> Result<SocketListener, Error> {
         SocketListener::new(self.core(), name)
     }
@@ -296,6 +297,7 @@ impl Domain {
     /// # Errors
     /// `NoSuchName`, `Access`, `SameRole` (it is a name of links), or `Limit` (too many have
     /// come that the exporter has not taken).
+    #[doc(hidden)] // the protocol has it; nothing that users need is built on it yet
     pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, Error> {
         let core = self.core();
         core.check_fork()?;

@@ -1,47 +1,23 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
-use super::own::OwnPool;
-use super::roster::{Counts, Refs};
-use super::trail::{Trail, Walk};
+use super::gc::{Gc, LOOK, Standing};
+use super::own::{Class, OwnPool};
+use super::slots::Slot;
+use super::trail::Walk;
 use crate::base::lock;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
+use std::sync::TryLockError;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use tranship_ledger::{Batch, Generations, Roster, Words};
-use tranship_proto::{ChannelId, DomainId};
-use tranship_sync::{Pop, Taker};
+use tranship_ledger::{Generations, Words};
+use tranship_region::layout::{LoadU64, Slot as TableSlot};
+use tranship_sync::Pop;
 use tranship_sys::crash;
-use tranship_zone::{NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
+use tranship_zone::{Backend, NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
 
-/// Candidates looked at together: four cache lines of each counter.
-const LOOK: usize = 64;
 /// Of those that a sender looks at after it has sent.
 pub(crate) const FEW: u32 = 8;
-
-/// The collector's state: one thread at a time.
-pub(super) struct Gc {
-    pub(super) roster: Roster<Refs, Counts>,
-    taker: Taker,
-    /// What single senders have sent, before it is in the queue.
-    pub(super) trails: Vec<Arc<Trail>>,
-    /// Sent buffers that were alive when last looked at, oldest first.
-    held: VecDeque<u32>,
-    /// Dead buffers by class, for the zones to import.
-    ready: Box<[Vec<u32>]>,
-    candidates: Vec<u32>,
-    batch: Batch,
-    /// Readers' processes, to see deaths while the manager is away.
-    pub(super) processes: HashMap<DomainId, OwnedFd>,
-    /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
-    pub(super) refs_inodes: HashMap<DomainId, u64>,
-    /// Who reads each queue.
-    pub(super) sinks: HashMap<ChannelId, Sink>,
-    /// Readers that the present manager has not named yet: only we can see that they died.
-    pub(super) returning: HashSet<DomainId>,
-    pub(super) standing: Standing,
-}
+/// As the length of an array of them.
+const FEW_SLOTS: usize = FEW as usize;
 
 /// What is done with what is on the senders' trails. Who follows them takes from the senders what they would have looked at in time: only for want
 /// of anything else.
@@ -51,89 +27,38 @@ enum Trails {
     Followed,
 }
 
-/// What tells that the roster is whole.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// Its epoch is the one that the board shows.
-    Managed,
-    /// Whatever the board says (`OwnPool::stand_alone`).
-    Alone,
-    /// That the board of the next manager does not have the pool yet (`OwnPool::suspend`).
-    Unlisted,
+/// The pool's private and shared slots as the collector sees them: their places at hand, since every load is an acquire, after which
+/// nothing else stays known. Candidates come out of the pool's own queue.
+struct Own<'a> {
+    slots: &'a [Slot],
+    table: &'a [TableSlot],
 }
 
-/// The reading end of a queue on the roster.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sink {
-    pub(super) domain: DomainId,
-    /// The manager's number of its process: what the next one is told.
-    pub(super) process: u64,
-    /// Whether the present manager has named the queue; else only we can see that its sink died.
-    pub(super) named: bool,
-}
-
-impl Gc {
-    pub(super) fn new(taker: Taker, classes: usize) -> Gc {
-        Gc {
-            roster: Roster::new(0),
-            taker,
-            trails: Vec::new(),
-            held: VecDeque::new(),
-            ready: (0..classes).map(|_| Vec::new()).collect(),
-            candidates: Vec::with_capacity(LOOK),
-            batch: Batch::default(),
-            processes: HashMap::new(),
-            refs_inodes: HashMap::new(),
-            sinks: HashMap::new(),
-            returning: HashSet::new(),
-            standing: Standing::Managed,
+impl Own<'_> {
+    #[inline(always)]
+    fn of(pool: &OwnPool) -> Own<'_> {
+        Own {
+            slots: &pool.slots,
+            table: pool.table.slots(),
         }
     }
 
-    /// Dead buffers that nobody has asked for yet, by classes.
-    pub(super) fn ready(&self) -> Vec<u64> {
-        self.ready.iter().map(|ready| ready.len() as u64).collect()
-    }
-
-    /// Sent buffers that were alive when last looked at, oldest first.
-    pub(super) fn oldest_alive(&self) -> impl Iterator<Item = u32> + '_ {
-        self.held.iter().copied()
-    }
-
-    /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
-    pub(super) fn unname_all(&mut self) {
-        self.returning = self.processes.keys().copied().collect();
-        self.sinks.values_mut().for_each(|sink| sink.named = false);
-    }
-
-    /// Candidates off the senders' trails, as long as there is room. Trails that nobody will add to any more end here.
-    fn follow_trails(&mut self) {
-        for trail in &self.trails {
-            let room = LOOK - self.candidates.len();
-            trail.take(&mut self.candidates, room);
-        }
-        self.trails.retain(|trail| !trail.is_over());
-    }
-
-    pub(super) fn advance(&mut self, epoch: u64) {
-        if let Err(error) = self.roster.set_epoch(epoch) {
-            tracing::warn!(%error, "roster");
-        }
+    #[inline(always)]
+    fn generation(&self, slot: u32) -> &AtomicU32 {
+        debug_assert!((slot as usize) < self.table.len());
+        // SAFETY: as for `OwnPool::entry`.
+        unsafe { &self.table.get_unchecked(slot as usize).generation }
     }
 }
-
-/// The pool's private and shared slots as the collector sees them. Candidates come out of the pool's own queue.
-struct Own<'a>(&'a OwnPool);
 
 impl Generations for Own<'_> {
     #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
-        self.0.entry(slot).generation.load(Ordering::Relaxed)
+        self.generation(slot).load(Ordering::Relaxed)
     }
     #[inline(always)]
     fn store(&self, slot: u32, generation: u32) {
-        let word = &self.0.entry(slot).generation;
-        word.store(generation, Ordering::Relaxed);
+        self.generation(slot).store(generation, Ordering::Relaxed);
         crash::point("collect.after_bump");
     }
 }
@@ -141,7 +66,11 @@ impl Generations for Own<'_> {
 impl Words for Own<'_> {
     #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
-        self.0.handles(slot).count()
+        debug_assert!((slot as usize) < self.slots.len());
+        // SAFETY: as for `OwnPool::private`.
+        unsafe { self.slots.get_unchecked(slot as usize) }
+            .handles
+            .count()
     }
 }
 
@@ -198,7 +127,7 @@ impl OwnPool {
     /// Looks at the oldest [`FEW`] buffers of a sender's trail. The dead go to the thread's cache. Nothing is waited for.
     ///
     /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn collect_few(&self, walk: &Walk) {
         // Who waits for memory collects by himself; nothing goes past him.
         if self.contended.load(Ordering::Relaxed) {
@@ -209,37 +138,70 @@ impl OwnPool {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        gc.candidates.clear();
-        walk.trail().take(&mut gc.candidates, FEW as usize);
-        let Some(&first) = gc.candidates.first() else {
+        let Some(mut few) = walk.trail().take_few::<FEW_SLOTS>() else {
             return;
         };
-        let class = self.private(first).class();
-        self.verdict(gc, |gc, dead| {
-            // The last is handed out first: so it is the order of the sends.
-            dead.reverse();
-            let mut is_of_one = true;
-            for &slot in &*dead {
-                let private = self.private(slot);
-                is_of_one &= private.class() == class;
-                // What was sent was read by others: to take its first line back takes as long as everything else together.
-                tranship_sync::prefetch_write(self.at(private.offset()).as_ptr());
-            }
-            let cached = match self.zones.get(usize::from(class)) {
-                Some(zone) if is_of_one => zone.free_cached_many(dead),
-                _ => 0,
-            };
-            if cached < dead.len() {
-                self.put_back(gc, &dead[cached..]);
-            }
-        });
+        let own = Own::of(self);
+        // Nearly always all are dead, and the writer is the source of every queue. Under the lock neither the board nor the place in it changes.
+        let are_dead = |epoch: LoadU64<'_>| {
+            let epoch_now = || epoch.load(Ordering::Acquire);
+            gc.standing == Standing::Managed && gc.roster.are_dead(&few, &own, &own, epoch_now)
+        };
+        if self.epoch_word().is_some_and(are_dead) {
+            self.count_collected(few.len());
+            self.hand_back(gc, &mut few);
+        } else {
+            self.judge_few(gc, few);
+        }
         // Asked for long before they are looked at.
         gc.roster.prefetch(&walk.trail().ahead(FEW));
     }
 
+    /// Each by itself.
+    #[cold]
+    #[inline(never)]
+    fn judge_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
+        gc.candidates.clear();
+        gc.candidates.extend(few);
+        self.verdict(gc, |gc, dead| self.hand_back(gc, dead));
+    }
+
+    /// The dead go to the thread's cache, as far as there is room.
+    #[inline(always)]
+    fn hand_back(&self, gc: &mut Gc, dead: &mut [u32]) {
+        let Some(&first) = dead.first() else {
+            return;
+        };
+        // The last is handed out first: so it is the order of the sends.
+        dead.reverse();
+        let class = self.private(first).class();
+        let mut differ = 0;
+        for &slot in &*dead {
+            let private = self.private(slot);
+            differ |= private.class() ^ class;
+            // What was sent was read by others: to take its first line back takes as long as everything else together.
+            tranship_sync::prefetch_write(self.at(private.offset()).as_ptr());
+        }
+        let cached = match self.zones.get(usize::from(class)) {
+            Some(zone) if differ == 0 => zone.free_cached_many(dead),
+            _ => 0,
+        };
+        if cached < dead.len() {
+            self.put_back(gc, &dead[cached..]);
+        }
+    }
+
     /// A trail for a sender of this pool's buffers.
     pub(crate) fn new_walk(&self) -> Walk {
-        Walk::new(&mut lock(&self.gc).trails)
+        let mut gc = lock(&self.gc);
+        // Where nobody collects nobody else looks.
+        gc.trails.retain(|trail| !trail.is_over());
+        Walk::new(&mut gc.trails)
+    }
+
+    #[cfg(test)]
+    pub(super) fn trails(&self) -> usize {
+        lock(&self.gc).trails.len()
     }
 
     /// Collects everything that is dead now. False if the roster is stale.
@@ -307,10 +269,11 @@ impl OwnPool {
         batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
         let (standing, known) = (gc.standing, gc.roster.epoch());
+        let own = Own::of(self);
         let verdict = gc.roster.collect(
             &candidates,
-            &Own(self),
-            &Own(self),
+            &own,
+            &own,
             || match standing {
                 Standing::Managed => self.board_epoch(),
                 Standing::Unlisted if self.is_listed() => u64::MAX,
@@ -328,17 +291,24 @@ impl OwnPool {
                 gc.held.push_back(slot);
             }
         }
-        // Relaxed, and no read-modify-write: written under the collector's lock alone.
-        let collected = &self.counters.collected;
-        let dead = batch.dead.len() as u64;
-        collected.store(collected.load(Ordering::Relaxed) + dead, Ordering::Relaxed);
+        self.count_collected(batch.dead.len());
         bury(gc, &mut batch.dead);
         gc.batch = batch;
         gc.candidates = candidates;
         verdict.is_ok()
     }
 
+    #[inline(always)]
+    fn count_collected(&self, dead: usize) {
+        // Relaxed, and no read-modify-write: written under the collector's lock alone.
+        let collected = &self.counters.collected;
+        let all = collected.load(Ordering::Relaxed) + dead as u64;
+        collected.store(all, Ordering::Relaxed);
+    }
+
     /// The dead are the backend's again.
+    #[cold]
+    #[inline(never)]
     fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
         let mut bytes = 0;
         // Neighbours are mostly of one class: the zone is told once per run of them.
@@ -456,7 +426,7 @@ impl OwnPool {
     }
 
     /// Writes a slot's entry: where its memory is from now on. Its generation stays odd.
-    fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
+    pub(super) fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
         self.slots[slot as usize].place_at(offset, class, place);
         let entry = &self.table.slots()[slot as usize];
         entry.offset.store(offset, Ordering::Relaxed);
@@ -495,5 +465,23 @@ impl SlabHooks for Hooks<'_> {
     }
     fn retire(&mut self, _slab: u32, slots: &SlotSet) {
         self.numbers.give(slots);
+    }
+}
+
+impl Backend for Class {
+    fn import(&self, out: &mut Vec<u32>, want: usize) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.import(self.class, out, want);
+        }
+    }
+    fn release(&self, items: &[u32]) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.to_kegs(items);
+        }
+    }
+    fn pressure_free(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.waiters.memory_came_back();
+        }
     }
 }

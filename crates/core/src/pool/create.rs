@@ -1,12 +1,16 @@
 //! Making a pool: its table, its place with the manager, its window and zones.
 
-use super::collect::Gc;
+use super::gc::Gc;
 use super::guard;
-use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
+use super::larges::Larges;
+use super::own::{Class, Counters, OwnPool};
+use super::resizing::Resizing;
+use super::short::Short;
 use super::slots::Slot;
-use super::wait::Waiters;
+use super::store::Store;
+use super::tag::Tag;
+use super::waiters::Waiters;
 use crate::base::lock;
-use crate::cbuf::Tag;
 use crate::domain::DomainCore;
 use crate::error::{self, Error, Kind, OutOfRange};
 use crate::options::PoolOptions;
@@ -103,7 +107,10 @@ impl OwnPool {
         else {
             return Err(error::protocol("an answer to CreatePool that is none"));
         };
-        let classes = Classes::new(chunk);
+        let seals_from = options.seals_from();
+        let classes = Classes::up_to(chunk, seals_from - 1);
+        let least_bytes = align.max(if half { PAGE } else { 1 });
+        let short = Short::new(&classes, least_bytes);
         let (sent, taker) = SlotQueue::new(slots);
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
             domain: domain.clone(),
@@ -116,7 +123,9 @@ impl OwnPool {
                 let long = half || domain.leaks.is_some();
                 AtomicU64::new(flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG))
             },
-            least_bytes: align.max(if half { PAGE } else { 1 }),
+            least_bytes,
+            seals_from,
+            sealing: Mutex::default(),
             _mappings: mappings,
             contended: AtomicBool::new(false),
             is_cut_up: AtomicBool::new(false),
@@ -148,20 +157,12 @@ impl OwnPool {
                 numbers: SlotNumbers::new(slots),
                 huge: HashMap::new(),
                 huge_allocs: 0,
+                large: Larges::default(),
             }),
             classes,
+            short,
             waiters: Waiters::default(),
-            resizing: Mutex::new(Resizing {
-                next_serial: 1,
-                growing: None,
-                ask_first: false,
-                progress: 0,
-                late: false,
-                stale: false,
-                last_look: None,
-                peaks: [0; super::shrink::PERIODS],
-                looks: 0,
-            }),
+            resizing: Mutex::new(Resizing::new()),
             chunk_fds: Mutex::default(),
             window,
             chunk_shift: chunk.trailing_zeros(),
@@ -176,11 +177,11 @@ impl OwnPool {
             me: me.clone(),
         });
         // A pool's board entry starts there.
-        lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
-        lock(&domain.pools).insert(id, pool.clone());
+        lock(&pool.gc).resume();
+        domain.register.add_own(id, pool.clone());
         if domain.era() != era {
             // The manager that made it is gone, and the next one was perhaps not told of it.
-            lock(&domain.pools).remove(&id);
+            drop(domain.register.remove_own(id));
             let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
             return Err(Kind::ManagerAway.into());
         }

@@ -1,7 +1,7 @@
 //! What the manager is told of a pool, for a policy to divide memory by. From slow paths only: whoever allocates from caches touches none of it.
 
 use super::own::OwnPool;
-use super::shrink::PERIODS;
+use super::resizing::PERIODS;
 use crate::base::lock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -39,7 +39,7 @@ impl OwnPool {
             cached_bytes += (stats.cached() + ready) * keg.shape().item_bytes;
         }
         allocs += store.huge_allocs;
-        frees += store.huge_allocs - store.huge.len() as u64;
+        frees += store.huge_allocs - store.huge_live();
         drop(store);
         let collecting = self.counters.collect_ns.load(Ordering::Relaxed);
         words.collect_ns.store(collecting, Ordering::Relaxed);

@@ -1,19 +1,20 @@
 //! A pool that another domain writes and this one reads.
 
 use super::guard::Guard;
+use super::pins::Pins;
+use super::tag::Tag;
 use crate::base::lock;
-use crate::cbuf::Tag;
 use crate::domain::{DomainCore, PoolShape, Subject};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use tranship_ledger::StaleReference;
-use tranship_proto::{CbufId, PoolId, Trust};
-use tranship_region::Window;
+use tranship_proto::{CbufId, PoolId, Request, Trust};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{RefsRw, TableRo};
+use tranship_region::{Window, WindowError};
 use tranship_sys::map::Access;
 use tranship_sys::{ForkGuard, futex};
 
@@ -25,7 +26,7 @@ use tranship_sys::{ForkGuard, futex};
 pub(crate) struct ForeignPool {
     pub(crate) domain: DomainCore,
     /// The domain's, at hand.
-    fork: ForkGuard,
+    pub(super) fork: ForkGuard,
     pub(crate) shape: PoolShape,
     /// The writer's process.
     process: OwnedFd,
@@ -40,7 +41,8 @@ pub(crate) struct ForeignPool {
     guard: Option<Guard>,
     /// Serial of the chunk at each window index; 0: none.
     serials: Box<[AtomicU32]>,
-    changing: Mutex<()>,
+    /// Held while chunks come and go: what they are kept for.
+    changing: Mutex<Pins>,
     /// Whether the present manager has said something of it.
     spoken_of: AtomicBool,
     /// We have told it that nothing of it is mapped or held here, and wait for its answer.
@@ -88,7 +90,7 @@ impl ForeignPool {
             refs_fd,
             guard,
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
-            changing: Mutex::new(()),
+            changing: Mutex::default(),
             spoken_of: AtomicBool::new(true),
             given_up: AtomicBool::new(false),
         })
@@ -110,7 +112,7 @@ impl ForeignPool {
 
     /// Maps a chunk that the manager passed on, after checking it.
     pub(crate) fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error> {
-        let _one = lock(&self.changing);
+        let pins = lock(&self.changing);
         let Some(known) = self.serials.get(index as usize) else {
             return Err(error::protocol(format!(
                 "chunk index {index} of {}",
@@ -121,6 +123,11 @@ impl ForeignPool {
         if here >= serial {
             return Ok(()); // a resync repeats what is here
         }
+        if here != 0 && pins.keeps(index) {
+            return Err(error::protocol(format!(
+                "chunk {index} is another one now, and what this domain holds lies in the one before"
+            )));
+        }
         if here != 0 {
             // That the older one went we have still to hear: perhaps from a manager to whom we have not said yet that we have it.
             // Refused, the younger one's buffers would be taken for lies of their writer.
@@ -130,20 +137,86 @@ impl ForeignPool {
         match (&self.guard, self.shape.trust.all_write()) {
             (Some(guard), _) => guard.attach(&self.window, index, bytes, &fd)?,
             (None, true) => self.window.attach_shared(index, &fd, Access::ReadWrite)?,
-            (None, false) => self.window.attach_ro(index, &fd)?,
+            (None, false) => match self.shape.trust {
+                Trust::None => attach_unwritable(&self.window, index, &fd)?,
+                _ => self.window.attach_ro(index, &fd)?,
+            },
         }
         // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
         known.store(serial, Ordering::Release);
         Ok(())
     }
 
-    /// Unmaps a chunk in which all is dead, if it is still the one meant.
-    pub(crate) fn detach(&self, index: u32, serial: u32) {
-        let _one = lock(&self.changing);
+    /// Unmaps a chunk in which all is dead, if it is still the one meant. `false`: that is put off, as something in it is held that must not change;
+    /// the manager is told when it is done.
+    pub(crate) fn detach(&self, index: u32, serial: u32) -> bool {
+        let mut pins = lock(&self.changing);
         if let Some(known) = self.serials.get(index as usize)
             && known.load(Ordering::Relaxed) == serial
         {
+            if pins.keeps(index) {
+                pins.put_off(index, serial);
+                return false;
+            }
             self.empty(index, known);
+        }
+        true
+    }
+
+    /// Whether bytes lie in chunks that nobody can write any more, or in some that are not here yet.
+    pub(crate) fn may_be_sealed(&self, offset: u64, length: u64, serial: u32) -> bool {
+        match self.check(offset, length, serial) {
+            Ok(None) => self.is_sealed(offset, length),
+            Ok(Some(_)) => true,
+            Err(_) => false,
+        }
+    }
+
+    fn is_sealed(&self, offset: u64, length: u64) -> bool {
+        let (first, last) = super::chunks_of(offset, length, self.chunk_shift());
+        let mut chunks = (0u32..).zip(first..=last);
+        #[allow(clippy::cast_possible_truncation)] // as `check` found
+        let first = first as u32;
+        length > 0 && chunks.all(|(n, _)| self.window.is_sealed(first + n))
+    }
+
+    /// Has the chunks that these bytes lie in stay where they are, if nobody can write them: for a handle with [`Tag::SEALED`], which was counted.
+    pub(crate) fn pin(&self, slot: u32, offset: u64, length: u64, serial: u32) -> bool {
+        let mut pins = lock(&self.changing);
+        // Again, as now nothing changes.
+        let here = matches!(self.check(offset, length, serial), Ok(None));
+        if !here || !self.is_sealed(offset, length) {
+            return false;
+        }
+        pins.add(slot, super::chunks_of(offset, length, self.chunk_shift()));
+        true
+    }
+
+    /// For a copy of such a handle.
+    pub(crate) fn pin_again(&self, slot: u32) {
+        lock(&self.changing).add_again(slot);
+    }
+
+    /// Such a handle goes.
+    fn unpin(&self, slot: u32) {
+        let mut pins = lock(&self.changing);
+        let gone = pins.remove(slot);
+        for (index, serial) in &gone {
+            if let Some(known) = self.serials.get(*index as usize)
+                && known.load(Ordering::Relaxed) == *serial
+            {
+                self.empty(*index, known);
+            }
+        }
+        drop(pins);
+        let pool = self.shape.pool;
+        for (index, serial) in gone {
+            let unmapped = Request::Unmapped {
+                pool,
+                index,
+                serial,
+            };
+            let _ = self.domain.tell(&unmapped, &[]); // else the next manager hears what is mapped
         }
     }
 
@@ -339,6 +412,9 @@ impl ForeignPool {
     #[cold]
     pub(crate) fn release_long(&self, tag: Tag, access: Access) {
         let slot = tag.slot();
+        if tag.has(Tag::SEALED) && !self.fork.is_child() {
+            self.unpin(slot);
+        }
         if tag.has(Tag::TRACED) && !self.fork.is_child() {
             let entry = self.table.slot(slot);
             let [offset, length] = entry.map_or([0; 2], |e| {
@@ -360,7 +436,7 @@ impl ForeignPool {
         if self.fork.is_child() {
             return;
         }
-        super::visits::visit(self, || {
+        crate::base::visits::visit(self, || {
             // Only this domain writes the word, and raises it from one only under the guard's lock or by a handle that is there.
             let word = self.word(slot);
             guard.let_go(
@@ -395,7 +471,7 @@ impl ForeignPool {
             return; // the counters belong to the parent and are not even mapped here
         }
         // With the last reference went what kept the pool, but for our look at it.
-        super::visits::visit(self, || self.lower(slot));
+        crate::base::visits::visit(self, || self.lower(slot));
     }
 
     #[inline(always)]
@@ -470,12 +546,6 @@ impl ForeignPool {
         })
     }
 
-    /// The counted handle that the domain's register has of this pool.
-    pub(crate) fn arc(&self) -> Option<Arc<ForeignPool>> {
-        let found = lock(&self.domain.foreign).get(&self.shape.pool).cloned();
-        found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))
-    }
-
     /// What this domain holds of it: slots, how many handles of each, their generations and lengths.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u32, u32, u32, u64)> + '_ {
         let refs = (0u32..).zip(self.refs.refs());
@@ -491,6 +561,14 @@ impl ForeignPool {
     pub(crate) fn nothing_held(&self) -> bool {
         (0..self.shape.slots)
             .all(|slot| self.refs.refs()[slot as usize].load(Ordering::Acquire) == 0)
+    }
+}
+
+/// At level `none`: a large buffer's chunk, which nobody writes any more, or one that its writer alone writes.
+fn attach_unwritable(window: &Window, index: u32, fd: &OwnedFd) -> Result<(), WindowError> {
+    match window.attach_sealed(index, fd) {
+        Err(WindowError::NotAChunk { .. }) => window.attach_ro(index, fd),
+        attached => attached,
     }
 }
 

@@ -4,9 +4,10 @@
 //! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes
 //! late serves the next caller, and who does not want to wait only looks.
 
-use super::own::{OwnPool, Resizing};
+use super::own::OwnPool;
+use super::resizing::{Growing, Resizing, What};
 use crate::base::lock;
-use crate::domain::{Asked, PATIENCE};
+use crate::domain::PATIENCE;
 use crate::error::{self, Error, Kind, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -38,20 +39,13 @@ pub(super) enum Growth {
 const UNASKED_BYTES: u64 = 4 << 20;
 /// What is made for one message, but for a single chunk: others who need memory of the pool wait for it.
 const MADE_BYTES: u64 = 64 << 20;
-
-/// Chunks that were asked for and are not in use yet.
-pub(super) struct Growing {
-    asked: Asked,
-    /// Chunks that were made and shown, index and serial; if there are none, it was asked whether all of `rest` may be made.
-    shown: Vec<(u32, u32)>,
-    /// Where chunks are still to be made.
-    rest: VecDeque<u32>,
-}
+/// How one shows in `/proc/PID/maps`.
+pub(super) const CHUNK_NAME: &str = "tranship-chunk";
 
 impl OwnPool {
     /// Makes chunks until a run of that many pages fits. Each answer of the manager may take so long.
     pub(super) fn grow_for(&self, pages: u32, prompt: Duration) -> Growth {
-        self.grow_until(prompt, |pool| {
+        self.grow_until(prompt, What::All, |pool| {
             let runs = &lock(&pool.store).runs;
             let free = pool.max_bytes / PAGE - runs.total_used_pages();
             runs.plan_growth(pages)
@@ -91,7 +85,7 @@ impl OwnPool {
         let begun = Instant::now();
         loop {
             let seen = self.domain.wake();
-            let limit = match self.grow_until(PROMPT, plan) {
+            let limit = match self.grow_until(PROMPT, What::All, plan) {
                 Growth::Fits => return Ok(()),
                 Growth::Late if begun.elapsed() < PATIENCE => {
                     self.domain.wait_news(seen, None);
@@ -106,9 +100,10 @@ impl OwnPool {
     }
 
     /// Makes chunks until the plan for them is empty.
-    fn grow_until(
+    pub(super) fn grow_until(
         &self,
         prompt: Duration,
+        what: What,
         plan: impl Fn(&OwnPool) -> Result<Vec<u32>, Growth>,
     ) -> Growth {
         let mut since = Instant::now();
@@ -116,7 +111,7 @@ impl OwnPool {
             let seen = self.domain.wake();
             let mut resizing = lock(&self.resizing);
             let progress = resizing.progress;
-            let growth = self.go_on(&mut resizing, &plan);
+            let growth = self.go_on(&mut resizing, what, &plan);
             if growth != Growth::Late {
                 return growth;
             }
@@ -137,13 +132,14 @@ impl OwnPool {
     fn go_on(
         &self,
         resizing: &mut Resizing,
+        what: What,
         plan: &impl Fn(&OwnPool) -> Result<Vec<u32>, Growth>,
     ) -> Growth {
         loop {
             let Some(growing) = resizing.growing.take() else {
                 match plan(self) {
                     Ok(plan) if plan.is_empty() => return Growth::Fits,
-                    Ok(plan) => match self.begin(resizing, plan.into()) {
+                    Ok(plan) => match self.begin(resizing, what, plan.into()) {
                         Ok(growing) => resizing.growing = Some(growing),
                         Err(error) => return Growth::No(limit(&error)),
                     },
@@ -169,6 +165,7 @@ impl OwnPool {
                 Ok(next) => resizing.growing = next,
                 Err(error) => {
                     tracing::debug!(pool = %self.id, %error, "no chunk");
+                    self.give_up_part();
                     resizing.ask_first |= is_short(&error);
                     return Growth::No(limit(&error));
                 }
@@ -177,19 +174,25 @@ impl OwnPool {
     }
 
     /// Shows chunks at once where nothing speaks against their being granted, else asks first.
-    fn begin(&self, resizing: &mut Resizing, rest: VecDeque<u32>) -> Result<Growing, Error> {
+    fn begin(
+        &self,
+        resizing: &mut Resizing,
+        what: What,
+        rest: VecDeque<u32>,
+    ) -> Result<Growing, Error> {
         let bytes = (rest.len() as u64) << self.chunk_shift;
         let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
         // Where a policy moves quotas, who is to give has often not given yet when others may have more; and the total is kept at every moment.
         let scheduled = self.domain.board().is_scheduled();
         let likely = !resizing.ask_first && !scheduled && self.domain.is_managed();
         if little && likely && self.bytes_present() + bytes <= self.quota_bytes() {
-            return self.make_some(resizing, rest);
+            return self.make_some(resizing, what, rest);
         }
         let (pool, chunks) = (self.id, u32::try_from(rest.len()).unwrap_or(u32::MAX));
         let make = |req| Request::Grant { req, pool, chunks };
         Ok(Growing {
             asked: self.domain.ask_now(make, &[])?,
+            what,
             shown: Vec::new(),
             rest,
         })
@@ -203,7 +206,10 @@ impl OwnPool {
         event: Option<Event>,
     ) -> Result<Option<Growing>, Error> {
         let Growing {
-            mut shown, rest, ..
+            mut shown,
+            rest,
+            what,
+            ..
         } = growing;
         if shown.is_empty() {
             crash::point("grow.after_grant");
@@ -230,14 +236,21 @@ impl OwnPool {
             }
             for (index, serial) in shown.drain(..taken) {
                 self.serials[index as usize].store(serial, Ordering::Release);
-                lock(&self.store).runs.add_chunk(index);
+                let store = &mut *lock(&self.store);
+                store.runs.add_chunk(index);
+                if what == What::Large {
+                    store.large.came(store.runs.alloc_chunk(index));
+                }
             }
         }
         match (shown.is_empty(), rest.is_empty()) {
-            (true, true) => Ok(None),
-            (true, false) => self.make_some(resizing, rest).map(Some),
+            (true, true) => {
+                lock(&self.store).large.is_whole();
+                Ok(None)
+            }
+            (true, false) => self.make_some(resizing, what, rest).map(Some),
             // The manager takes more in its next turn.
-            (false, _) => self.show(shown, rest).map(Some),
+            (false, _) => self.show(what, shown, rest).map(Some),
         }
     }
 
@@ -259,6 +272,7 @@ impl OwnPool {
         if let Some(growing) = resizing.growing.take() {
             self.domain.forget(growing.asked);
             self.undo(growing, false);
+            self.give_up_part();
         }
     }
 
@@ -288,13 +302,18 @@ impl OwnPool {
     // Crash: until `ShowChunks` they are ours alone and die with us; granted bytes return when the manager sees our death. After
     // it the readers hold them and unmap them when the orphaned pool is dismantled. What a manager has taken of them before it
     // died goes with its books; whoever rejoins the next one claims all that is on record, and takes back what was not answered.
-    fn make_some(&self, resizing: &mut Resizing, rest: VecDeque<u32>) -> Result<Growing, Error> {
+    fn make_some(
+        &self,
+        resizing: &mut Resizing,
+        what: What,
+        rest: VecDeque<u32>,
+    ) -> Result<Growing, Error> {
         let mut rest = rest;
         let most = usize::try_from(MADE_BYTES >> self.chunk_shift).unwrap_or(MAX_FDS);
         let count = rest.len().min(most.clamp(1, MAX_FDS));
         let mut made = Vec::with_capacity(count);
         for index in rest.drain(..count).collect::<Vec<_>>() {
-            match self.make_chunk(resizing, index) {
+            match self.make_chunk(resizing, what, index) {
                 Ok(serial) => made.push((index, serial)),
                 Err(error) => {
                     let unmade = count - made.len() + rest.len();
@@ -303,20 +322,21 @@ impl OwnPool {
                 }
             }
         }
-        self.show(made, rest)
+        self.show(what, made, rest)
     }
 
     /// Makes, fills, maps and seals one chunk: its serial.
-    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<u32, Error> {
+    fn make_chunk(&self, resizing: &mut Resizing, what: What, index: u32) -> Result<u32, Error> {
         let serial = resizing.next_serial;
         let fd = self.window.make_chunk(
             index,
-            "tranship-chunk",
+            CHUNK_NAME,
             tranship_region::Opts {
                 huge: self.options.huge_pages,
-                sealing: match self.options.trust.all_write() {
-                    true => Sealing::Shared,
-                    false => Sealing::OneWriter,
+                sealing: match (what, self.options.trust.all_write()) {
+                    (What::Large, _) => Sealing::Open,
+                    (What::All, true) => Sealing::Shared,
+                    (What::All, false) => Sealing::OneWriter,
                 },
             },
         )?;
@@ -328,7 +348,12 @@ impl OwnPool {
     }
 
     /// Shows chunks that are on record: all of them are wanted, or none.
-    fn show(&self, made: Vec<(u32, u32)>, rest: VecDeque<u32>) -> Result<Growing, Error> {
+    fn show(
+        &self,
+        what: What,
+        made: Vec<(u32, u32)>,
+        rest: VecDeque<u32>,
+    ) -> Result<Growing, Error> {
         let pool = self.id;
         let fds: Vec<_> = {
             let all = lock(&self.chunk_fds);
@@ -350,6 +375,7 @@ impl OwnPool {
         match asked {
             Ok(asked) => Ok(Growing {
                 asked,
+                what,
                 shown: made,
                 rest,
             }),

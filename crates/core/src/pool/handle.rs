@@ -1,17 +1,13 @@
 //! The public handle of one's own pool.
 
 use super::own::OwnPool;
-use super::wait::Patience;
 use crate::base::lock;
-use crate::cbuf::{Cbuf, CbufMut};
 use crate::domain::DomainCore;
 use crate::error::Error;
 use crate::options::PoolOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-use tranship_proto::{CbufId, DomainId, PoolId, Request, Trust};
-use tranship_region::View;
+use tranship_proto::{DomainId, PoolId, Request, Trust};
 
 /// A pool that this domain writes. Clone it freely; threads may share it. When the last handle is gone the
 /// pool is taken down as soon as nobody holds a buffer of it.
@@ -58,73 +54,13 @@ impl Pool {
         Pool { own }
     }
 
+    #[inline(always)]
     pub(crate) fn own_ref(&self) -> &OwnPool {
         &self.own
     }
 
     pub(crate) fn own_arc(&self) -> Arc<OwnPool> {
         self.own.clone()
-    }
-
-    /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
-    /// A request that can never be met is an error at once.
-    #[inline(always)]
-    pub fn alloc(&self, len: usize) -> Result<CbufMut, Error> {
-        self.alloc_with(len, || Patience::Forever)
-    }
-
-    /// The same without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
-    /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
-    /// 20 ms, and there is one in 50 ms at most.
-    #[inline(always)]
-    pub fn try_alloc(&self, len: usize) -> Result<CbufMut, Error> {
-        self.alloc_with(len, || Patience::None)
-    }
-
-    /// The same, waiting at most that long.
-    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, Error> {
-        self.alloc_with(len, || {
-            Instant::now()
-                .checked_add(timeout)
-                .map_or(Patience::Forever, Patience::Until)
-        })
-    }
-
-    #[inline(always)]
-    fn alloc_with(
-        &self,
-        len: usize,
-        patience: impl FnOnce() -> Patience,
-    ) -> Result<CbufMut, Error> {
-        let own = &*self.own;
-        if let Some(buf) = own.alloc_now(len) {
-            return Ok(buf);
-        }
-        std::hint::cold_path();
-        // Boxed, so that the fast path's result stays in registers where the two meet.
-        self.alloc_long(len, patience()).map(|buf| *buf)
-    }
-
-    /// What may wait has a handle of its own: in C another thread may close this one meanwhile.
-    #[cold]
-    #[inline(never)]
-    fn alloc_long(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
-        let held = self.clone();
-        held.own.alloc_slow(len, patience)
-    }
-
-    /// A buffer with these bytes.
-    pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, Error> {
-        let mut buf = self.alloc(bytes.len())?;
-        buf.fill_from(View::from_slice(bytes));
-        Ok(buf)
-    }
-
-    /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
-    /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
-    /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`Kind::BufferInvalid`](crate::Kind::BufferInvalid).
-    pub fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
-        self.own.lookup(id)
     }
 
     /// The system-wide id.
@@ -151,7 +87,7 @@ impl Pool {
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), Error> {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
-        lock(&self.own.domain.rights).insert((pool, domain));
+        self.own.domain.register.add_right(pool, domain);
         let make = |req| Request::AllowForward { req, pool, domain };
         let core = &self.own.domain;
         core.patiently(None, || core.call(make, &[], None).map(|_| ()))
@@ -183,7 +119,7 @@ impl Pool {
         }
         let store = lock(&own.store);
         allocs += store.huge_allocs;
-        frees += store.huge_allocs - store.huge.len() as u64;
+        frees += store.huge_allocs - store.huge_live();
         let chunk_bytes_present = u64::from(store.runs.present()) << own.chunk_shift;
         drop(store);
         PoolStats {

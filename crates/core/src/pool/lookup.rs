@@ -1,26 +1,25 @@
 //! One's own buffers by their ids, as others name them.
 
 use super::own::OwnPool;
+use super::raw::RawBuf;
 use super::slots::HUGE;
+use super::tag::Tag;
 use crate::base::lock;
-use crate::cbuf::{Cbuf, CbufMut, Handle, Tag};
 use crate::error::{Error, Kind, StaleId, Violation};
-use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use tranship_ledger::{StaleReference, is_named};
 use tranship_proto::CbufId;
 use tranship_sys::map::Access;
 
 impl OwnPool {
-    /// A buffer of ours that another domain sends back. Under the collector's lock: while it is held, an even
+    /// A buffer of ours that another domain sends back: the reference is counted, and the range inside the slot's memory. Under the collector's lock: while it is held, an even
     /// generation that matches cannot become odd.
     pub(crate) fn take_back(
         &self,
         id: CbufId,
         offset: u64,
         length: u64,
-    ) -> Result<Cbuf, Violation> {
+    ) -> Result<RawBuf, Violation> {
         let slot = id.slot();
         let slots = self.slot_count();
         let private = self
@@ -50,14 +49,10 @@ impl OwnPool {
         private.handles.hold();
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
-        // SAFETY: the reference was just counted; the range is inside the slot's memory.
-        Ok(unsafe {
-            Cbuf::own(
-                self.at(offset),
-                len,
-                NonNull::from(self),
-                Tag::own(slot, private.class(), self.flags()),
-            )
+        Ok(RawBuf {
+            ptr: self.at(offset),
+            len,
+            tag: Tag::own(slot, private.class(), self.flags()),
         })
     }
 
@@ -67,13 +62,11 @@ impl OwnPool {
         id: CbufId,
         offset: u64,
         length: u64,
-    ) -> Result<CbufMut, Violation> {
-        let shared = ManuallyDrop::new(self.take_back(id, offset, length)?);
-        let Handle { ptr, len, .. } = shared.handle();
+    ) -> Result<RawBuf, Violation> {
+        let RawBuf { ptr, len, .. } = self.take_back(id, offset, length)?;
         let flags = self.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
         let tag = Tag::own(id.slot(), HUGE, flags);
-        // SAFETY: the reference goes over; moved ones go the long way, which counts them as shared ones.
-        Ok(unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) })
+        Ok(RawBuf { ptr, len, tag })
     }
 
     /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
@@ -93,7 +86,7 @@ impl OwnPool {
 
     /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
     /// `take_back`.
-    pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
+    pub(crate) fn lookup(&self, id: CbufId) -> Result<RawBuf, Error> {
         let slot = id.slot();
         let stale = StaleId { id, pool: self.id };
         if self.fork.is_child() || id.pool() != self.id || slot >= self.slot_count() {
@@ -112,14 +105,10 @@ impl OwnPool {
         private.handles.hold();
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
         let len = length as usize;
-        // SAFETY: the reference was just counted; an entry's length is what its slot has.
-        Ok(unsafe {
-            Cbuf::own(
-                self.at(private.offset()),
-                len,
-                NonNull::from(self),
-                Tag::own(slot, private.class(), self.flags()),
-            )
+        Ok(RawBuf {
+            ptr: self.at(private.offset()),
+            len,
+            tag: Tag::own(slot, private.class(), self.flags()),
         })
     }
 }
@@ -127,7 +116,7 @@ impl OwnPool {
 #[cfg(test)]
 mod tests {
     use crate::error::Violation;
-    use crate::{CbufId, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+    use crate::{Cbuf, CbufId, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
     use std::cell::Cell;
     use std::rc::Rc;
     use tranship_sys::crash;
@@ -136,6 +125,12 @@ mod tests {
 
     /// A pool of one buffer, and a link to another domain.
     fn pool_and_link() -> (Pool, Sender, Receiver) {
+        let (pool, sender, receiver, _) = pool_and_link_to();
+        (pool, sender, receiver)
+    }
+
+    /// And that domain.
+    fn pool_and_link_to() -> (Pool, Sender, Receiver, Domain) {
         let domain = |name| Domain::builder().name(name).helper_thread(true);
         let a = domain("a").embedded().expect("a domain");
         let path = a.socket_path().expect("a socket");
@@ -147,8 +142,53 @@ mod tests {
         std::thread::scope(|s| {
             let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
             let sender = listener.accept_sender().expect("a sender");
-            (pool, sender, receiver.join().expect("no panic"))
+            (pool, sender, receiver.join().expect("no panic"), b.clone())
         })
+    }
+
+    /// Channels come and go; nobody asks the pool for memory any more.
+    #[test]
+    fn senders_that_end_leave_no_trails_behind() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (pool, _sender, _receiver) = pool_and_link();
+        let own = pool.own_arc();
+        let walks: Vec<_> = (0..50).map(|_| own.new_walk()).collect();
+        assert_eq!(own.trails(), 50);
+        drop(walks);
+        for _ in 0..50 {
+            drop(own.new_walk());
+            assert!(own.trails() <= 1, "{} trails of nobody", own.trails());
+        }
+    }
+
+    /// Lengths are their writer's word.
+    #[test]
+    fn lengths_without_bounds_end_no_report() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (pool, mut sender, mut receiver, to) = pool_and_link_to();
+        let bufs = [1, 2].map(|_| pool.alloc(CHUNK / 4).expect("a buffer").freeze());
+        let own = pool.own_arc();
+        let slots = bufs.each_ref().map(|buf| buf.handle().slot());
+        for buf in bufs {
+            sender.send(buf).expect("send");
+        }
+        let got = [1, 2].map(|_| receiver.recv().expect("recv"));
+        let lengths = slots.map(|slot| &own.entry(slot).length);
+        for length in lengths {
+            length.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+        }
+        let report = to.leaks();
+        let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
+        assert_eq!(
+            bytes, [CHUNK as u64; 2],
+            "no more than there is of the pool"
+        );
+        let all = format!("2 buffers of others ({} bytes)", 2 * CHUNK);
+        assert!(report.to_string().contains(&all), "{report}");
+        for length in lengths {
+            length.store(CHUNK as u64 / 4, std::sync::atomic::Ordering::Relaxed);
+        }
+        drop(got);
     }
 
     /// What comes back is a part of what was sent, whatever who sends it says.
@@ -164,7 +204,7 @@ mod tests {
         let _held = receiver.recv().expect("recv");
         let own = pool.own_arc();
         let start = own.private(slot).offset();
-        let part = |offset, length| own.take_back(id, offset, length);
+        let part = |offset, length| Cbuf::taken_back(&own, id, offset, length);
         for (offset, length) in [(start, len), (start + 1, len - 1), (start + len, 0)] {
             assert_eq!(part(offset, length).expect("a part").len() as u64, length);
         }
@@ -204,7 +244,7 @@ mod tests {
             let (found, own) = (Rc::new(Cell::new(None)), pool.own_arc());
             let (put, start) = (Rc::clone(&found), own.private(buf.handle().slot()).offset());
             crash::insert(point, move || {
-                put.set(own.take_back(guessed, start, CHUNK as u64).ok());
+                put.set(Cbuf::taken_back(&own, guessed, start, CHUNK as u64).ok());
             });
             sender.send(buf).expect("send");
             drop(receiver.recv().expect("recv"));

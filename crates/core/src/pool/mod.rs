@@ -1,29 +1,50 @@
-//! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]).
+//! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
+//! handed out is a [`RawBuf`], of which `cbuf/` makes one.
+//!
+//! An own pool's files, from below: what it consists of (`slots`, `place`, `short`, `store`, `resizing`, `waiters`; `counts`, `trail` and `gc`, which is the
+//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`),
+//! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
+//! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
 
 mod collect;
+mod counts;
 mod create;
 mod figures;
 mod foreign;
-mod graves;
+mod gc;
 mod grow;
 mod guard;
 mod handle;
+mod large;
+mod larges;
+mod long;
 mod lookup;
+mod member;
 mod own;
+mod pins;
+mod place;
+mod raw;
+mod resizing;
 mod roster;
+mod short;
 mod shortage;
 mod shrink;
 mod slots;
+mod store;
+mod tag;
 mod trail;
-mod visits;
 mod wait;
+mod waiters;
 
 pub(crate) use collect::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};
-pub(crate) use graves::{Grave, bury, decay};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
+pub(crate) use place::Place;
+pub(crate) use raw::RawBuf;
+pub(crate) use tag::Tag;
 pub(crate) use trail::Walk;
+pub(crate) use wait::Patience;
 
 use crate::error::{Error, NoAddresses, OutOfRange};
 use crate::options::PoolOptions;

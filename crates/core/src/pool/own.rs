@@ -1,11 +1,16 @@
 //! A pool of one's own: the writer's side.
 
-use super::collect::{Gc, Standing};
+use super::gc::Gc;
+use super::place::Place;
+use super::raw::RawBuf;
+use super::resizing::Resizing;
+use super::short::{Short, rounded};
 use super::slots::{HUGE, Slot};
-use super::wait::Waiters;
+use super::store::Store;
+use super::tag::Tag;
+use super::waiters::Waiters;
 use crate::base::lock;
-use crate::cbuf::{CbufMut, Tag};
-use crate::domain::{DomainCore, PoolShape, Subject};
+use crate::domain::{DomainCore, PoolShape};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,13 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::{Handles, LetGo, generation};
 use tranship_proto::{CbufId, PoolId, Trust};
-use tranship_region::layout::trace::What;
-use tranship_region::layout::{Slot as TableSlot, TableRw};
+use tranship_region::layout::{LoadU64, Slot as TableSlot, TableRw};
 use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
-use tranship_sys::map::Access;
-use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlotNumbers, Zone};
+use tranship_zone::{Classes, Zone};
 
 /// The writer's side of a pool: memory, slot table, allocator, collector.
 pub(crate) struct OwnPool {
@@ -33,6 +36,10 @@ pub(crate) struct OwnPool {
     pub(super) flags: AtomicU64,
     /// Of the smallest buffer, and what the size of each is a multiple of: a power of two.
     pub(super) least_bytes: u64,
+    /// The fewest bytes of a large buffer of level `none`.
+    pub(super) seals_from: u64,
+    /// Held while one of them is sealed.
+    pub(super) sealing: Mutex<()>,
     /// At level `half`: the mappings that it may need.
     pub(super) _mappings: Option<Mappings>,
     /// Set while somebody waits for memory: then nobody passes the queue.
@@ -40,6 +47,7 @@ pub(crate) struct OwnPool {
     /// Whether no slab had anything when it was asked last: then all that is sent is looked at. A hint.
     pub(super) is_cut_up: AtomicBool,
     pub(super) classes: Classes,
+    pub(super) short: Short,
     pub(super) zones: Box<[Zone<Class>]>,
     pub(super) slots: Box<[Slot]>,
     pub(super) table: TableRw,
@@ -83,54 +91,18 @@ pub(super) struct Counters {
     pub(super) garbage_bytes: AtomicU64,
 }
 
-/// Slabs and runs, under one lock.
-pub(super) struct Store {
-    pub(super) runs: RunAllocator,
-    pub(super) kegs: Vec<Keg>,
-    pub(super) numbers: SlotNumbers,
-    /// Buffers larger than a chunk, and how many there ever were.
-    pub(super) huge: HashMap<u32, Run>,
-    pub(super) huge_allocs: u64,
-}
-
-/// Chunks on their way in or out.
-pub(super) struct Resizing {
-    pub(super) next_serial: u32,
-    pub(super) growing: Option<super::grow::Growing>,
-    /// The last that was shown was refused for want of memory: nothing is made before it is granted.
-    pub(super) ask_first: bool,
-    /// Counts the manager's answers.
-    pub(super) progress: u32,
-    /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.
-    pub(super) late: bool,
-    /// The same of its word that would make our roster as new as its board.
-    pub(super) stale: bool,
-    pub(super) last_look: Option<std::time::Instant>,
-    /// The most chunks in use at once in each of the last periods, the latest first.
-    pub(super) peaks: [u32; super::shrink::PERIODS],
-    pub(super) looks: u32,
-}
-
 /// The backend of one class's zone.
 pub(super) struct Class {
     pub(super) pool: Weak<OwnPool>,
     pub(super) class: usize,
 }
 
-/// A pool's epoch in a board that it is new in.
-pub(super) const FIRST_EPOCH: u64 = 1;
 /// The place in the board of a pool that has none at the moment.
-const NO_ENTRY: u32 = u32::MAX;
+pub(super) const NO_ENTRY: u32 = u32::MAX;
 
 impl OwnPool {
     pub(crate) fn id(&self) -> PoolId {
         self.id
-    }
-    pub(crate) fn name(&self) -> &str {
-        &self.options.name
-    }
-    pub(crate) fn table_fd(&self) -> &OwnedFd {
-        &self.table_fd
     }
     pub(crate) fn shape(&self) -> PoolShape {
         PoolShape {
@@ -141,44 +113,6 @@ impl OwnPool {
             chunk_bytes: self.chunk_bytes(),
             trust: self.options.trust,
         }
-    }
-    /// Another board is about to be looked at: no collection by it until the pool's place in it is known. Before the board
-    /// changes, so that nobody takes the old place in the new board for ours. Who stood alone goes on as long as the new board
-    /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
-    pub(crate) fn suspend(&self) {
-        let mut gc = lock(&self.gc); // none runs
-        gc.unname_all();
-        gc.standing = match gc.standing {
-            Standing::Alone => Standing::Unlisted,
-            Standing::Managed | Standing::Unlisted => Standing::Managed,
-        };
-        self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
-    }
-    /// No manager can add anybody to the roster until the next [`suspend`](OwnPool::suspend): the last connection was read
-    /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
-    /// (`manager`, `writer_told`), so the roster has all that were: we collect with it whatever a board says.
-    pub(crate) fn stand_alone(&self) {
-        let mut gc = lock(&self.gc);
-        gc.unname_all();
-        gc.standing = Standing::Alone;
-        drop(gc);
-        self.waiters.memory_came_back();
-    }
-    /// The pool's place in the new board. Whatever roster events follow count from its first epoch: none under a new
-    /// manager until all claims are in, and under the old one the whole roster again, to which the board's epoch
-    /// has been raised already. So nothing is collected with a roster that lacks anybody.
-    pub(crate) fn resume(&self, entry: u32) {
-        let mut gc = lock(&self.gc);
-        gc.roster.reset_epoch(FIRST_EPOCH);
-        gc.standing = Standing::Managed;
-        self.board_entry.store(entry, Ordering::Release);
-    }
-    /// The chunks present: index, serial, descriptor.
-    pub(crate) fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)> {
-        let fds = lock(&self.chunk_fds);
-        let all = fds.iter();
-        all.map(|(index, (serial, fd))| (*index, *serial, fd.clone()))
-            .collect()
     }
     pub(crate) fn slot_count(&self) -> u32 {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
@@ -191,10 +125,14 @@ impl OwnPool {
     }
     /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.
     pub(super) fn board_epoch(&self) -> u64 {
-        self.domain
-            .board()
-            .epoch(self.board_entry.load(Ordering::Relaxed))
+        self.epoch_word()
             .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
+    }
+    /// Where that is. To be loaded with acquire.
+    #[inline(always)]
+    pub(super) fn epoch_word(&self) -> Option<LoadU64<'_>> {
+        let board = self.domain.board();
+        board.epoch(self.board_entry.load(Ordering::Relaxed))
     }
     /// Whether the board has the pool. Ordering: Acquire pairs with the manager's Release, which comes before it tells a sink
     /// that it may take.
@@ -227,7 +165,7 @@ impl OwnPool {
     /// Cost when cached: one class look-up, one pop of the thread's bucket, a few private loads; no shared word, no
     /// locked instruction.
     #[inline(always)]
-    pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
+    pub(crate) fn alloc_now(&self, len: usize) -> Option<RawBuf> {
         let class = self.class_of(len)?;
         // SAFETY: there is a zone for each class.
         let zone = unsafe { self.zones.get_unchecked(class) };
@@ -251,24 +189,22 @@ impl OwnPool {
     }
 
     #[inline(always)]
-    pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
+    pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> RawBuf {
         let tag = Tag::own(slot, class, self.flags());
         if tag.has(Tag::LONG | Tag::TRACED) {
             self.hand_out_long(slot, len);
         }
+        // Cut out of an attached chunk, at least `len` long by its class, which is one of the pool's; it stays outstanding until its handle is gone.
         let ptr = self.at(self.private(slot).offset());
-        // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, which is one of the pool's, and stays
-        // outstanding until the handle is gone.
-        unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
+        RawBuf { ptr, len, tag }
     }
 
     /// The same of a buffer larger than a chunk.
-    pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> CbufMut {
+    pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> RawBuf {
         self.hand_out_long(slot, len);
         let tag = Tag::own(slot, Self::HUGE, self.flags() | Tag::LONG);
         let ptr = self.at(self.private(slot).offset());
-        // SAFETY: as for `hand_out`; it is a run of its own.
-        unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
+        RawBuf { ptr, len, tag }
     }
 
     /// Whether it is of level `half`.
@@ -296,116 +232,6 @@ impl OwnPool {
         };
     }
 
-    /// A buffer that goes the long way is handed out.
-    #[cold]
-    fn hand_out_long(&self, slot: u32, len: usize) {
-        if let Some(notes) = &self.domain.leaks {
-            notes.got(self.id, slot, None);
-        }
-        if self.is_guarded() {
-            self.open_slot(slot);
-        }
-        if self.flags() & Tag::TRACED != 0 {
-            let mut subject = self.subject(slot);
-            subject.length = len as u64;
-            self.domain.note(What::Allocated, subject);
-        }
-    }
-
-    fn subject(&self, slot: u32) -> Subject {
-        Subject {
-            id: self.id_of(slot),
-            offset: self.private(slot).offset(),
-            length: self.capacity_of(slot),
-        }
-    }
-
-    /// A handle of a traced buffer goes.
-    #[cold]
-    pub(crate) fn note_release(&self, slot: u32) {
-        if !self.fork.is_child() {
-            self.domain.note(What::Released, self.subject(slot));
-        }
-    }
-
-    /// At level `half`: the slot's pages can be written here.
-    #[cold]
-    pub(crate) fn open_slot(&self, slot: u32) {
-        let private = self.private(slot);
-        // Relaxed: whoever has the slot to himself got it through a lock or a handle passed on.
-        if !private.open.swap(true, Ordering::Relaxed) {
-            let bytes = self.entry(slot).length.load(Ordering::Relaxed);
-            self.window.open(private.offset(), bytes, Access::ReadWrite);
-        }
-    }
-
-    /// At level `half`: they can only be read, or not even that.
-    #[cold]
-    pub(crate) fn close_slot(&self, slot: u32, left: Access) {
-        let private = self.private(slot);
-        private.open.store(false, Ordering::Relaxed);
-        let bytes = self.entry(slot).length.load(Ordering::Relaxed);
-        // SAFETY: the pages are the slot's alone, and a buffer that is frozen is written by nobody here, and one that is about to be moved
-        // is read by nobody either.
-        unsafe { self.window.close(private.offset(), bytes, left) };
-    }
-
-    /// A frozen buffer becomes a writable one again, which nobody else ever knew.
-    #[cold]
-    pub(crate) fn open_again(&self, slot: u32) {
-        if let Some(notes) = &self.domain.leaks {
-            notes.set_frozen(self.id, slot, false);
-        }
-        if self.is_guarded() {
-            self.open_slot(slot);
-        }
-    }
-
-    /// A writable buffer that goes the long way is frozen. Its tag from here on.
-    pub(crate) fn freeze_long(&self, tag: Tag) -> Tag {
-        let slot = tag.slot();
-        if let Some(notes) = &self.domain.leaks {
-            notes.set_frozen(self.id, slot, true);
-        }
-        if tag.has(Tag::MOVED) {
-            return Tag::own(slot, self.private(slot).class(), self.flags());
-        }
-        if self.is_guarded() {
-            self.close_slot(slot, Access::Read);
-        }
-        self.begin_sharing(slot);
-        tag
-    }
-
-    /// A writable buffer that goes the long way goes.
-    pub(crate) fn release_long(&self, tag: Tag) {
-        let (slot, class) = (tag.slot(), tag.class());
-        if let Some(notes) = &self.domain.leaks {
-            notes.gone(self.id, slot);
-        }
-        if tag.has(Tag::TRACED) {
-            self.note_release(slot);
-        }
-        if tag.has(Tag::MOVED) {
-            return self.release(slot, self.private(slot).class());
-        }
-        match self.zones.get(usize::from(class)) {
-            Some(zone) if zone.free_cached(slot) => {}
-            zone => self.free_uncached(zone, slot),
-        }
-    }
-
-    /// At level `half`: the caller's writable buffer is about to be moved, for the first time, so that nobody here has to do with its pages.
-    #[cold]
-    pub(crate) fn take_away(&self, slot: u32) {
-        if let Some(notes) = &self.domain.leaks {
-            notes.gone(self.id, slot);
-        }
-        if self.is_guarded() {
-            self.close_slot(slot, Access::None);
-        }
-    }
-
     /// The caller's writable buffer, which was never sent, is about to be moved to somebody else: from its first send on it is not this
     /// domain's to look at.
     #[inline(always)]
@@ -426,14 +252,15 @@ impl OwnPool {
     /// The size class of a buffer, which is a multiple of the pool's alignment (and then the class is one, too), at level `half` of whole pages.
     #[inline(always)]
     pub(super) fn class_of(&self, len: usize) -> Option<usize> {
-        self.classes.class_of(self.rounded(len))
+        match self.short.class_of(len) {
+            None => self.classes.class_of(self.rounded(len)),
+            short => short,
+        }
     }
 
     /// The bytes of a buffer as its pool counts them.
-    #[inline(always)]
     pub(super) fn rounded(&self, len: usize) -> u64 {
-        // Without overflow: no class is as large as the largest number.
-        ((len as u64).saturating_sub(1) | (self.least_bytes - 1)).saturating_add(1)
+        rounded(self.least_bytes, len)
     }
 
     #[inline(always)]
@@ -471,10 +298,28 @@ impl OwnPool {
     pub(crate) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
         match class {
             HUGE => self.serial_of(offset, length),
+            #[allow(clippy::cast_possible_truncation)] // 64-bit only
+            _ => self.serial_of_one(self.place_of(slot), offset, length as usize),
+        }
+    }
+
+    /// The same of one that is no larger than a chunk.
+    #[inline(always)]
+    pub(crate) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
+        if length == 0 {
             // It may be said to lie where the next one begins.
-            _ if length == 0 => self.serial_of(offset, length),
-            // Relaxed: our own word, as old as the slot.
-            _ => self.entry(slot).serial.load(Ordering::Relaxed),
+            std::hint::cold_path();
+            return self.serial_of(offset, 0);
+        }
+        place.serial()
+    }
+
+    /// Where a slot's words are.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, slot: u32) -> Place<'_> {
+        Place {
+            private: self.private(slot),
+            entry: self.entry(slot),
         }
     }
 
@@ -550,11 +395,11 @@ impl OwnPool {
     /// A forked child comes here, for it finds all caches shut: it frees nothing of its parent's.
     #[cold]
     #[inline(never)]
-    fn free_uncached(&self, zone: Option<&Zone<Class>>, slot: u32) {
+    pub(super) fn free_uncached(&self, zone: Option<&Zone<Class>>, slot: u32) {
         match zone {
             _ if self.fork.is_child() => {}
             Some(zone) => zone.free(slot),
-            None => self.free_huge(slot),
+            None => self.free_alone(slot),
         }
     }
 
@@ -579,7 +424,7 @@ impl OwnPool {
             LetGo::Unsent => self.free_private(slot, class),
             LetGo::ToQueue => {
                 // Once queued it is the collector's, and with it all that kept the pool.
-                super::visits::visit(self, || {
+                crate::base::visits::visit(self, || {
                     self.sent.push(slot);
                     self.news_for_waiters();
                 });
@@ -600,7 +445,17 @@ impl OwnPool {
     fn free_private(&self, slot: u32, class: u8) {
         match self.zones.get(usize::from(class)) {
             Some(zone) => zone.free(slot),
-            None => self.free_huge(slot),
+            None => self.free_alone(slot),
+        }
+    }
+
+    /// One that nobody else knows, outside of all locks.
+    #[cold]
+    fn free_alone(&self, slot: u32) {
+        let keep = self.arc();
+        self.free_huge(slot);
+        if keep.is_some() {
+            self.give_back_large();
         }
     }
 
@@ -608,8 +463,11 @@ impl OwnPool {
     pub(super) fn free_huge(&self, slot: u32) {
         let _keep = self.arc(); // once the run is free the pool may be taken down
         let mut store = lock(&self.store);
-        if let Some(run) = store.huge.remove(&slot) {
+        let huge = store.huge.remove(&slot);
+        if let Some(run) = huge {
             store.runs.free(run);
+        }
+        if huge.is_some() || store.large.end(slot) {
             store.numbers.give(&tranship_zone::SlotSet::Range {
                 first: slot,
                 count: 1,
@@ -628,22 +486,4 @@ impl OwnPool {
 
     /// Slots of `huge` buffers carry this class.
     pub(super) const HUGE: u8 = HUGE;
-}
-
-impl Backend for Class {
-    fn import(&self, out: &mut Vec<u32>, want: usize) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.import(self.class, out, want);
-        }
-    }
-    fn release(&self, items: &[u32]) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.to_kegs(items);
-        }
-    }
-    fn pressure_free(&self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.waiters.memory_came_back();
-        }
-    }
 }

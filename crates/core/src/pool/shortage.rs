@@ -1,5 +1,6 @@
 //! Why there is no memory: whose it is.
 
+use super::gc::Gc;
 use super::own::OwnPool;
 use crate::base::{lock, millis};
 use crate::error::{Error, Holder, Limit, Shortage};
@@ -13,38 +14,42 @@ const ASKED: usize = 16;
 
 impl OwnPool {
     pub(super) fn out_of_memory(&self, need_bytes: u64, limit: Limit, started: Instant) -> Error {
+        let has_handle = |slot| self.handles(slot).count() > 0;
+        let holder = lock(&self.gc).holder(self.domain.id(), has_handle);
         Error::from(Shortage {
             need_bytes,
             limit,
             live_bytes: self.bytes_present(),
             quota_bytes: self.quota_bytes(),
-            holder: self.holder(),
+            holder,
             waited_ms: millis(started.elapsed()),
         })
     }
+}
 
+impl Gc {
     /// The domain that holds most of the oldest buffers that were sent and are still alive, or has not taken them.
-    fn holder(&self) -> Option<Holder> {
-        let gc = lock(&self.gc);
+    /// `has_handle`: whether there is one of a slot in this process, `me`.
+    fn holder(&self, me: DomainId, has_handle: impl Fn(u32) -> bool) -> Option<Holder> {
         let mut held: BTreeMap<DomainId, u32> = BTreeMap::new();
-        let oldest = gc.oldest_alive().take(ASKED);
+        let oldest = self.oldest_alive().take(ASKED);
         let mut asked = 0;
         for slot in oldest {
             asked += 1;
             // Not a verdict: words that change meanwhile are counted as they are found.
-            let readers = gc.roster.holders(slot).map(|(domain, _)| domain);
-            let queues = gc.roster.queues().iter();
+            let readers = self.roster.holders(slot).map(|(domain, _)| domain);
+            let queues = self.roster.queues().iter();
             let queues = queues.filter(|q| q.sent.load(slot) != q.rcvd.load(slot));
             let sinks = queues.filter_map(|q| {
-                let mut sinks = gc.sinks.iter();
+                let mut sinks = self.sinks.iter();
                 sinks.find(|(channel, _)| u64::from(channel.0) == q.channel)
             });
             let mut holders: Vec<_> = readers
                 .filter_map(|domain| u32::try_from(domain).ok().map(DomainId))
                 .chain(sinks.map(|(_, sink)| sink.domain))
                 .collect();
-            if self.handles(slot).count() > 0 {
-                holders.push(self.domain.id());
+            if has_handle(slot) {
+                holders.push(me);
             }
             holders.sort_unstable();
             holders.dedup();

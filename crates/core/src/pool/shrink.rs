@@ -1,7 +1,9 @@
 //! Less memory: free chunks go back, the emptiest are drained, and a pool without handles goes away.
 
-use super::own::{OwnPool, Resizing};
-use crate::base::lock;
+use super::own::OwnPool;
+use super::resizing::Resizing;
+use super::store::Store;
+use crate::base::{graves, lock};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
@@ -10,9 +12,6 @@ use tranship_zone::PAGE;
 
 /// How often a pool looks whether it has more than it uses.
 const PERIOD: Duration = Duration::from_millis(250);
-/// What was not needed for so many periods goes back.
-pub(super) const PERIODS: usize = 4;
-
 impl OwnPool {
     /// The manager wants the pool to have at most this many bytes of chunks.
     pub(crate) fn set_shrink_target(&self, bytes: u64) {
@@ -31,6 +30,7 @@ impl OwnPool {
             self.try_destroy();
             return;
         }
+        self.give_back_large();
         let Ok(mut resizing) = self.resizing.try_lock() else {
             return;
         };
@@ -51,7 +51,11 @@ impl OwnPool {
         }
 
         // Sent buffers count as used until they are collected, and nobody may be allocating any more.
-        if lock(&self.store).runs.present() > 1 {
+        let needless = {
+            let store = lock(&self.store);
+            store.runs.present() > 1 || store.large.len() > 0
+        };
+        if needless {
             let (collected, garbage) =
                 (&self.counters.collected_bytes, &self.counters.garbage_bytes);
             let before = collected.load(Ordering::Relaxed);
@@ -60,6 +64,7 @@ impl OwnPool {
             // Relaxed: statistics.
             garbage.store(after.saturating_sub(before), Ordering::Relaxed);
         }
+        self.settle_large();
         if pressed {
             self.come_down_to(target);
         } else {
@@ -113,7 +118,7 @@ impl OwnPool {
     }
 
     /// Returns wholly free chunks, highest first, while more than `keep` are there.
-    fn return_free_chunks(&self, keep: u32) {
+    pub(super) fn return_free_chunks(&self, keep: u32) {
         loop {
             let index = {
                 let mut store = lock(&self.store);
@@ -167,7 +172,7 @@ impl OwnPool {
         }
     }
 
-    fn set_draining(&self, store: &mut super::own::Store, index: u32, drain: bool) {
+    fn set_draining(&self, store: &mut Store, index: u32, drain: bool) {
         store.runs.set_draining(index, drain);
         let pages = store.runs.pages_of(index);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
@@ -199,6 +204,7 @@ impl OwnPool {
         };
         self.stop_growing(&mut one);
         let _ = self.reclaim(); // what is missed comes with the next turn
+        self.settle_large();
         self.return_free_chunks(0);
         if lock(&self.store).runs.present() > 0 {
             return;
@@ -207,9 +213,9 @@ impl OwnPool {
         let _ = self
             .domain
             .tell(&Request::DestroyPool { pool: self.id }, &[]);
-        let own = lock(&self.domain.pools).remove(&self.id);
-        own.into_iter()
-            .for_each(|own| super::bury(super::Grave::Own(own)));
+        if let Some(own) = self.domain.register.remove_own(self.id) {
+            graves::bury(own);
+        }
     }
 }
 
@@ -282,7 +288,7 @@ mod tests {
         let all = usize::try_from(4 * CHUNK).expect("small");
         drop(pool.alloc(all).expect("room"));
         let mut resizing = crate::base::lock(&own.resizing);
-        for _ in 0..super::PERIODS {
+        for _ in 0..crate::pool::resizing::PERIODS {
             own.settle(&mut resizing);
             assert_eq!(own.bytes_present(), 4 * CHUNK);
         }

@@ -14,7 +14,7 @@ const LAG: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Trail {
     /// The message's number in the upper half, the slot in the lower.
-    entries: Box<[AtomicU64]>,
+    entries: [AtomicU64; LENGTH as usize],
     /// Written by the sender.
     tail: Apart,
     /// Written under the collector's lock.
@@ -29,7 +29,7 @@ struct Apart(AtomicU32);
 impl Trail {
     fn new() -> Trail {
         Trail {
-            entries: (0..LENGTH).map(|_| AtomicU64::new(0)).collect(),
+            entries: [const { AtomicU64::new(0) }; LENGTH as usize],
             tail: Apart::default(),
             head: Apart::default(),
         }
@@ -37,7 +37,6 @@ impl Trail {
 
     #[inline(always)]
     fn entry(&self, at: u32) -> &AtomicU64 {
-        debug_assert_eq!(self.entries.len(), LENGTH as usize);
         // SAFETY: there are so many entries.
         unsafe { self.entries.get_unchecked((at % LENGTH) as usize) }
     }
@@ -62,6 +61,28 @@ impl Trail {
         // Ordering: acquire; partner is the release with which the sender's end went: what it pushed before is seen.
         fence(Ordering::Acquire);
         is_left && self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes the `N` oldest slots, or, if there are not as many, none. For who has the collector's lock.
+    #[inline(always)]
+    pub(super) fn take_few<const N: usize>(&self) -> Option<[u32; N]> {
+        // Relaxed, acquire: as in `take`.
+        let head = self.head.0.load(Ordering::Relaxed);
+        let there = self.tail.0.load(Ordering::Acquire).wrapping_sub(head);
+        #[allow(clippy::cast_possible_truncation)] // a few
+        let count = N as u32;
+        if there < count {
+            return None;
+        }
+        let mut few = [0; N];
+        for (at, slot) in (0..count).zip(&mut few) {
+            *slot = self.slot(head.wrapping_add(at));
+        }
+        // Ordering: release, as in `take`.
+        self.head
+            .0
+            .store(head.wrapping_add(count), Ordering::Release);
+        Some(few)
     }
 
     /// Takes the oldest slots, up to so many. For who has the collector's lock.
@@ -112,12 +133,13 @@ impl Walk {
         if self.tail.wrapping_sub(self.head) >= LENGTH && !self.look() {
             return false;
         }
+        let (trail, tail) = (&*self.trail, self.tail);
         let entry = u64::from(message) << 32 | u64::from(slot);
         // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was acquired.
-        self.trail.entry(self.tail).store(entry, Ordering::Relaxed);
-        self.tail = self.tail.wrapping_add(1);
+        trail.entry(tail).store(entry, Ordering::Relaxed);
+        self.tail = tail.wrapping_add(1);
         // Ordering: release; partner is the acquire in `take`.
-        self.trail.tail.0.store(self.tail, Ordering::Release);
+        trail.tail.0.store(self.tail, Ordering::Release);
         true
     }
 
@@ -168,12 +190,13 @@ mod tests {
             }
             assert!(!walk.push(message, 7), "round {round}: it is full");
             assert_eq!(taken(&trail, 3), [0, 1, 2]);
+            assert_eq!(trail.take_few(), Some([3, 4]));
             assert!(walk.push(message, 1 << 20));
             message = message.wrapping_add(1);
             let rest = taken(&trail, usize::MAX);
-            assert_eq!(rest.len(), LENGTH as usize - 2);
-            assert_eq!((rest[0], rest.last()), (3, Some(&(1 << 20))));
-            assert!(taken(&trail, 1).is_empty());
+            assert_eq!(rest.len(), LENGTH as usize - 4);
+            assert_eq!((rest[0], rest.last()), (5, Some(&(1 << 20))));
+            assert!(taken(&trail, 1).is_empty() && trail.take_few::<1>().is_none());
         }
         drop(trails);
         assert!(!trail.is_over(), "the sender is there");

@@ -5,88 +5,15 @@
 
 use super::grow::{Growth, PROMPT};
 use super::own::OwnPool;
+use super::raw::RawBuf;
+use super::waiters::{Waiters, Wanting};
 use crate::base::lock;
-use crate::cbuf::CbufMut;
 use crate::error::{Error, Kind, Limit, TooLarge};
-use std::collections::VecDeque;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_region::layout::{RefsRo, TableRw};
+use tranship_region::layout::RefsRo;
 use tranship_ring::{Point, TIMED, Waited};
-use tranship_sys::futex;
-
-/// Who waits for memory of a pool.
-#[derive(Debug, Default)]
-pub(super) struct Waiters {
-    queue: Mutex<Line>,
-    moved: Condvar,
-    next: AtomicU64,
-    /// Raised when memory came back inside this process.
-    local: AtomicU32,
-    wanting: Mutex<Wanting>,
-}
-
-/// Why readers are to tell of releases (`relinquish`), and nothing is cached.
-#[derive(Debug, Default)]
-struct Wanting {
-    shrinking: bool,
-    waiting: bool,
-}
-
-/// Tickets, first come first; and for how long they have waited.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    tickets: VecDeque<u64>,
-    since: Option<Instant>,
-    waited_ns: u64,
-}
-
-impl Line {
-    /// How long callers have waited up to now, those in the queue included, summed.
-    pub(super) fn waited_ns(&mut self, now: Instant) -> u64 {
-        let since = self
-            .since
-            .replace(now)
-            .map(|since| now.saturating_duration_since(since));
-        let ns = since.map_or(0, |since| {
-            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-        });
-        let all = ns.saturating_mul(self.tickets.len() as u64);
-        self.waited_ns = self.waited_ns.saturating_add(all);
-        self.waited_ns
-    }
-}
-
-impl Deref for Line {
-    type Target = VecDeque<u64>;
-    fn deref(&self) -> &VecDeque<u64> {
-        &self.tickets
-    }
-}
-
-impl Waiters {
-    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.queue)
-    }
-
-    /// Memory came back inside this process, or the roster changed.
-    pub(super) fn memory_came_back(&self) {
-        self.local.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.local, 1);
-    }
-
-    fn set(table: &TableRw, wanted: bool) {
-        if (table.relinquish().load(Ordering::Relaxed) != 0) != wanted {
-            tranship_ledger::want_releases(table.relinquish(), wanted);
-        }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        lock(&self.queue).len()
-    }
-}
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,12 +40,7 @@ impl Patience {
 
 impl OwnPool {
     /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
-    #[inline(never)]
-    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
-        Ok(Box::new(self.alloc_long(len, patience)?))
-    }
-
-    fn alloc_long(&self, len: usize, patience: Patience) -> Result<CbufMut, Error> {
+    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<RawBuf, Error> {
         if self.domain.fork.is_child() {
             return Err(Kind::Forked.into());
         }
@@ -182,7 +104,7 @@ impl OwnPool {
         &self,
         len: usize,
         ticket: Option<u64>,
-    ) -> Result<Option<CbufMut>, Error> {
+    ) -> Result<Option<RawBuf>, Error> {
         if lock(&self.waiters.queue).front().copied() != ticket {
             return Ok(None);
         }
@@ -190,7 +112,7 @@ impl OwnPool {
     }
 
     /// What the first in the queue can have now.
-    fn first_in_line(&self, len: usize, need: u64) -> Result<Result<CbufMut, Limit>, Error> {
+    fn first_in_line(&self, len: usize, need: u64) -> Result<Result<RawBuf, Limit>, Error> {
         self.domain.catch_up();
         self.check_need(need)?;
         Ok(self.attempt(len, Duration::ZERO))
@@ -247,7 +169,10 @@ impl OwnPool {
     }
 
     /// Everything short of waiting for memory to be released. Each answer of the manager may take so long.
-    fn attempt(&self, len: usize, prompt: Duration) -> Result<CbufMut, Limit> {
+    fn attempt(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
+        if self.is_large(len) {
+            return self.attempt_large(len, prompt);
+        }
         if let Some(buf) = self.take(len) {
             return Ok(buf);
         }
@@ -275,7 +200,7 @@ impl OwnPool {
     /// Alone: what another thread has taken from one place and not yet put into the next cannot be found. The manager
     /// may have raised the epoch; then the change itself is in our socket, or about to be.
     /// False if it has not come.
-    fn reclaim_alone(&self, prompt: Duration) -> bool {
+    pub(super) fn reclaim_alone(&self, prompt: Duration) -> bool {
         let until = Instant::now() + prompt;
         loop {
             let seen = self.domain.wake();
@@ -304,7 +229,7 @@ impl OwnPool {
         }
     }
 
-    fn take(&self, len: usize) -> Option<CbufMut> {
+    fn take(&self, len: usize) -> Option<RawBuf> {
         match self.class_of(len) {
             #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
             Some(class) => (self.zones[class].alloc()).map(|s| self.hand_out(s, class as u8, len)),
@@ -326,7 +251,7 @@ impl OwnPool {
         ticket: u64,
         patience: Patience,
         started: Instant,
-    ) -> Result<CbufMut, Error> {
+    ) -> Result<RawBuf, Error> {
         loop {
             if self.domain.fork.is_child() {
                 return Err(Kind::Forked.into());

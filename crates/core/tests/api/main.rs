@@ -29,6 +29,7 @@ mod poll;
 mod quota;
 mod releases;
 mod rendezvous;
+mod sealed;
 mod shrink;
 mod snapshots;
 mod stale;

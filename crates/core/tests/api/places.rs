@@ -32,7 +32,7 @@ fn buffers_begin_where_the_alignment_says() {
             let huge = usize::try_from(2 * chunk + 1).expect("small");
             let mut held = Vec::new();
             for (n, size) in sizes.into_iter().chain([huge]).cycle().take(60).enumerate() {
-                let buf = pool.try_alloc(size).expect("a buffer");
+                let buf = pool.alloc_now(size).expect("a buffer");
                 let at = buf.view().as_ptr().addr();
                 assert_eq!(at % align, 0, "{size} bytes at {at:#x}, {trust}");
                 match n % 3 {
@@ -59,7 +59,7 @@ fn aligned_buffers_are_apart() {
         .align(32 << 10);
     let pool = a.create_pool(options).expect("a pool");
     let mut all = Vec::new();
-    while let Ok(buf) = pool.try_alloc(40_000) {
+    while let Ok(buf) = pool.alloc_now(40_000) {
         let at = buf.view().as_ptr().addr();
         all.push((at, buf));
     }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::{generation, words::NoWords};
+use crate::{generation, roster::Source, words::NoWords};
 
 type Heap<'a> = Roster<&'a [AtomicU32], &'a [AtomicU32]>;
 
@@ -12,7 +12,7 @@ fn words<const N: usize>(values: [u32; N]) -> [AtomicU32; N] {
 
 fn roster<'a>(sent: &'a [AtomicU32], rcvd: &'a [AtomicU32], refs: &'a [AtomicU32]) -> Heap<'a> {
     let mut roster = Roster::new(7);
-    roster.add_queue(1, sent, rcvd).unwrap();
+    roster.add_queue(1, Source::Other, sent, rcvd).unwrap();
     roster.add_reader(2, refs).unwrap();
     roster
 }
@@ -56,8 +56,8 @@ fn many_at_once_and_private_references() {
 fn one_queue_with_too_many_receipts_does_not_hide_another_with_too_few() {
     let (one, zero) = (words([1]), words([0]));
     let mut roster: Heap<'_> = Roster::new(7);
-    roster.add_queue(1, &one, &zero).unwrap();
-    roster.add_queue(2, &zero, &one).unwrap();
+    roster.add_queue(1, Source::Other, &one, &zero).unwrap();
+    roster.add_queue(2, Source::Other, &zero, &one).unwrap();
     assert!(roster.is_alive(0));
 }
 
@@ -170,7 +170,7 @@ proptest! {
         let (own, readers) = refs.split_last().unwrap();
         let mut roster: Heap<'_> = Roster::new(7);
         for (n, [sent, rcvd]) in (1..).zip(&queues) {
-            roster.add_queue(n, sent, rcvd).unwrap();
+            roster.add_queue(n, Source::Other, sent, rcvd).unwrap();
         }
         for (n, refs) in (1..).zip(readers) {
             roster.add_reader(n, refs).unwrap();

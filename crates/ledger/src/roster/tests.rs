@@ -11,11 +11,14 @@ fn words<const N: usize>(values: [u32; N]) -> [AtomicU32; N] {
 fn what_joins_leaves_with_what_is_its_own() {
     let [a, b, c, d] = [1, 2, 3, 4].map(|n| words([n]));
     let mut roster: Heap<'_> = Roster::new(0);
-    roster.add_queue(1, &a, &b).unwrap();
-    roster.add_queue(2, &c, &d).unwrap();
+    roster.add_queue(1, Source::Other, &a, &b).unwrap();
+    roster.add_queue(2, Source::Other, &c, &d).unwrap();
     roster.add_reader(1, &a).unwrap();
     roster.add_reader(2, &b).unwrap();
-    assert_eq!(roster.add_queue(2, &a, &a), Err(RosterError::QueueTaken(2)));
+    assert_eq!(
+        roster.add_queue(2, Source::Other, &a, &a),
+        Err(RosterError::QueueTaken(2))
+    );
     assert_eq!(roster.add_reader(1, &c), Err(RosterError::ReaderTaken(1)));
     assert_eq!((roster.queues().len(), roster.readers().len()), (2, 2));
     assert!(roster.has_queue(1) && roster.has_queue(2) && !roster.has_queue(3));

@@ -9,20 +9,35 @@ fn a_buffer_goes_there_and_is_released() {
     let [table, sent, rcvd, refs] = [1, u32::MAX, u32::MAX, 0].map(AtomicU32::new);
     let (mut id, handles) = (0, Handles::default());
     handles.begin();
-    let mut steps = Vec::new();
-    let publish = |generation| {
-        assert_eq!(
-            get(&sent),
-            0,
-            "sent++ comes before the publication, modulo 2^32"
-        );
-        id = generation;
+    let (mut steps, mut queued) = (Vec::new(), false);
+    struct First<'a> {
+        words: (&'a AtomicU32, &'a AtomicU32, &'a Handles),
+        id: &'a mut u32,
+        queued: &'a mut bool,
+        steps: &'a mut Vec<(SendStep, bool, u32)>,
+    }
+    impl FirstSend for First<'_> {
+        fn publish(&mut self, generation: u32) {
+            let text = "sent++ comes before the publication, modulo 2^32";
+            assert_eq!(get(self.words.1), 0, "{text}");
+            *self.id = generation;
+        }
+        fn queue(&mut self) {
+            *self.queued = true;
+        }
+        fn reached(&mut self, step: SendStep) {
+            let (table, _, handles) = self.words;
+            let seen = (step, handles.is_private(table), get(table));
+            self.steps.push(seen);
+        }
+    }
+    let first = First {
+        words: (&table, &sent, &handles),
+        id: &mut id,
+        queued: &mut queued,
+        steps: &mut steps,
     };
-    let reached = |step| {
-        steps.push((step, handles.is_private(&table), get(&table)));
-    };
-    let mut queued = false;
-    send_first(&handles, &table, &sent, publish, || queued = true, reached);
+    send_first(&handles, &table, &sent, first);
     assert_eq!((id, get(&table)), (2, 2));
     // Queued once, and marked so: nobody else queues it.
     assert!(queued && handles.count() == 0 && handles.stays_queued());

@@ -25,7 +25,9 @@ fn triangle(name: &str) -> Config {
 
 #[test]
 fn two_collectors() {
-    let why = breaks(&Config::new("two collectors", 2, &[(A, B)]).with(|c| c.collectors = 2));
+    let why = breaks(&Config::new("two collectors", 2, &[(A, B)]).with(|c| {
+        (c.collectors, c.always_twice) = (2, true);
+    }));
     assert_eq!(why, "a buffer is handed out twice");
 }
 
@@ -160,6 +162,7 @@ fn no_look_at_the_epoch_between_the_pass_and_the_bump() {
 fn no_look_at_the_epoch_at_the_end() {
     early(&lies_early("epoch before the bump").with(|c| {
         c.collection.pop();
+        c.always_twice = true;
     }));
 }
 
@@ -244,6 +247,7 @@ fn counters_narrower_than_the_ring() {
 fn a_whole_turn_of_a_counter_within_one_pass() {
     early(&Config::new("a whole turn", 2, &[(A, B)]).with(|c| {
         (c.normalise, c.no_whole_turn, c.counter_bits) = (false, false, 2);
+        c.always_twice = true;
         c.collection.retain(|s| *s != CollectStep::LookAgain);
     }));
 }

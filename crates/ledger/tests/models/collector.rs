@@ -5,7 +5,7 @@ use tranship_ledger::order::{CollectStep, Phase};
 use crate::config::{A, Config};
 use crate::explore::Steps;
 use crate::manager::is_stale;
-use crate::state::{Collector, QUEUED, State, Use, status::ON};
+use crate::state::{Collector, Q, QUEUED, State, Use, status::ON};
 use crate::writer;
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
@@ -31,6 +31,7 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
                 next.collector[c] = Collector {
                     active: true,
                     slot,
+                    direct: is_direct(config, state),
                     ..Collector::default()
                 };
                 step(config, &next, c, out);
@@ -39,18 +40,36 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     }
 }
 
+/// Whether the writer is the source of every queue on the roster, and comes by a handle under the collector's lock only.
+fn is_direct(config: &Config, state: &State) -> bool {
+    let has_lock = config.writers > 0 || config.channels.iter().all(|(_, sink)| *sink != A);
+    let others = |q: usize| config.channels[q].0 != A && config.back_of(q).is_none();
+    let on_roster = |q: &usize| state.queue[*q] & ON != 0;
+    let mut others = (0..config.channels.len()).filter(|q| others(*q) && on_roster(q));
+    let direct = config.always_direct || (has_lock && others.next().is_none());
+    direct && !config.orphan && !config.always_twice
+}
+
+fn collection(config: &Config, at: Collector) -> &[CollectStep] {
+    match at.direct {
+        true => &config.collection_direct,
+        false => &config.collection,
+    }
+}
+
 /// The words of a phase, bit by index.
-fn words(config: &Config, state: &State, phase: Phase) -> u8 {
+fn words(config: &Config, state: &State, at: Collector, phase: Phase) -> u8 {
     match phase {
         Phase::Received | Phase::Sent => (0..config.channels.len())
             .filter(|&q| state.queue[q] & ON != 0 && config.back_of(q).is_none())
             .fold(0, |bits, q| bits | 1 << q),
         Phase::References => {
-            let own = u8::from(!config.orphan && !config.own_before_the_pass);
+            let own = u8::from(!config.orphan && !config.own_before_the_pass && !at.direct);
             (1..config.domains)
                 .filter(|&d| state.reader[usize::from(d)] & ON != 0)
                 .fold(own, |bits, d| bits | 1 << d)
         }
+        Phase::Own => 1,
     }
 }
 
@@ -62,6 +81,7 @@ fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
         next.generation[s] = at.even;
         next.collector[c].even = 0;
         next.collector[c].restoring = false;
+        next.collector[c].direct = false;
         spare(config, &mut next, c);
         out.push("restores", 100, at.slot, next);
         return;
@@ -72,7 +92,7 @@ fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
         out.push("keeps or leaves", 100, at.slot, next);
         return;
     }
-    match config.collection[usize::from(at.step)] {
+    match collection(config, at)[usize::from(at.step)] {
         CollectStep::CheckEpoch => {
             let mut next = *state;
             if is_stale(config, state) {
@@ -84,7 +104,7 @@ fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
         }
         CollectStep::Pass | CollectStep::LookAgain => {
             let phase = phase(config, at);
-            let unread = words(config, state, phase) & !at.read;
+            let unread = words(config, state, at, phase) & !at.read;
             for bit in (0..8).filter(|b| unread & 1 << b != 0) {
                 let mut next = *state;
                 if phase == Phase::References && !config.is_honest(bit) && at.even != 0 {
@@ -117,11 +137,18 @@ fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
     }
 }
 
+fn pass(config: &Config, at: Collector) -> &[Phase] {
+    match at.direct {
+        true => &config.pass_direct,
+        false => &config.pass,
+    }
+}
+
 fn phase(config: &Config, at: Collector) -> Phase {
     if config.look_again_at_references_only && at.even != 0 {
         return Phase::References;
     }
-    config.pass[usize::from(at.phase)]
+    pass(config, at)[usize::from(at.phase)]
 }
 
 fn label(phase: Phase) -> &'static str {
@@ -129,6 +156,7 @@ fn label(phase: Phase) -> &'static str {
         Phase::Received => "reads rcvd of queue",
         Phase::References => "reads ref of domain",
         Phase::Sent => "reads sent of queue",
+        Phase::Own => "reads the handles of",
     }
 }
 
@@ -137,19 +165,25 @@ fn read(config: &Config, next: &mut State, c: usize, phase: Phase, bit: u8) {
     let s = usize::from(next.collector[c].slot);
     let value = match phase {
         Phase::Received => next.rcvd[i][s],
-        Phase::References if config.writers > 0 && bit == A => next.word[s] & !QUEUED,
+        Phase::References | Phase::Own if config.writers > 0 && bit == A => next.word[s] & !QUEUED,
+        Phase::Own => next.refs[usize::from(A)][s],
         Phase::References => next.refs[i][s],
         Phase::Sent => next.sent[i][s],
     };
-    let all = words(config, next, phase);
+    let all = words(config, next, next.collector[c], phase);
+    let sent = next.sent[i.min(Q - 1)][s];
     let at = &mut next.collector[c];
     at.read |= 1 << bit;
-    if phase == Phase::References {
+    if matches!(phase, Phase::References | Phase::Own) {
         if value > 0 {
             return spare(config, next, c);
         }
     } else if config.is_a_liars(i) {
         // Reads whatever makes it go on; anything else would end the pass.
+    } else if at.direct {
+        if value != sent {
+            return spare(config, next, c);
+        }
     } else if at.have & 1 << bit == 0 {
         at.have |= 1 << bit;
         at.seen[i] = value;
@@ -175,7 +209,7 @@ fn end_phase(config: &Config, next: &mut State, c: usize) {
     let at = &mut next.collector[c];
     at.read = 0;
     at.phase += 1;
-    if usize::from(at.phase) == config.pass.len()
+    if usize::from(at.phase) == pass(config, *at).len()
         || (config.look_again_at_references_only && at.even != 0)
     {
         at.phase = 0;
@@ -188,11 +222,16 @@ fn end_phase(config: &Config, next: &mut State, c: usize) {
 /// Alive, or not to be judged now.
 fn spare(config: &Config, next: &mut State, c: usize) {
     let Collector {
-        active, slot, even, ..
+        active,
+        direct,
+        slot,
+        even,
+        ..
     } = next.collector[c];
     let restoring = even != 0;
     next.collector[c] = Collector {
         active: active && (restoring || config.writers > 0),
+        direct: direct && restoring,
         slot,
         even,
         restoring,
@@ -206,7 +245,7 @@ fn spare(config: &Config, next: &mut State, c: usize) {
 
 fn advance(config: &Config, next: &mut State, c: usize) {
     next.collector[c].step += 1;
-    if usize::from(next.collector[c].step) < config.collection.len() {
+    if usize::from(next.collector[c].step) < collection(config, next.collector[c]).len() {
         return;
     }
     let s = usize::from(next.collector[c].slot);

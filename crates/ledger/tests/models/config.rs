@@ -1,9 +1,9 @@
 //! What is modelled, and which rules hold in it.
 
 use tranship_ledger::order::{
-    COLLECTION, CollectStep, PASS_BACK, PASS_ORDER, PassStep, Phase, RECEIPT_DIRECT,
-    RECEIPT_FORWARDED, RETURN, ReceiptStep, ReturnStep, SEND_AGAIN, SEND_FIRST, SEND_KEPT,
-    SendStep,
+    COLLECTION, COLLECTION_DIRECT, CollectStep, PASS_BACK, PASS_DIRECT, PASS_ORDER, PassStep,
+    Phase, RECEIPT_DIRECT, RECEIPT_FORWARDED, RETURN, ReceiptStep, ReturnStep, SEND_AGAIN,
+    SEND_FIRST, SEND_KEPT, SendStep,
 };
 
 use crate::state::{CAP, D, Q, S};
@@ -60,6 +60,13 @@ pub struct Config {
 
     pub pass: Vec<Phase>,
     pub collection: Vec<CollectStep>,
+    /// The same where the writer is the source of every queue on the roster,
+    pub pass_direct: Vec<Phase>,
+    pub collection_direct: Vec<CollectStep>,
+    /// unless none of that.
+    pub always_twice: bool,
+    /// Or as if it always were.
+    pub always_direct: bool,
     pub direct: Vec<ReceiptStep>,
     pub forwarded: Vec<ReceiptStep>,
     pub send_first: Vec<SendStep>,
@@ -99,6 +106,11 @@ pub struct Config {
     pub blame_refusals_on: Option<u8>,
 }
 
+fn without_fence(steps: &[CollectStep]) -> Vec<CollectStep> {
+    let steps = steps.iter().copied();
+    steps.filter(|s| *s != CollectStep::Fence).collect()
+}
+
 impl Config {
     pub fn new(name: &str, domains: u8, channels: &[(u8, u8)]) -> Self {
         assert!(usize::from(domains) <= D && channels.len() <= Q);
@@ -128,10 +140,11 @@ impl Config {
             finds: true,
             pass: PASS_ORDER.to_vec(),
             // A model takes its steps one after the other: fences are in every gap.
-            collection: COLLECTION
-                .into_iter()
-                .filter(|s| *s != CollectStep::Fence)
-                .collect(),
+            collection: without_fence(&COLLECTION),
+            pass_direct: PASS_DIRECT.to_vec(),
+            collection_direct: without_fence(&COLLECTION_DIRECT),
+            always_twice: false,
+            always_direct: false,
             direct: RECEIPT_DIRECT.to_vec(),
             forwarded: RECEIPT_FORWARDED
                 .into_iter()

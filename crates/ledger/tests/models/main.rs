@@ -15,6 +15,7 @@ mod state;
 mod writer;
 
 mod broken;
+mod direct;
 mod honest;
 mod hostile;
 mod orders;

@@ -16,11 +16,16 @@ fn passes(name: &str, change: impl FnOnce(&mut Config)) -> Config {
 
 #[test]
 fn what_is_passed_back_is_the_writers_when_it_takes_it() {
-    holds(&passes("passes", |_| {}));
-    holds(&passes("passes, two handles each", |c| c.holds = 2));
-    holds(&passes("passes, two threads that look for ids", |c| {
-        (c.writers, c.finds) = (2, true);
-    }));
+    // Of what a direct verdict leaves undecided there is the other one.
+    for twice in [false, true] {
+        holds(&passes("passes", |c| c.always_twice = twice));
+        holds(&passes("passes, two handles each", |c| {
+            (c.holds, c.always_twice) = (2, twice);
+        }));
+        holds(&passes("passes, two threads that look for ids", |c| {
+            (c.writers, c.finds, c.always_twice) = (2, true, twice);
+        }));
+    }
     if torture() {
         let deep = |c: &mut Config| (c.writers, c.ring, c.holds, c.slots) = (2, 2, 2, 2);
         holds(&passes("passes, deep rings", deep));
@@ -38,11 +43,16 @@ fn passes_of_what_was_forwarded() {
 #[test]
 fn passes_and_deaths() {
     let mortal = |c: &mut Config| (c.mortal, c.deaths) = (1 << B, 1);
-    holds(&passes("passes and a death", mortal));
-    holds(&passes("passes and a death, two threads", |c| {
-        mortal(c);
-        c.writers = 2;
-    }));
+    for twice in [false, true] {
+        holds(&passes("passes and a death", |c| {
+            mortal(c);
+            c.always_twice = twice;
+        }));
+        holds(&passes("passes and a death, two threads", |c| {
+            mortal(c);
+            (c.writers, c.always_twice) = (2, twice);
+        }));
+    }
     let undrained = breaks(&passes("a queue that leaves before its returns", |c| {
         mortal(c);
         c.leave_with_returns = true;
@@ -99,6 +109,7 @@ fn a_reference_that_goes_before_the_receipt_is_taken_back() {
 fn a_return_that_is_not_on_its_way_before_it_is_held() {
     let why = breaks(&passes("sent-- before the handle", |c| {
         c.returned = vec![ReturnStep::Uncount, ReturnStep::Hold];
+        c.always_twice = true;
     }));
     assert_eq!(why, "an honest reference was refused");
 }
@@ -107,6 +118,7 @@ fn a_return_that_is_not_on_its_way_before_it_is_held() {
 fn one_look_is_not_enough() {
     use tranship_ledger::order::CollectStep::{Bump, LookAgain};
     let why = breaks(&passes("one look", |c| {
+        c.always_twice = true;
         c.collection
             .retain(|step| !matches!(step, Bump | LookAgain));
     }));

@@ -2,7 +2,7 @@
 
 use tranship_ledger::generation;
 
-use crate::config::Config;
+use crate::config::{A, Config};
 
 pub const D: usize = 4;
 /// Threads: one a domain, and the writer's second one.
@@ -90,6 +90,8 @@ pub struct Thread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Collector {
     pub active: bool,
+    /// Whether the writer was the source of every queue when it began.
+    pub direct: bool,
     pub slot: u8,
     pub step: u8,
     pub phase: u8,
@@ -232,7 +234,17 @@ impl State {
             return None;
         }
         self.sent[queue][slot] = sent;
+        self.check_that_sent_stays(config, queue, slot);
         Some(self)
+    }
+
+    /// After a direct pass has found none of the writer's handles.
+    fn check_that_sent_stays(&mut self, config: &Config, queue: usize, slot: usize) {
+        let passes = |c: &Collector| c.active && c.direct && usize::from(c.slot) == slot;
+        let is_writers = config.channels[queue].0 == A;
+        if is_writers && self.collector.iter().any(|c| passes(c) && c.phase > 0) {
+            self.blame("what was sent changes during a direct pass");
+        }
     }
 
     pub fn count_rcvd(&mut self, config: &Config, queue: usize, slot: usize) {
@@ -252,6 +264,7 @@ impl State {
     pub fn uncount_sent(&mut self, config: &Config, queue: usize, slot: usize) {
         if config.is_counted(queue, slot) {
             self.sent[queue][slot] = self.sent[queue][slot].wrapping_sub(1);
+            self.check_that_sent_stays(config, queue, slot);
         }
     }
 

@@ -20,6 +20,8 @@ pub struct HogRule {
     pub lasting: Duration,
     /// What is done then.
     pub action: HogAction,
+    /// Users whose writers are believed, where somebody is thrown out for what lingers in their pools.
+    writers: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,11 +40,17 @@ impl HogRule {
             over: Over::Percent(25),
             lasting: Duration::from_secs(10),
             action: HogAction::Report,
+            writers: Vec::new(),
         }
     }
 
     pub(super) fn matches(&self, name: &str, uid: u32) -> bool {
         name_matches(&self.name, name) && (self.uid == Who::All || self.uid == Who::Id(uid))
+    }
+
+    /// Besides those who are believed without being named.
+    pub(crate) fn believes(&self, writer: u32) -> bool {
+        self.writers.contains(&writer)
     }
 
     /// More than so much is too much.
@@ -66,6 +74,8 @@ struct Raw {
     lasting: Duration,
     #[serde(default = "report")]
     action: HogAction,
+    #[serde(default)]
+    writers: Vec<u32>,
 }
 
 impl TryFrom<Raw> for HogRule {
@@ -78,6 +88,7 @@ impl TryFrom<Raw> for HogRule {
             over: raw.over,
             lasting: raw.lasting,
             action: raw.action,
+            writers: raw.writers,
         })
     }
 }
@@ -119,6 +130,8 @@ fn report() -> HogAction {
 fn lasting<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
     parse_duration(&text).ok_or_else(|| {
-        de::Error::custom(format!("for is {text:?}, it must be a time such as \"5s\""))
+        de::Error::custom(format!(
+            "for is {text:?}, it must be a time such as \"5s\", at most \"876000h\" (100 years)"
+        ))
     })
 }

@@ -121,3 +121,24 @@ fn policies_that_cannot_be_are_errors_with_their_line() {
         assert!(said.contains(why) && said.starts_with("line "), "{said}");
     }
 }
+
+/// What nobody waits for is refused before it is added to the time.
+#[test]
+fn times_have_an_end() {
+    for (text, key) in [
+        (
+            "[[hog]]\nover = \"1MiB\"\nfor = \"18446744073709551615s\"",
+            "for",
+        ),
+        ("linger = \"876001h\"", "876001h"),
+        (
+            "idle_exit = \"18446744073709551615s\"",
+            "18446744073709551615s",
+        ),
+    ] {
+        let error = Config::parse(text).expect_err(text).to_string();
+        assert!(error.contains(key) && error.contains("876000h"), "{error}");
+    }
+    let longest = Config::parse("linger = \"876000h\"").expect("a hundred years");
+    assert_eq!(longest.linger, Duration::from_secs(876_000 * 3600));
+}

@@ -25,17 +25,21 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     n.checked_mul(factor)
 }
 
+/// A hundred years. What is added to the time of a clock must not go beyond what there is of it.
+const LONGEST: Duration = Duration::from_secs(876_000 * 3600);
+
 /// "5ms" and the like.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (n, unit) = split(text)?;
-    match unit {
+    let time = match unit {
         "us" => Some(Duration::from_micros(n)),
         "ms" => Some(Duration::from_millis(n)),
         "s" => Some(Duration::from_secs(n)),
         "min" => n.checked_mul(60).map(Duration::from_secs),
         "h" => n.checked_mul(3600).map(Duration::from_secs),
         _ => None,
-    }
+    };
+    time.filter(|time| *time <= LONGEST)
 }
 
 #[derive(Deserialize)]
@@ -90,7 +94,11 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::E
         .map_err(|_: D::Error| de::Error::custom("expected a duration such as \"5ms\""))?;
     parse_duration(&text)
         .filter(|d| !d.is_zero())
-        .ok_or_else(|| de::Error::custom(format!("{text:?} is not a duration such as \"5ms\"")))
+        .ok_or_else(|| {
+            de::Error::custom(format!(
+                "{text:?} is not a duration such as \"5ms\", at most \"876000h\" (100 years)"
+            ))
+        })
 }
 
 pub(super) fn opt_duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {

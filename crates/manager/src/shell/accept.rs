@@ -1,7 +1,9 @@
 //! New connections.
 
-use super::conn::{Conn, violation};
-use super::{AGAIN, CLIENT, Shell};
+use super::AGAIN;
+use super::conn::Conn;
+use super::parts::{CLIENT, Shell};
+use super::read::violation;
 use crate::state::{ClientId, Input};
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,11 +1,12 @@
 //! Doing what the state says.
 
+use super::parts::Shell;
 use super::party::Task;
-use super::{Shell, counters, hog, idfile};
+use super::{counters, hog, idfile};
 use crate::state::{Action, ClientId, Input};
 use std::sync::atomic::Ordering;
 use tranship_region::layout::BoardRw;
-use tranship_sys::crash;
+use tranship_sys::{crash, socket};
 
 impl Shell {
     pub(super) fn act(&mut self, action: Action) {
@@ -144,7 +145,11 @@ impl Shell {
             }
             Action::SayHog(notice) => hog::say(&notice),
             Action::Kill { domain, pidfd } => {
-                if !hog::kill(domain, self.fds.get(&pidfd).map(|f| &***f)) {
+                let mut conns = self.conns.values();
+                let conn = conns.find(|c| c.domain == Some(domain));
+                // Which we may not have heard yet.
+                let is_here = conn.is_some_and(|c| !socket::is_hung_up(&c.fd));
+                if !is_here || !hog::kill(domain, self.fds.get(&pidfd).map(|f| &***f)) {
                     self.answers.push_back(Input::NotKilled { domain });
                 }
             }

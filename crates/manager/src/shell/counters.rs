@@ -67,6 +67,8 @@ impl Orphan<'_> {
         let mut alive = vec![false; self.slots.len()];
         for phase in PASS_ORDER {
             match phase {
+                // Its writer is dead.
+                Phase::Own => {}
                 Phase::Received => {
                     for (_, of) in &self.queues {
                         rcvd.push(words(of, COUNTS_AT, &self.slots)?);

@@ -1,22 +1,11 @@
-//! Descriptors that the shell keeps for the state, and how they go: as rubbish of the user for whom they were kept, a few at a
-//! time, and by a porter where that may take long.
+//! Descriptors that the shell keeps for the state, and what becomes of them: rubbish of the user for whom they were kept.
 
-use super::porter::SMALL_BYTES;
-use super::{Shell, party::Task};
-use crate::state::{Facts, FdToken, Input};
+use crate::state::{FdToken, Input};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use tranship_sys::socket;
-
-/// Closed in one task: as many as the messages of one can bring or make.
-const SWEEP: usize = 64;
-
-/// With so many messages of one user that porters have brought and that wait for its turn no more are fetched, but for those under
-/// way: what they bring is not in the books yet.
-const ARRIVED: usize = 8;
 
 /// What nobody holds any more, by user.
 #[derive(Debug, Default)]
@@ -25,6 +14,11 @@ pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
 impl Trash {
     pub fn throw(&self, uid: u32, rubbish: Rubbish) {
         self.0.borrow_mut().push((uid, rubbish));
+    }
+
+    /// All of it.
+    pub fn take(&self) -> Vec<(u32, Rubbish)> {
+        self.0.take()
     }
 }
 
@@ -56,6 +50,24 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    pub fn new(
+        file: OwnedFd,
+        token: FdToken,
+        uid: u32,
+        small: bool,
+        shared: bool,
+        trash: &Rc<Trash>,
+    ) -> Kept {
+        Kept {
+            file: Some(file.into()),
+            token,
+            uid,
+            small: Cell::new(small),
+            shared,
+            trash: Rc::clone(trash),
+        }
+    }
+
     /// It is going out: who shares it can put into it what takes long to close.
     pub(super) fn goes_out(&self) {
         if self.shared {
@@ -87,144 +99,5 @@ impl Drop for Kept {
             };
             self.trash.0.borrow_mut().push((self.uid, rubbish));
         }
-    }
-}
-
-impl Shell {
-    /// Of what the manager or the kernel made.
-    pub(super) fn keep_own(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
-        self.keep(uid, Some(fd), true, false)
-    }
-
-    /// Of what a client sent. What was not worth handing on is a token for nothing.
-    pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
-        let small = facts.sealed.is_memory() && facts.size <= SMALL_BYTES;
-        self.keep(uid, fd, small, false)
-    }
-
-    /// One of two sockets that clients are going to share: what they put into it is as strange as what they send. Until it goes
-    /// out nobody has put anything into it.
-    pub(super) fn keep_shared(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
-        self.keep(uid, Some(fd), true, true)
-    }
-
-    fn keep(&mut self, uid: u32, fd: Option<OwnedFd>, small: bool, shared: bool) -> FdToken {
-        let token = FdToken(self.next_token);
-        self.next_token += 1;
-        if let Some(fd) = fd {
-            let kept = Kept {
-                file: Some(fd.into()),
-                token,
-                uid,
-                small: Cell::new(small),
-                shared,
-                trash: self.trash.clone(),
-            };
-            self.fds.insert(token, Rc::new(kept));
-        }
-        token
-    }
-
-    pub(super) fn throw(&mut self, uid: u32, rubbish: Rubbish) {
-        self.trash.throw(uid, rubbish);
-    }
-
-    /// Lays what was thrown away before the parties whose it is.
-    pub(super) fn sort_trash(&mut self) {
-        let all = self.trash.0.take();
-        for (uid, rubbish) in all {
-            match self.party(uid) {
-                Ok(party) => {
-                    match rubbish.small {
-                        true => party.small.push_back(rubbish),
-                        false => party.foreign.push_back(rubbish),
-                    }
-                    if !std::mem::replace(&mut party.sweeping, true) {
-                        self.enqueue(uid, Task::Sweep);
-                    }
-                }
-                // No descriptor for a party: the next try may find one.
-                Err(_) => self.throw(uid, rubbish),
-            }
-        }
-    }
-
-    /// Closes some.
-    pub(super) fn sweep(&mut self, uid: u32) {
-        let Some(party) = self.parties.get_mut(&uid) else {
-            return;
-        };
-        party.sweeping = party.small.len() > SWEEP;
-        if party.sweeping {
-            self.enqueue(uid, Task::Sweep);
-        }
-        self.close_small(uid);
-        self.use_porters(uid);
-    }
-
-    /// No task adds more than this closes: what is thrown away does not pile up, however many tasks there are.
-    pub(super) fn close_piled(&mut self, uid: u32) {
-        let piled = self.parties.get(&uid).map_or(0, |p| p.small.len());
-        if piled >= SWEEP {
-            self.close_small(uid);
-        }
-    }
-
-    fn close_small(&mut self, uid: u32) {
-        let Some(party) = self.parties.get_mut(&uid) else {
-            return;
-        };
-        let some = party.small.len().min(SWEEP);
-        let some: Vec<Rubbish> = party.small.drain(..some).collect();
-        self.swept(some);
-    }
-
-    /// Closes what is left of these, and says so.
-    fn swept(&mut self, some: Vec<Rubbish>) {
-        for Rubbish { fd, what, .. } in some {
-            drop(fd);
-            if let Some(what) = what {
-                self.feed(what);
-            }
-        }
-    }
-
-    /// Has porters do what waits for them.
-    pub(super) fn use_porters(&mut self, uid: u32) {
-        let Some(party) = self.parties.get_mut(&uid) else {
-            return;
-        };
-        let mut gone = Vec::new();
-        let mut closers = Vec::new();
-        // First what is to be closed: who sends more meanwhile waits.
-        while !party.foreign.is_empty() {
-            let n = party.foreign.len().min(socket::MAX_FDS);
-            let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();
-            let Some(porter) = self.porters.close(&self.epoll, uid, &fds) else {
-                break;
-            };
-            closers.push(porter);
-            gone.extend(party.foreign.drain(..n));
-        }
-        while let Some(client) = party.carry.front().copied() {
-            let Some(conn) = self.conns.get_mut(&client) else {
-                party.carry.pop_front();
-                continue;
-            };
-            let full = party.foreign.len() >= socket::MAX_FDS || party.arrived >= ARRIVED;
-            if full || !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
-                break;
-            }
-            party.carry.pop_front();
-            conn.carried = super::conn::Carrying::Away;
-        }
-        if !party.carry.is_empty() || !party.foreign.is_empty() {
-            self.waits_for_porter.insert(uid);
-        }
-        self.swept(gone);
-        for porter in closers {
-            self.porters.let_go(&self.epoll, porter);
-        }
-        self.let_the_dying_go(uid);
     }
 }

@@ -12,6 +12,7 @@ mod counters;
 mod flight;
 mod hog;
 mod idfile;
+mod in_flight;
 mod keep;
 mod listener;
 pub(crate) mod lock;
@@ -19,38 +20,39 @@ mod machine;
 mod notify;
 mod out;
 mod page;
+mod parts;
 mod party;
 mod porter;
 mod pressure;
+mod read;
 mod restore;
+mod serve;
 mod store;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod watchdog;
+mod write;
 
 pub use listener::Listener;
 
 use crate::Config;
-use crate::state::{ClientId, FdToken, Input, State};
-use conn::Conn;
-use keep::{Kept, Trash};
+use crate::state::{FdToken, Input, State};
+use in_flight::LOOK_AGAIN;
 use notify::Notify;
-use party::Party;
+use parts::{KIND, LISTENER, PAGE, PORTER, STOP, Shell};
 use porter::Porters;
 use pressure::PRESSURE;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_error::Error;
-use tranship_proto::DomainId;
-use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::{crash, eventfd, process, schedule};
-use watchdog::{Beat, Place};
+use watchdog::Place;
 
 /// Stops a running manager from outside.
 #[derive(Debug, Clone)]
@@ -75,17 +77,6 @@ const SLICE: Duration = Duration::from_micros(100);
 const RESERVE: usize = 256;
 /// When something that the kernel had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
-/// How long after a client left memory is given back that was needed for it.
-const TRIM: Duration = Duration::from_secs(1);
-/// What epoll says about a ready descriptor: the kind is in the upper byte.
-const LISTENER: u64 = 0;
-const STOP: u64 = 1;
-const CLIENT: u64 = 1 << 56;
-const WATCH: u64 = 2 << 56;
-const PORTER: u64 = 3 << 56;
-const PARTY: u64 = 4 << 56;
-const PAGE: u64 = 5 << 56;
-const KIND: u64 = 0xff << 56;
 
 /// Runs a manager until it is stopped or has been idle for as long as the configuration says.
 /// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what strangers send is
@@ -116,58 +107,6 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
     }
     shell.notify.ready();
     shell.serve()
-}
-
-struct Shell {
-    state: State,
-    epoll: Epoll,
-    /// Goes before the listener, whose lock says whose the file is.
-    pages: page::Pages,
-    listener: Listener,
-    /// There was no room for a connection: none is taken until then.
-    listener_rests: Option<Instant>,
-    started: Instant,
-    instance: u64,
-    board_entries: u32,
-    /// Quotas move: boards say so.
-    scheduled: bool,
-    max_files: usize,
-    fds: HashMap<FdToken, Rc<Kept>>,
-    trash: Rc<Trash>,
-    next_token: u64,
-    conns: HashMap<ClientId, Conn>,
-    next_client: u64,
-    boards: HashMap<FdToken, BoardRw>,
-    watches: HashMap<FdToken, DomainId>,
-    connected: HashMap<DomainId, ClientId>,
-    parties: HashMap<u32, Party>,
-    /// Parties with something to do, in the order of their turns.
-    runnable: VecDeque<u32>,
-    porters: Porters,
-    /// Parties that wait for a porter.
-    waits_for_porter: BTreeSet<u32>,
-    /// Descriptors on their way to clients; users of whose ended connections some are; when those are looked at next.
-    flights: flight::Flights,
-    lingering: BTreeSet<u32>,
-    look: Duration,
-    /// Answers to what the state asked to be read.
-    answers: VecDeque<Input>,
-    /// Connections to which the kernel lets no more descriptors go for the moment.
-    throttled: BTreeSet<ClientId>,
-    /// Where messages are read to.
-    buf: Box<[u8]>,
-    ids: Option<PathBuf>,
-    notify: Notify,
-    store: store::Store,
-    beat: Arc<Beat>,
-    /// What this thread had used of a processor when it last began to wait.
-    used: Duration,
-    exit: bool,
-    gauge: pressure::Gauge,
-    /// Its heap is its own: not where it is a thread of somebody's.
-    trims: bool,
-    /// When memory is given back.
-    trim: Option<Instant>,
 }
 
 impl Shell {
@@ -377,7 +316,7 @@ impl Shell {
             let _ = self.epoll.add(&self.listener, LISTENER, Interest::Read);
         }
         if !self.lingering.is_empty() && self.look <= self.now() {
-            self.look = self.now() + flight::LOOK_AGAIN;
+            self.look = self.now() + LOOK_AGAIN;
             self.look_at_lingering();
         }
         for client in std::mem::take(&mut self.throttled) {

@@ -1,6 +1,6 @@
 //! Telling systemd that the socket is served, that the loop turns, and what to store.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
@@ -10,8 +10,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tranship_sys::socket;
 
-/// Notices that wait for room. Who takes none of them is told nothing more about what to store.
-const BACKLOG: usize = 1 << 14;
 /// When it is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -23,10 +21,14 @@ impl<T: AsFd + std::fmt::Debug> Lasting for T {}
 #[derive(Debug)]
 pub(super) struct Notify {
     to: Option<UnixDatagram>,
-    /// What it has not taken yet; more than this it never has to.
-    backlog: VecDeque<(String, Option<Rc<dyn Lasting>>)>,
+    /// What it has still to take away, and then what it has to store: so it never has more than there was to be stored at one time, and no more waits
+    /// here than that twice.
+    gone: BTreeSet<String>,
+    wanted: BTreeMap<String, Rc<dyn Lasting>>,
     /// How often it wants to hear from us, and when it has to next.
     beat: Option<(Duration, Instant)>,
+    /// It had no room for the last beat.
+    late: bool,
 }
 
 impl Notify {
@@ -50,8 +52,17 @@ impl Notify {
         // Twice as often as it has to be (sd_watchdog_enabled(3)).
         let usec = number("WATCHDOG_USEC").filter(|usec| *usec > 0 && ours && to.is_some());
         let beat = usec.map(|usec| (Duration::from_micros(usec / 2), Instant::now()));
-        let backlog = VecDeque::new();
-        Notify { to, backlog, beat }
+        Notify::to(to, beat)
+    }
+
+    fn to(to: Option<UnixDatagram>, beat: Option<(Duration, Instant)>) -> Notify {
+        Notify {
+            to,
+            gone: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            beat,
+            late: false,
+        }
     }
 
     /// Whether anybody is told.
@@ -61,71 +72,94 @@ impl Notify {
 
     /// Has a descriptor stored. It is not looked at there, so that only we say when it goes.
     pub fn store(&mut self, name: &str, what: Rc<dyn Lasting>) {
-        self.later(format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(what));
+        self.wanted.insert(name.to_owned(), what);
     }
 
     /// Has it closed there.
     pub fn unstore(&mut self, name: &str) {
-        self.later(format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
-    }
-
-    fn later(&mut self, text: String, what: Option<Rc<dyn Lasting>>) {
-        if self.backlog.len() >= BACKLOG {
-            tracing::warn!("the service manager takes no notices: nothing more is stored there");
-            self.backlog.clear();
-            self.to = None;
-            return;
+        // Else it does not lie there yet.
+        if self.wanted.remove(name).is_none() {
+            self.gone.insert(name.to_owned());
         }
-        self.backlog.push_back((text, what));
     }
 
     /// Sends what there is room for.
     pub fn flush(&mut self) {
-        let Some(to) = &self.to else { return };
-        while let Some((text, what)) = self.backlog.front() {
-            let fds: Vec<_> = what.iter().map(|kept| kept.as_fd()).collect();
-            match socket::sendmsg(to, text.as_bytes(), &fds, true) {
-                Err(e) if is_full(&e) => return,
-                Err(error) => drop(warn(error)),
-                Ok(()) => {}
+        if self.late {
+            self.turn();
+        }
+        let Some(to) = self.to.as_ref().filter(|_| !self.late) else {
+            return;
+        };
+        while let Some(name) = self.gone.first() {
+            if !tell(to, &format!("FDSTOREREMOVE=1\nFDNAME={name}"), None) {
+                return;
             }
-            self.backlog.pop_front();
+            self.gone.pop_first();
+        }
+        while let Some((name, what)) = self.wanted.first_key_value() {
+            let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
+            if !tell(to, &text, Some(what)) {
+                return;
+            }
+            self.wanted.pop_first();
         }
     }
 
     /// When it is tried again, if there is something left.
     pub fn backlog(&self) -> Option<Duration> {
-        (!self.backlog.is_empty() && self.to.is_some()).then_some(AGAIN)
+        let waits = !self.gone.is_empty() || !self.wanted.is_empty();
+        (waits && self.to.is_some()).then_some(AGAIN)
     }
 
     /// The socket is served.
     pub fn ready(&self) {
-        self.say(b"READY=1");
+        let _ = self.say(b"READY=1").map_err(warn);
     }
 
     /// The loop has come by.
     pub fn turn(&mut self) {
         let now = Instant::now();
-        if let Some((every, next)) = &mut self.beat
-            && *next <= now
-        {
-            *next = now + *every;
-            self.say(b"WATCHDOG=1");
+        let Some((every, _)) = self.beat.filter(|(_, next)| *next <= now) else {
+            return;
+        };
+        match self.say(b"WATCHDOG=1") {
+            // Before anything else, once there is room.
+            Err(error) if is_full(&error) => {
+                if !std::mem::replace(&mut self.late, true) {
+                    warn(error);
+                }
+            }
+            said => {
+                let _ = said.map_err(warn);
+                (self.late, self.beat) = (false, Some((every, now + every)));
+            }
         }
     }
 
     /// How long the loop may wait.
     pub fn wait(&self) -> Option<Duration> {
         let (_, next) = self.beat?;
-        Some(next.saturating_duration_since(Instant::now()))
+        let left = next.saturating_duration_since(Instant::now());
+        Some(if self.late { AGAIN } else { left })
     }
 
-    fn say(&self, what: &[u8]) {
-        if let Some(to) = &self.to
-            && let Err(error) = to.send(what)
-        {
+    fn say(&self, what: &[u8]) -> io::Result<()> {
+        let Some(to) = &self.to else { return Ok(()) };
+        to.send(what).map(drop)
+    }
+}
+
+/// `false`: there is no room for it. What it does not take for another reason it never takes.
+fn tell(to: &UnixDatagram, text: &str, what: Option<&Rc<dyn Lasting>>) -> bool {
+    let fds: Vec<_> = what.iter().map(|kept| kept.as_fd()).collect();
+    match socket::sendmsg(to, text.as_bytes(), &fds, true) {
+        Err(e) if is_full(&e) => false,
+        Err(error) => {
             warn(error);
+            true
         }
+        Ok(()) => true,
     }
 }
 
@@ -138,4 +172,79 @@ fn is_full(error: &io::Error) -> bool {
 fn warn(error: io::Error) -> io::Error {
     tracing::warn!(%error, "cannot notify the service manager");
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who takes nothing for a while hears the beat all the same, and at last what there is and what is not: no more notices than names.
+    #[test]
+    fn a_service_manager_that_is_slow_hears_the_beat_and_all_that_it_is_to_store() {
+        let (to, from) = UnixDatagram::pair().expect("a pair");
+        to.set_nonblocking(true).expect("not blocking");
+        from.set_nonblocking(true).expect("not blocking");
+        let mut notify = Notify::to(Some(to), Some((Duration::ZERO, Instant::now())));
+        let what: Rc<dyn Lasting> = Rc::new(tempfile::tempfile().expect("a file"));
+        let hear = || {
+            let mut raw = [0; 256];
+            let taken = std::iter::from_fn(|| from.recv(&mut raw).ok().map(|n| raw[..n].to_vec()));
+            let texts = taken.map(|raw| String::from_utf8(raw).expect("text"));
+            texts.collect::<Vec<_>>()
+        };
+        notify.store("stays", what.clone());
+        notify.store("goes", what.clone());
+        notify.turn();
+        notify.flush();
+        assert_eq!(hear().len(), 3, "two stored, and a beat");
+        // Far more than it takes.
+        for n in 0..(1 << 14) {
+            notify.store(&format!("brief {n}"), what.clone());
+            notify.unstore(&format!("brief {n}"));
+            notify.unstore(&format!("old {n}"));
+        }
+        notify.unstore("stays");
+        notify.store("stays", what.clone());
+        notify.unstore("goes");
+        notify.store("new", what);
+        let (mut beats, mut heard) = (0, Vec::new());
+        for _ in 0..(1 << 14) {
+            notify.turn();
+            notify.flush();
+            let some = hear();
+            beats += some.iter().filter(|t| *t == "WATCHDOG=1").count();
+            heard.extend(some.into_iter().filter(|t| *t != "WATCHDOG=1"));
+            if notify.backlog().is_none() {
+                break;
+            }
+        }
+        assert!(beats > 1 && notify.is_heard(), "{beats} beats");
+        let about = |name: &str| -> Vec<bool> {
+            let its = heard
+                .iter()
+                .filter(|t| t.contains(&format!("FDNAME={name}")));
+            its.map(|t| t.starts_with("FDSTORE=1")).collect()
+        };
+        assert_eq!(about("old 16383"), [false]);
+        assert_eq!(about("stays"), [false, true]);
+        assert_eq!((about("goes"), about("new")), (vec![false], vec![true]));
+        assert!(about("brief 7").is_empty(), "nobody heard of it");
+    }
+
+    #[test]
+    fn a_beat_that_did_not_go_out_is_due() {
+        let (to, from) = UnixDatagram::pair().expect("a pair");
+        to.set_nonblocking(true).expect("not blocking");
+        from.set_nonblocking(true).expect("not blocking");
+        while to.send(b"full").is_ok() {}
+        let every = Duration::from_secs(3600);
+        let mut notify = Notify::to(Some(to), Some((every, Instant::now())));
+        notify.turn();
+        while from.recv(&mut [0; 16]).is_ok() {}
+        notify.turn();
+        let mut raw = [0; 16];
+        let n = from.recv(&mut raw).expect("a beat");
+        assert_eq!(&raw[..n], b"WATCHDOG=1");
+        assert!(notify.wait() > Some(every / 2));
+    }
 }

@@ -1,155 +1,21 @@
-//! Sending to a client.
+//! A message on its way to a client.
 
-use super::Shell;
 use super::keep::Kept;
-use super::party::Task;
-use crate::state::{ClientId, FdToken, Input};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
-use tranship_proto::{Event, Refusal, encode};
-use tranship_sys::{crash, futex, socket};
-
-/// Messages sent to a client in one task.
-const TURN: usize = 32;
+use tranship_sys::socket;
 
 /// A message on its way out, with its own hold on its descriptors.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    bytes: Vec<u8>,
-    fds: Vec<Rc<Kept>>,
+    pub bytes: Vec<u8>,
+    pub fds: Vec<Rc<Kept>>,
 }
 
 impl Outgoing {
-    fn send(&self, to: impl AsFd) -> io::Result<()> {
+    pub fn send(&self, to: impl AsFd) -> io::Result<()> {
         let fds: Vec<BorrowedFd<'_>> = self.fds.iter().map(|f| f.as_fd()).collect();
         socket::sendmsg(to, &self.bytes, &fds, true)
-    }
-}
-
-impl Shell {
-    pub(super) fn queue(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
-        let fds: Vec<Rc<Kept>> = fds
-            .iter()
-            .filter_map(|t| self.fds.get(t).cloned())
-            .collect();
-        let Some(conn) = self.conns.get_mut(&client) else {
-            return;
-        };
-        fds.iter().for_each(|kept| kept.goes_out());
-        conn.queue.push_back(Outgoing {
-            bytes: encode(event),
-            fds,
-        });
-        if let Event::Welcome { domain, .. } = event {
-            conn.domain = Some(*domain);
-            self.connected.insert(*domain, client);
-        }
-        self.plan_write(client);
-    }
-
-    pub(super) fn plan_write(&mut self, client: ClientId) {
-        if let Some(conn) = self.conns.get_mut(&client)
-            && !std::mem::replace(&mut conn.writing, true)
-        {
-            let uid = conn.uid;
-            self.enqueue(uid, Task::Write(client));
-        }
-    }
-
-    /// Sends what can be sent of what is queued, and tells the state.
-    pub(super) fn write(&mut self, client: ClientId) {
-        let Some(conn) = self.conns.get_mut(&client) else {
-            return;
-        };
-        (conn.writing, conn.blocked) = (false, false);
-        let uid = conn.uid;
-        let mut sent = 0;
-        while let Some(conn) = self.conns.get(&client)
-            && let (Some(out), false) = (conn.queue.front(), sent == TURN || conn.broken)
-        {
-            let fds = out.fds.len();
-            if !self.may_fly(uid, fds) {
-                self.throttled.insert(client);
-                break;
-            }
-            let Some(conn) = self.conns.get_mut(&client) else {
-                return;
-            };
-            let Some(out) = conn.queue.front() else {
-                break;
-            };
-            // Crash: of what belongs together one client may have heard and another not: the next manager says it again to
-            // who claims.
-            crash::point("manager.before_send");
-            match out.send(&conn.fd) {
-                Ok(()) => {
-                    conn.queue.pop_front();
-                    sent += 1;
-                    self.flies(client, fds);
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    conn.blocked = true;
-                    break;
-                }
-                Err(e) if socket::is_shortage(&e) => {
-                    self.throttled.insert(client);
-                    break;
-                }
-                // Reading will find the hang-up, after what it still has to say.
-                Err(_) => conn.broken = true,
-            }
-        }
-        self.look_at_flight(client);
-        let Some(conn) = self.conns.get(&client) else {
-            return;
-        };
-        if sent > 0
-            && let Some(board) = conn.board.and_then(|t| self.boards.get(&t))
-        {
-            // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
-            board.wake().fetch_add(1, Ordering::Release);
-            let _ = futex::wake(board.wake(), u32::MAX >> 1);
-        }
-        if sent == TURN {
-            self.plan_write(client);
-        }
-        self.rewatch(client);
-        for _ in 0..sent {
-            self.feed(Input::Sent { client });
-        }
-        let stuck = |c: &super::conn::Conn| c.blocked && !c.queue.is_empty();
-        if self.throttled.contains(&client) || self.conns.get(&client).is_some_and(stuck) {
-            self.feed(Input::Blocked { client });
-        }
-    }
-
-    /// The connection goes, after one attempt to say why.
-    pub(super) fn part(&mut self, client: ClientId, refusal: Option<Refusal>) {
-        if let Some(conn) = self.conns.get_mut(&client) {
-            let uid = conn.uid;
-            let mut queue: VecDeque<Outgoing> = std::mem::take(&mut conn.queue);
-            let mut room = 2 * TURN;
-            while let Some(out) = queue.front()
-                && room > 0
-                && self.may_fly(uid, out.fds.len())
-                && let Some(conn) = self.conns.get(&client)
-                && out.send(&conn.fd).is_ok()
-            {
-                self.flies(client, out.fds.len());
-                queue.pop_front();
-                room -= 1;
-            }
-            let Some(conn) = self.conns.get(&client) else {
-                return;
-            };
-            if let (Some(refusal), true) = (refusal, queue.is_empty()) {
-                let last = encode(&Event::Expelled { refusal });
-                let _ = socket::sendmsg(&conn.fd, &last, &[], true);
-            }
-        }
-        self.drop_conn(client);
     }
 }

@@ -1,17 +1,11 @@
-//! A party: one user's connections and processes, and its share of the loop.
+//! A party: one user's connections and processes, and what it has to be done.
 
 use super::flight::Flight;
 use super::keep::Rubbish;
 use super::watchdog::Place;
-use super::{CLIENT, KIND, PARTY, Shell, WATCH};
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
-use std::io;
-use std::time::{Duration, Instant};
-use tranship_sys::epoll::{Epoll, Interest, Ready};
-
-/// What one party gets of each turn.
-const SHARE: Duration = Duration::from_micros(300);
+use tranship_sys::epoll::Epoll;
 
 /// What a party has to be done. Each is short.
 #[derive(Debug)]
@@ -34,7 +28,7 @@ pub(super) enum Task {
 
 impl Task {
     /// For the watchdog: what it is, and for which connection.
-    fn place(&self) -> (Place, u64) {
+    pub fn place(&self) -> (Place, u64) {
         match self {
             Task::Read(c) => (Place::Reading, c.0),
             Task::Arrived(c) => (Place::Carried, c.0),
@@ -50,9 +44,9 @@ impl Task {
 #[derive(Debug)]
 pub(super) struct Party {
     pub epoll: Epoll,
-    tasks: VecDeque<Task>,
+    pub tasks: VecDeque<Task>,
     /// It is among those that have their turn.
-    queued: bool,
+    pub queued: bool,
     /// Connections and processes that are watched.
     pub members: usize,
     /// Connections whose next message waits for a porter.
@@ -69,7 +63,7 @@ pub(super) struct Party {
 }
 
 impl Party {
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         let nothing = self.tasks.is_empty() && self.carry.is_empty() && self.lingering.is_empty();
         self.members == 0 && nothing && self.small.is_empty() && self.foreign.is_empty()
     }
@@ -78,174 +72,4 @@ impl Party {
 /// The user in a party's token.
 pub(super) fn of(token: u64) -> u32 {
     u32::try_from(token).unwrap_or(u32::MAX)
-}
-
-impl Shell {
-    /// A user's party, made if there is none.
-    pub(super) fn party(&mut self, uid: u32) -> io::Result<&mut Party> {
-        if !self.parties.contains_key(&uid) {
-            let epoll = Epoll::new()?;
-            let token = PARTY | u64::from(uid);
-            self.epoll.add(&epoll, token, Interest::Read)?;
-            let party = Party {
-                epoll,
-                tasks: VecDeque::new(),
-                queued: false,
-                members: 0,
-                carry: VecDeque::new(),
-                arrived: 0,
-                small: VecDeque::new(),
-                foreign: VecDeque::new(),
-                sweeping: false,
-                flying: VecDeque::new(),
-                lingering: VecDeque::new(),
-            };
-            self.parties.insert(uid, party);
-        }
-        let party = self.parties.get_mut(&uid);
-        party.ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    /// A party has its turn next.
-    pub(super) fn wake(&mut self, uid: u32) {
-        if let Some(party) = self.parties.get_mut(&uid)
-            && !std::mem::replace(&mut party.queued, true)
-        {
-            self.runnable.push_back(uid);
-        }
-    }
-
-    pub(super) fn enqueue(&mut self, uid: u32, task: Task) {
-        if let Some(party) = self.parties.get_mut(&uid) {
-            party.tasks.push_back(task);
-            self.wake(uid);
-        }
-    }
-
-    /// Does some of what a party has to be done, for its share of the time.
-    pub(super) fn serve_party(&mut self, uid: u32) {
-        let begin = Instant::now();
-        self.beat.at(Place::Events, uid, 0);
-        let mut ready: Vec<Ready> = Vec::new();
-        match self.parties.get_mut(&uid) {
-            Some(party) => {
-                party.queued = false;
-                let _ = party.epoll.wait(&mut ready, Some(Duration::ZERO));
-            }
-            None => return,
-        }
-        for r in ready {
-            match r.token & KIND {
-                CLIENT => self.client_ready(ClientId(r.token & !KIND), r),
-                _ => self.process_ended(FdToken(r.token & !KIND)),
-            }
-        }
-        while let Some(task) = self.parties.get_mut(&uid).and_then(|p| p.tasks.pop_front()) {
-            self.close_piled(uid);
-            let (place, client) = task.place();
-            self.beat.at(place, uid, client);
-            match task {
-                Task::Read(client) => self.read(client),
-                Task::Arrived(client) => {
-                    if let Some(party) = self.parties.get_mut(&uid) {
-                        party.arrived -= 1;
-                    }
-                    self.arrived(client);
-                    self.use_porters(uid);
-                }
-                Task::Write(client) => self.write(client),
-                Task::Ended(pidfd) => self.last_words(pidfd),
-                Task::Answer(input) => self.feed(*input),
-                Task::Sweep => self.sweep(uid),
-                Task::Look => self.look_at_flights(uid),
-            }
-            self.sort_trash();
-            if begin.elapsed() >= SHARE {
-                break;
-            }
-        }
-        let over = match self.parties.get(&uid) {
-            Some(party) if !party.tasks.is_empty() => {
-                self.wake(uid);
-                false
-            }
-            Some(party) => party.is_over() && !party.queued,
-            None => false,
-        };
-        if over && let Some(party) = self.parties.remove(&uid) {
-            let _ = self.epoll.remove(&party.epoll);
-        }
-    }
-
-    /// A watched process ended: what it has said before is heard first.
-    fn process_ended(&mut self, pidfd: FdToken) {
-        let Some(kept) = self.fds.get(&pidfd).cloned() else {
-            return;
-        };
-        self.unwatch(pidfd);
-        self.enqueue(kept.uid, Task::Ended(pidfd));
-    }
-
-    /// Watches a process until it ends.
-    pub(super) fn watch(&mut self, pidfd: FdToken) -> io::Result<()> {
-        let kept = self.fds.get(&pidfd).cloned();
-        let kept = kept.ok_or(io::ErrorKind::NotFound)?;
-        let party = self.party(kept.uid)?;
-        party.epoll.add(&**kept, WATCH | pidfd.0, Interest::Read)?;
-        party.members += 1;
-        Ok(())
-    }
-
-    pub(super) fn unwatch(&mut self, pidfd: FdToken) {
-        let Some(kept) = self.fds.get(&pidfd) else {
-            return;
-        };
-        if let Some(party) = self.parties.get_mut(&kept.uid)
-            && party.epoll.remove(&***kept).is_ok()
-        {
-            party.members -= 1;
-            self.wake(kept.uid);
-        }
-    }
-
-    pub(super) fn porter_speaks(&mut self, porter: u64) {
-        use super::conn::Carrying;
-        use super::porter::News;
-        match self.porters.hear(&self.epoll, porter) {
-            News::Nothing => return,
-            News::Free => {}
-            News::Lost { client, before } => self.lost(ClientId(client), before),
-            News::Carried(client, carried) => {
-                let client = ClientId(client);
-                match self.conns.get_mut(&client) {
-                    Some(conn) => {
-                        conn.carried = Carrying::Arrived(carried);
-                        let uid = conn.uid;
-                        if let Some(party) = self.parties.get_mut(&uid) {
-                            party.arrived += 1;
-                            self.enqueue(uid, Task::Arrived(client));
-                        }
-                    }
-                    // Its client is gone.
-                    None => self.throw_carried(*carried),
-                }
-            }
-        }
-        for uid in std::mem::take(&mut self.waits_for_porter) {
-            self.use_porters(uid);
-        }
-        self.sort_trash();
-    }
-
-    fn throw_carried(&mut self, carried: super::porter::Carried) {
-        // Whose they were does not matter any more: to the manager's own user's account.
-        let uid = tranship_sys::process::geteuid();
-        for (facts, fd) in carried.fds {
-            if let Some(fd) = fd {
-                let small = facts.sealed.is_memory() && facts.size <= super::porter::SMALL_BYTES;
-                let what = None;
-                self.throw(uid, Rubbish { fd, what, small });
-            }
-        }
-    }
 }

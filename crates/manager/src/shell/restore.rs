@@ -2,9 +2,10 @@
 //!
 //! Whatever comes out of it is looked at as if a stranger had sent it.
 
-use super::conn::process_identity;
+use super::keep::Kept;
+use super::parts::Shell;
 use super::porter::look;
-use super::{Shell, keep::Kept};
+use super::read::process_identity;
 use crate::state::{Facts, Fd, Stored};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;

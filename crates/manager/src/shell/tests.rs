@@ -1,9 +1,11 @@
 //! What one task takes of a client that says more: the manager's own code over a real connection, a task at a time.
 
-use super::conn::Carrying;
+use super::conn::{Carrying, Conn};
 use super::*;
+use crate::state::ClientId;
 use std::os::fd::AsFd;
 use tranship_proto::{PROTOCOL_VERSION, PoolId, Req, Request, encode};
+use tranship_region::layout::BoardRw;
 use tranship_sys::socket;
 use tranship_testkit::Watchdog;
 

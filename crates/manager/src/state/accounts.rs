@@ -9,6 +9,9 @@ use super::refusal;
 use std::collections::BTreeMap;
 use tranship_proto::{Refusal, RefusalCode};
 
+/// Domains that record; each user has its share of them.
+const MOST_TRACES: u64 = 256;
+
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Of {
@@ -26,9 +29,11 @@ pub(crate) enum Of {
     Records,
     /// Memory granted, admitted and stranded.
     Bytes,
+    /// Domains that record what they do.
+    Traces,
 }
 
-const KINDS: usize = 7;
+pub(crate) const KINDS: usize = 8;
 
 /// Counts of one user, or of all.
 type Counts = [u64; KINDS];
@@ -72,6 +77,7 @@ impl Accounts {
             accounts.limits[of as usize] = limit;
         }
         accounts.all[Of::Records as usize] = 4 * u64::from(limits.records);
+        accounts.all[Of::Traces as usize] = MOST_TRACES;
         accounts
     }
 
@@ -138,6 +144,7 @@ impl Accounts {
 
     /// How much more memory a user may have, where what it holds of others' counts against its own limit: its configured one, and its
     /// share. Against what is left for all it does not: there it is counted where it came from.
+    // Trust: how much of it there is the writers of others' pools say.
     pub fn room_charged(&self, uid: u32) -> u64 {
         let room = self.room(uid, Of::Bytes);
         let charged = self.charged.get(&uid).copied().unwrap_or(0);
@@ -146,8 +153,8 @@ impl Accounts {
             false => self.limit(uid, Of::Bytes),
         };
         let own = self.limits[Of::Bytes as usize].min(share);
-        let has = self.has(uid, Of::Bytes).saturating_add(charged);
-        room.min(own.saturating_sub(has))
+        let has = self.has(uid, Of::Bytes);
+        room.min(own.saturating_sub(has.saturating_add(at_most_half(charged, own))))
     }
 
     /// A user is charged so much in place of what it was.
@@ -222,6 +229,11 @@ impl Accounts {
         }
         Err(format!("accounts: {ours:?}, counted: {theirs:?}"))
     }
+}
+
+/// What a limit is lessened by for what others say: half of it is left, whatever that is.
+pub(super) fn at_most_half(charged: u64, limit: u64) -> u64 {
+    charged.min(limit / 2)
 }
 
 /// Three quarters.

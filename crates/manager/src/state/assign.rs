@@ -185,7 +185,7 @@ impl State {
         r.feed.is_some()
             || p.chunks
                 .iter()
-                .all(|(i, c)| r.shown.contains(&(*i, c.serial)))
+                .all(|(i, c)| c.open || r.shown.contains(&(*i, c.serial)))
     }
 
     pub(super) fn accept_pool(

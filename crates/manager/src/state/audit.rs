@@ -1,6 +1,7 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
-use super::model::{Answer, Channel, Chunk};
+use super::accounts::KINDS;
+use super::model::{Answer, Channel, Chunk, Pool};
 use super::types::FdToken;
 use super::{Of, State, Tie, Ties};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +23,9 @@ impl State {
         self.heaps.iter().map(|(id, h)| (*id, h.admitted)).collect()
     }
 
-    /// What each user has of what is limited: connections, pools and heaps, ends of channels, names, descriptors, records, bytes.
-    pub fn accounts(&self) -> BTreeMap<u32, [u64; 7]> {
+    /// What each user has of what is limited: connections, pools and heaps, ends of channels, names, descriptors, records, bytes, domains that
+    /// record.
+    pub fn accounts(&self) -> BTreeMap<u32, [u64; KINDS]> {
         self.accounts.each().clone()
     }
 
@@ -275,6 +277,22 @@ impl State {
                 ));
             }
         }
+        let followers = self.traces.followers.iter();
+        let followers = followers.flat_map(|(pool, of)| of.keys().map(|c| (*c, *pool)));
+        if self.traces.followed != followers.collect() {
+            return Err(format!("followers: {:?}", self.traces));
+        }
+        for (domain, pool) in &self.traces.unsaid {
+            let p = self.pools.get(pool);
+            let writes = |p: &Pool| p.writer == *domain && !p.orphan;
+            let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
+            // Who has nothing to take makes no room.
+            let client = self.client_of(*domain);
+            let client = client.and_then(|c| self.clients.get(&c));
+            if !has || client.is_none_or(|c| c.flight.is_empty()) {
+                return Err(format!("{domain} is not told whether {pool} is traced"));
+            }
+        }
         let mut backlog: BTreeMap<DomainId, BTreeMap<u32, u32>> = BTreeMap::new();
         for c in self.channels.values().filter(|c| c.is_incoming()) {
             let exporter = if c.connector == c.source {
@@ -424,6 +442,12 @@ impl State {
         }
         for payer in self.wires.values() {
             count(*payer, Of::Descriptors, 1);
+        }
+        for uid in self.traces.followers.values().flat_map(BTreeMap::values) {
+            count(*uid, Of::Records, 1);
+        }
+        for t in self.traces.rings.values().filter(|t| t.alive) {
+            count(t.uid, Of::Traces, 1);
         }
         for r in self.claims.readers.values() {
             count(r.uid, Of::Records, r.mapped.len());

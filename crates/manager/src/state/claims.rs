@@ -116,7 +116,7 @@ impl State {
                 }
                 Self::check_place(p, index)?;
                 fds.are_chunks(p.chunk_bytes, p.trust)?;
-                let fd = fds.take_any()?.token;
+                let fd = fds.take_any()?;
                 if p.unshown() == 0 {
                     // The memory is there, and its readers use it, whatever is left of quota and total (others may have come
                     // earlier and been granted it, or the total is a smaller one now): refused, it would only be

@@ -13,6 +13,7 @@ const PIECE: usize = 128;
 impl State {
     /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(super) fn detach(&mut self, id: DomainId) {
+        self.say_no_levels(id);
         self.drop_heaps_of(id);
         self.drop_registered(id);
         let exports = self.domains.get(&id).map(|d| d.exports.clone());

@@ -145,7 +145,7 @@ impl State {
                 entries: vec![None; entries as usize],
                 bytes: 0,
                 stranded_bytes: 0,
-                lingering_bytes: 0,
+                lingering: BTreeMap::new(),
                 hog: None,
                 granted_next: std::time::Duration::ZERO,
                 exports: BTreeSet::new(),

@@ -14,7 +14,22 @@ const BARRED: usize = 64;
 impl Domain {
     /// What of others' memory is charged to it.
     pub fn charged_bytes(&self) -> u64 {
-        self.lingering_bytes.saturating_add(self.stranded_bytes)
+        self.lingering_bytes().saturating_add(self.stranded_bytes)
+    }
+
+    pub fn lingering_bytes(&self) -> u64 {
+        self.lingering_of(|_| true)
+    }
+
+    /// What of it lingers in other users' pools.
+    pub fn strange_bytes(&self) -> u64 {
+        self.lingering_of(|uid| uid != self.uid)
+    }
+
+    /// What lingers in the pools of these users. Each is bounded by what there is of them.
+    fn lingering_of(&self, users: impl Fn(u32) -> bool) -> u64 {
+        let its = self.lingering.iter().filter(|(uid, _)| users(**uid));
+        its.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
     pub fn hog_stat(&self, now: Duration) -> Option<HogStat> {
@@ -59,17 +74,25 @@ impl State {
 
     /// A domain becomes one, or is one no more.
     fn judge(&mut self, id: DomainId) {
-        let (now, total) = (self.now, self.total_bytes);
+        let (now, total, accounts) = (self.now, self.total_bytes, &self.accounts);
         let ending = self.endings.contains_key(&id);
         let Some(d) = self.domains.get_mut(&id).filter(|_| !ending) else {
             return;
         };
-        let charged = d.charged_bytes();
-        let rule = self.config.hog_rule(&d.name, d.uid);
-        let over = rule.map(|r| (r.over_bytes(total), r.lasting, r.action));
         // The rules do not change; who was judged by one is by the same again.
-        let Some((over_bytes, lasting, action)) = over else {
+        let Some(rule) = self.config.hog_rule(&d.name, d.uid) else {
             return;
+        };
+        let (over_bytes, lasting, action) = (rule.over_bytes(total), rule.lasting, rule.action);
+        // Trust: how much lingers in a pool its writer says. Nobody is thrown out for what a stranger says.
+        let is_believed =
+            |uid| uid == d.uid || uid == 0 || accounts.is_owner(uid) || rule.believes(uid);
+        let charged = match action {
+            HogAction::Report | HogAction::Throttle => d.charged_bytes(),
+            HogAction::Disconnect | HogAction::Kill => {
+                let lingering = d.lingering_of(is_believed);
+                lingering.saturating_add(d.stranded_bytes)
+            }
         };
         let before = d.hog;
         match &mut d.hog {
@@ -88,7 +111,7 @@ impl State {
         if let Some(hog) = &mut d.hog
             && hog.action.is_none()
             && charged > over_bytes
-            && hog.since + lasting <= now
+            && now.saturating_sub(hog.since) >= lasting
         {
             // Who ends its own manager's process ends all.
             let own = d.pid == self.pid && action != HogAction::Throttle;
@@ -115,11 +138,15 @@ impl State {
             over_bytes,
             action: becomes,
         };
-        let pidfd = d.pidfd;
+        let (pidfd, is_here) = (d.pidfd, d.client.is_some());
         self.out.push(Action::SayHog(notice));
         match becomes {
             Some(HogAction::Disconnect) => self.bar(id),
-            Some(HogAction::Kill) => self.out.push(Action::Kill { domain: id, pidfd }),
+            Some(HogAction::Kill) if is_here => {
+                self.out.push(Action::Kill { domain: id, pidfd });
+            }
+            // Its connection ends with `exec`: what runs there now may be another program, with other rights.
+            Some(HogAction::Kill) => self.not_killed(id),
             Some(HogAction::Report | HogAction::Throttle) | None => {}
         }
     }

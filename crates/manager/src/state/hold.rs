@@ -11,11 +11,19 @@ const MAX_NOTES: usize = 1 << 16;
 /// Notes that cost the manager as much as a record of its tables.
 const NOTES_PER_RECORD: usize = 16;
 
-/// When something was first seen, in hundredths of a second since the manager's start: 4 bytes are enough for a year.
+/// When something was first seen, in hundredths of a second since the manager's start, of which only the lower part is kept: it begins anew after 497
+/// days. What is that old is noted as half as old at each look, so that it never looks young.
 type Seen = u32;
 
+const OLD: u32 = 1 << 31;
+
 fn seen(now: Duration) -> Seen {
-    u32::try_from(now.as_millis() / 10).unwrap_or(u32::MAX)
+    // Masked to what fits.
+    u32::try_from((now.as_millis() / 10) & u128::from(u32::MAX)).unwrap_or(0)
+}
+
+fn hundredths(time: Duration) -> u32 {
+    u32::try_from(time.as_millis() / 10).unwrap_or(u32::MAX)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +55,8 @@ struct Look {
     cursor: usize,
     charged: u64,
     rest: u64,
-    oldest: Option<Seen>,
+    /// The highest age.
+    oldest: Option<u32>,
 }
 
 impl Hold {
@@ -67,16 +76,17 @@ impl Hold {
 
     /// Some of what is held, by rising slots.
     pub fn add(&mut self, held: &[HeldSlot], now: Duration, linger: Duration) {
-        let (now, linger) = (seen(now), seen(linger));
+        let (now, linger) = (seen(now), hundredths(linger).min(OLD));
         let look = &mut self.look;
         for h in held {
             let rest = self.notes.get(look.cursor..).unwrap_or_default();
             look.cursor += rest.partition_point(|n| n.slot < h.slot);
             let known = self.notes.get(look.cursor);
             let same = known.filter(|n| n.slot == h.slot && n.generation == h.generation);
-            let since = same.map_or(now, |n| n.since);
-            look.oldest = Some(look.oldest.map_or(since, |o| o.min(since)));
-            if h.moved || now.saturating_sub(since) >= linger {
+            let age = same.map_or(0, |n| now.wrapping_sub(n.since).min(OLD));
+            let since = now.wrapping_sub(age);
+            look.oldest = look.oldest.max(Some(age));
+            if h.moved || age >= linger {
                 look.charged = look.charged.saturating_add(h.bytes);
             } else if look.notes.len() >= look.most {
                 look.rest = look.rest.saturating_add(h.bytes);
@@ -95,21 +105,21 @@ impl Hold {
     /// The look is over: what is charged from now on, at most so much.
     pub fn end(&mut self, now: Duration, linger: Duration, most_bytes: u64) -> u64 {
         let look = std::mem::take(&mut self.look);
-        let (now, linger) = (seen(now), seen(linger));
-        self.rest_since = (look.rest > 0).then(|| self.rest_since.unwrap_or(now));
-        let stays = self.rest_since.is_some_and(|s| now - s.min(now) >= linger);
+        let (now, linger) = (seen(now), hundredths(linger).min(OLD));
+        let since = self.rest_since.unwrap_or(now);
+        let age = now.wrapping_sub(since).min(OLD);
+        self.rest_since = (look.rest > 0).then(|| now.wrapping_sub(age));
+        let stays = self.rest_since.is_some() && age >= linger;
         let rest = if stays { look.rest } else { 0 };
         self.notes = look.notes;
-        self.oldest = look.oldest;
+        self.oldest = look.oldest.map(|age| now.wrapping_sub(age));
         look.charged.saturating_add(rest).min(most_bytes)
     }
 
     /// For how long the oldest of it was seen.
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
-        let since = self.oldest?;
-        Some(Duration::from_millis(
-            10 * u64::from(seen(now).saturating_sub(since)),
-        ))
+        let age = seen(now).wrapping_sub(self.oldest?);
+        Some(Duration::from_millis(10 * u64::from(age)))
     }
 
     /// What the notes cost, in records of the manager's tables.
@@ -187,6 +197,26 @@ mod tests {
         assert_eq!(few(1000, &all), 4000);
         assert_eq!(few(1250, &all[..10]), 1000);
         assert_eq!(few(1500, &all), 1000, "too much again, from now on");
+    }
+
+    /// The number of hundredths of a second begins anew after 497 days.
+    #[test]
+    fn what_lingers_does_so_after_years_too() {
+        const ROUND_MS: u64 = 10 << 32;
+        for begun in [ROUND_MS - 500, ROUND_MS + 500, 7 * ROUND_MS - 500] {
+            let mut hold = Hold::default();
+            for (after, charged) in [(0, 0), (250, 0), (990, 0), (1000, 100), (2000, 100)] {
+                let found = look(&mut hold, begun + after, &[held(3, 2)]);
+                assert_eq!(found, charged, "{after} ms after {begun}");
+                let age = hold.oldest(Duration::from_millis(begun + after));
+                assert_eq!(age, Some(Duration::from_millis(after)));
+            }
+            // Held for as long as that, seen now and then.
+            for quarter in 1..12 {
+                let at = begun + quarter * ROUND_MS / 4;
+                assert_eq!(look(&mut hold, at, &[held(3, 2)]), 100, "{quarter}");
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,12 @@ pub(super) struct Watch {
     /// There was nobody to look at, and nobody has come since.
     pub idle: bool,
     pub users: BTreeMap<u32, Pass>,
+    /// Whose turn it is in this tick, who comes after, and how many words there are for all of them.
+    pub turn: Option<u32>,
+    pub after: VecDeque<u32>,
+    pub words: u32,
+    /// Who had the last turn.
+    pub last_user: u32,
     /// When it was judged last who holds too much.
     pub judged: Duration,
 }
@@ -32,6 +38,10 @@ impl Watch {
             last: Duration::ZERO,
             idle: true,
             users: BTreeMap::new(),
+            turn: None,
+            after: VecDeque::new(),
+            words: 0,
+            last_user: 0,
             judged: Duration::ZERO,
         }
     }

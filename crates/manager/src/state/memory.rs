@@ -1,5 +1,6 @@
 //! Admission and accounting: grants, what is returned, what is stranded, quotas.
 
+use super::accounts::at_most_half;
 use super::model::{Answer, Pool, Stranded};
 use super::types::{ChunkKey, Done};
 use super::{Of, State, refusal};
@@ -40,7 +41,9 @@ impl State {
         match (self.config.limits.domain_memory, self.domains.get(&domain)) {
             (Some(most), Some(d)) => {
                 // With what is charged to it of others' memory (docs/scheduling.md).
-                let has = d.bytes.saturating_add(d.charged_bytes());
+                let strange = at_most_half(d.strange_bytes(), most);
+                let charged = d.charged_bytes() - d.strange_bytes();
+                let has = d.bytes.saturating_add(charged).saturating_add(strange);
                 room.min(most.saturating_sub(has))
             }
             _ => room,

@@ -10,6 +10,7 @@ mod channels;
 mod claimed;
 mod claims;
 mod death;
+mod descriptors;
 mod extent;
 mod format;
 mod heaps;
@@ -36,6 +37,7 @@ mod registered;
 mod resume;
 mod roster;
 mod schedule;
+mod sealed;
 mod settle;
 mod shape;
 mod show;
@@ -552,37 +554,8 @@ impl State {
         }
     }
 
-    /// Whether so many more descriptors may be held for a user.
-    fn check_descriptors(&self, uid: u32, n: u64) -> Result<(), Refusal> {
-        let (sum, all) = (
-            self.accounts.sum(Of::Descriptors),
-            self.accounts.all(Of::Descriptors),
-        );
-        if n > 0 && sum + n > all {
-            return Err(self.no_descriptors());
-        }
-        self.accounts.check(uid, Of::Descriptors, n)
-    }
-
-    fn no_descriptors(&self) -> Refusal {
-        let (held, most) = (
-            self.accounts.sum(Of::Descriptors),
-            self.accounts.all(Of::Descriptors),
-        );
-        refusal(RefusalCode::NoDescriptors, held, most)
-    }
-
     fn uid_of(&self, domain: DomainId) -> Option<u32> {
         self.domains.get(&domain).map(|d| d.uid)
-    }
-
-    /// Becomes the owner of a descriptor on behalf of a user.
-    fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
-        let memory = None;
-        let twice = self.held.insert(token, extent::Held { uid, memory });
-        debug_assert!(twice.is_none(), "token {token:?} is held twice");
-        self.accounts.add(uid, Of::Descriptors, 1);
-        token
     }
 
     /// Readers that left are on their way to a pool's writer, or are no more.
@@ -597,18 +570,5 @@ impl State {
                 self.leaving.remove(&key);
             }
         }
-    }
-
-    /// Closes a descriptor that was held. It counts until it is closed: messages on their way may bring it.
-    fn release(&mut self, token: FdToken) {
-        let Some(held) = self.held.remove(&token) else {
-            debug_assert!(false, "token {token:?} is not held");
-            return;
-        };
-        if let Some(piece) = held.memory {
-            self.extent.sub(piece);
-        }
-        self.closing.insert(token, held.uid);
-        self.out.push(Action::Close(token));
     }
 }

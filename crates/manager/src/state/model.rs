@@ -51,8 +51,8 @@ pub(crate) struct Domain {
     pub bytes: u64,
     /// Out of use, and it has not said to have unmapped it.
     pub stranded_bytes: u64,
-    /// Of others' pools, held for long.
-    pub lingering_bytes: u64,
+    /// Of others' pools, held for long, by the users of these.
+    pub lingering: BTreeMap<u32, u64>,
     pub hog: Option<Hog>,
     /// Where it is slowed down, when it may be granted something next.
     pub granted_next: Duration,
@@ -138,6 +138,8 @@ pub(crate) struct Pool {
     /// Its readers were told that nothing of it is left.
     pub gone_said: bool,
     pub asked_to_shrink: Option<Duration>,
+    /// What of it is charged to those who hold it.
+    pub lingering_bytes: u64,
 }
 
 impl Pool {
@@ -205,6 +207,8 @@ pub(crate) struct Stranded {
 pub(crate) struct Chunk {
     pub serial: u32,
     pub fd: FdToken,
+    /// Its writer still fills it, and shows it again when nobody can write it any more: until then no reader is shown it.
+    pub open: bool,
     /// Until all readers were sent it: what is answered then, and the readers it waits for.
     pub ready: Option<(Answer, BTreeSet<DomainId>)>,
 }
@@ -402,8 +406,11 @@ pub(crate) struct Trace {
 pub(crate) struct Traces {
     /// Pools that are traced until somebody says otherwise.
     pub pools: BTreeSet<PoolId>,
-    /// And those that are as long as these are there.
-    pub followers: BTreeMap<PoolId, BTreeSet<ClientId>>,
+    /// And those that are as long as these are there, with their users.
+    pub followers: BTreeMap<PoolId, BTreeMap<ClientId, u32>>,
+    pub followed: BTreeSet<(ClientId, PoolId)>,
+    /// Who has still to be told whether a pool is traced.
+    pub unsaid: BTreeSet<(DomainId, PoolId)>,
     /// By their numbers, of which the last is this.
     pub rings: BTreeMap<u32, Trace>,
     pub last: u32,

@@ -48,8 +48,10 @@ impl State {
         for channel in offered.into_iter().flatten() {
             self.cancel_offer((channel, id));
         }
+        self.say_no_level(writer, id);
         self.give_up_opening(id);
         self.settle_readers_of(id);
+        self.open_chunks_go(id);
         self.stored_changes(id);
         self.sweep_first(id);
     }
@@ -109,6 +111,7 @@ impl State {
         }
         for (reader, r) in p.readers {
             self.ties.untie(reader, Tie::Reads(id));
+            self.say_no_level(reader, id);
             self.accounts.sub(r.uid, Of::Records, r.shown.len() as u64);
             if let Some(refs) = r.refs {
                 self.release(refs);

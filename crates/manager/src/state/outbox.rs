@@ -173,6 +173,7 @@ impl State {
                 self.feed_all(domain);
                 self.come_in(domain);
                 self.say_offers(domain);
+                self.say_levels(domain);
             }
             self.stat_on(client);
         }

@@ -59,11 +59,23 @@ impl Parcel {
 
     /// Whether all are chunks of this length, of a pool of this level.
     pub fn are_chunks(&self, bytes: u64, trust: Trust) -> Done {
-        let sealed = match trust.all_write() {
-            true => Sealed::Shared,
-            false => Sealed::OneWriter,
-        };
-        let bad = |fd: &&Fd| fd.facts.sealed != sealed || fd.facts.size != bytes;
+        self.are(
+            bytes,
+            match trust {
+                Trust::Full | Trust::Half => &[Sealed::Shared],
+                Trust::Producer => &[Sealed::OneWriter],
+                Trust::None => &[Sealed::OneWriter, Sealed::Open, Sealed::Nobody],
+            },
+        )
+    }
+
+    /// The same of chunks that nobody writes any more.
+    pub fn are_sealed(&self, bytes: u64) -> Done {
+        self.are(bytes, &[Sealed::Nobody])
+    }
+
+    fn are(&self, bytes: u64, sealed: &[Sealed]) -> Done {
+        let bad = |fd: &&Fd| !sealed.contains(&fd.facts.sealed) || fd.facts.size != bytes;
         match self.fds.iter().find(bad) {
             Some(fd) => Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into()),
             None => Ok(()),

@@ -90,6 +90,7 @@ impl State {
             orphan: false,
             gone_said: false,
             asked_to_shrink: None,
+            lingering_bytes: 0,
         };
         self.pools.insert(pool, record);
         self.ties.tie(me, Tie::Writes(pool));

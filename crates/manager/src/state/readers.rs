@@ -107,7 +107,7 @@ impl State {
             let feed = r.feed.as_ref()?;
             // Who asks may have lost any; who does not, those that it was not shown.
             let asked = !feed.reqs.is_empty();
-            let mut rest = p.chunks.range(feed.next..);
+            let mut rest = p.chunks.range(feed.next..).filter(|(_, c)| !c.open);
             let chunk = rest.find(|(i, c)| asked || !r.shown.contains(&(**i, c.serial)));
             chunk.map(|(i, c)| ((*i, c.serial), c.fd, p.is_sated(r)))
         });

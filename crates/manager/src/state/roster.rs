@@ -318,6 +318,7 @@ impl State {
             return;
         };
         self.ties.untie(reader, Tie::Reads(id));
+        self.say_no_level(reader, id);
         let told = self.pools.get(&id).is_some_and(|p| p.gone_said);
         if let Some(d) = self.domains.get_mut(&reader) {
             d.feeding.remove(&id);

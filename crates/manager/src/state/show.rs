@@ -2,13 +2,34 @@
 
 use super::extent::For;
 use super::model::{Answer, Batch, Chunk, Pool};
-use super::types::{ChunkKey, Done, FdToken};
+use super::types::{ChunkKey, Done, Fd, FdToken, Sealed};
 use super::{Fail, Parcel, State, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req};
+use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req, Trust};
 
 /// Messages to readers that one request may lead to, beyond those for a single chunk.
 const SHOWN: usize = 64;
+
+impl Pool {
+    /// Whether this chunk is there.
+    fn has(&self, (index, serial): ChunkKey) -> bool {
+        self.chunks.get(&index).is_some_and(|c| c.serial == serial)
+    }
+
+    /// So many chunks are taken of one request.
+    pub(super) fn piece(&self) -> u32 {
+        let piece = (SHOWN / self.readers.len().max(1)).max(1);
+        u32::try_from(piece).unwrap_or(u32::MAX)
+    }
+
+    /// So many chunks of a request are taken: its number.
+    pub(super) fn new_batch(&mut self, req: Req, taken: u32) -> u64 {
+        let (number, left) = (self.next_batch, taken);
+        self.next_batch += 1;
+        self.batches.insert(number, Batch { req, taken, left });
+        number
+    }
+}
 
 impl State {
     /// Takes as many as are granted and a turn has time for: the first of them, the others can be shown again.
@@ -22,21 +43,21 @@ impl State {
         fds: &mut Parcel,
     ) -> Done {
         let p = self.own_pool(me, id)?;
+        let again = keys.first().is_some_and(|key| p.has(*key));
+        if again && p.trust == Trust::None {
+            return self.show_sealed(me, req, id, keys, fds);
+        }
         let asked = check_keys(p, keys)?;
         if least == 0 || least > asked {
             return Err(refusal(RefusalCode::BadArgument, least.into(), asked.into()).into());
         }
         fds.are_chunks(p.chunk_bytes, p.trust)?;
-        let piece = (SHOWN / p.readers.len().max(1)).max(1);
+        let piece = p.piece();
         let granted = self.grant_shown(me, id, asked, least)?;
-        let taken = granted.min(u32::try_from(piece).unwrap_or(u32::MAX));
-        let p = self.own_pool(me, id)?;
-        let number = p.next_batch;
-        p.next_batch += 1;
-        let left = taken;
-        p.batches.insert(number, Batch { req, taken, left });
+        let taken = granted.min(piece);
+        let number = self.own_pool(me, id)?.new_batch(req, taken);
         for key in keys.iter().take(taken as usize) {
-            let fd = fds.take_any()?.token;
+            let fd = fds.take_any()?;
             self.add_chunk(me, id, *key, fd, Answer::Batch(number))?;
         }
         Ok(())
@@ -71,15 +92,16 @@ impl State {
         Ok(before)
     }
 
-    /// A chunk that is granted and whose place and memory were checked: shows it around.
+    /// A chunk that is granted and whose place and memory were checked: shows it around, unless its writer still fills it.
     pub(super) fn add_chunk(
         &mut self,
         me: DomainId,
         id: PoolId,
         key: ChunkKey,
-        token: FdToken,
+        fd: Fd,
         answer: Answer,
     ) -> Done {
+        let (token, open) = (fd.token, fd.facts.sealed == Sealed::Open);
         let p = self.own_pool(me, id)?;
         let bytes = p.chunk_bytes;
         p.last_serial = p.last_serial.max(key.1);
@@ -90,10 +112,10 @@ impl State {
             Chunk {
                 serial: key.1,
                 fd: token,
+                open,
                 ready: None,
             },
         );
-        let readers: Vec<DomainId> = p.readers.keys().copied().collect();
         if let Some((stranded, bytes)) = unstranded {
             self.unstrand(stranded.payer, bytes);
             for holder in stranded.holders {
@@ -104,6 +126,23 @@ impl State {
         self.claimed_too(me, |c| {
             c.chunks.insert((id, key));
         });
+        match open {
+            true => self.say_ready(id, key, answer),
+            false => self.show_around(id, key, token, answer),
+        }
+        Ok(())
+    }
+
+    /// To all readers.
+    pub(super) fn show_around(
+        &mut self,
+        id: PoolId,
+        key: ChunkKey,
+        token: FdToken,
+        answer: Answer,
+    ) {
+        let readers = self.pools.get(&id).map(|p| p.readers.keys().copied());
+        let readers: Vec<DomainId> = readers.into_iter().flatten().collect();
         let mut waits = BTreeSet::new();
         for reader in readers {
             if self.show_to(reader, id, key, token) {
@@ -119,7 +158,6 @@ impl State {
         {
             c.ready = Some((answer, waits));
         }
-        Ok(())
     }
 
     /// A queued chunk has gone out to a reader, or never will.

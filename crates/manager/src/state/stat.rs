@@ -379,7 +379,7 @@ impl State {
             table_bytes: self.extent.made_by(d.maker, For::Tables),
             ring_bytes: self.extent.made_by(d.maker, For::Rings),
             own_bytes: d.bytes,
-            lingering_bytes: d.lingering_bytes,
+            lingering_bytes: d.lingering_bytes(),
             hog: d.hog_stat(self.now),
         }))
     }

@@ -10,7 +10,7 @@ use super::extent::{For, Piece};
 use super::model::{Chunk, Pool};
 use super::shape::Shape;
 use super::ties::Tie;
-use super::types::{Action, ChunkKey, Fd, FdToken};
+use super::types::{Action, ChunkKey, Fd, FdToken, Sealed};
 use super::{Of, Parcel, State, format};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -362,6 +362,7 @@ impl State {
             let chunk = Chunk {
                 serial: *serial,
                 fd: fd.token,
+                open: fd.facts.sealed == Sealed::Open,
                 ready: None,
             };
             chunks.insert(*index, chunk);
@@ -414,6 +415,7 @@ impl State {
             orphan: true,
             gone_said: false,
             asked_to_shrink: None,
+            lingering_bytes: 0,
         };
         self.pools.insert(id, record);
         self.orphans += 1;

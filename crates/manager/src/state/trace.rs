@@ -2,16 +2,18 @@
 
 use super::extent::For;
 use super::model::{Trace, Traces};
+use super::ties::{READS, WRITES};
 use super::types::{ClientId, Done};
-use super::{Parcel, State, format, no_such, not_yours, refusal};
+use super::{Of, Parcel, State, format, no_such, not_yours, refusal};
+use std::collections::BTreeMap;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// Domains that record.
-const MOST: usize = 256;
-/// Domains that are gone, of which it is kept what they recorded.
+/// Domains that are gone, of which it is kept what they recorded: as many of each user, if there are more.
 const MOST_GONE: usize = 32;
 /// Clients that follow one pool.
-const MOST_FOLLOWERS: usize = 64;
+const MOST_FOLLOWERS: u64 = 64;
+/// What waits to be said to a client, of which so much is looked at when there is room again.
+const SAID: usize = 16;
 
 impl State {
     pub(super) fn trace(
@@ -26,25 +28,47 @@ impl State {
         if !self.may_trace(uid, p.uid) {
             return Err(not_yours(id.0));
         }
-        let traces = &mut self.traces;
-        let before = traces.is_on(id);
+        let before = self.traces.is_on(id);
         match (on, while_here) {
-            (true, false) => drop(traces.pools.insert(id)),
-            (false, false) => drop(traces.pools.remove(&id)),
-            (true, true) => {
-                let of = traces.followers.entry(id).or_default();
-                if of.len() >= MOST_FOLLOWERS && !of.contains(&client) {
-                    let n = MOST_FOLLOWERS as u64;
-                    return Err(refusal(RefusalCode::Limit, n + 1, n).into());
-                }
-                of.insert(client);
-            }
-            (false, true) => traces.unfollow(id, client),
+            (true, false) => drop(self.traces.pools.insert(id)),
+            (false, false) => drop(self.traces.pools.remove(&id)),
+            (true, true) => self.follow(id, (client, uid))?,
+            (false, true) => self.unfollow(id, client),
         }
         self.say_traced(id, before);
         let on = self.traces.is_on(id);
         self.push(client, Event::Tracing { req, on }, &[]);
         Ok(())
+    }
+
+    fn follow(&mut self, id: PoolId, (client, uid): (ClientId, u32)) -> Done {
+        let of = self.traces.followers.get(&id);
+        if of.is_some_and(|of| of.contains_key(&client)) {
+            return Ok(());
+        }
+        let n = of.map_or(0, BTreeMap::len) as u64;
+        if n >= MOST_FOLLOWERS {
+            return Err(refusal(RefusalCode::Limit, n + 1, MOST_FOLLOWERS).into());
+        }
+        self.accounts.check(uid, Of::Records, 1)?;
+        self.accounts.add(uid, Of::Records, 1);
+        let of = self.traces.followers.entry(id).or_default();
+        of.insert(client, uid);
+        self.traces.followed.insert((client, id));
+        Ok(())
+    }
+
+    fn unfollow(&mut self, id: PoolId, client: ClientId) {
+        let Some(of) = self.traces.followers.get_mut(&id) else {
+            return;
+        };
+        if let Some(uid) = of.remove(&client) {
+            self.accounts.sub(uid, Of::Records, 1);
+        }
+        if of.is_empty() {
+            self.traces.followers.remove(&id);
+        }
+        self.traces.followed.remove(&(client, id));
     }
 
     fn may_trace(&self, uid: u32, whose: u32) -> bool {
@@ -60,60 +84,103 @@ impl State {
         let readers = p.readers.keys().copied();
         let all: Vec<DomainId> = readers.chain([p.writer]).collect();
         for domain in all {
-            self.tell(domain, Event::Traced { pool, on }, &[]);
+            self.say_level(domain, pool);
         }
+    }
+
+    /// Tells a domain how it is: at the expense of the user of the pool's writer, and if that one's share of the queue is used up when there is room
+    /// again. What happens meanwhile is not said: only what is then.
+    fn say_level(&mut self, domain: DomainId, pool: PoolId) {
+        let uid = self.pools.get(&pool).map(|p| p.uid);
+        let (Some(uid), Some(client)) = (uid, self.client_of(domain)) else {
+            return;
+        };
+        if self.has_room_for(client, uid) {
+            let on = self.traces.is_on(pool);
+            self.traces.unsaid.remove(&(domain, pool));
+            self.tell_for(uid, domain, Event::Traced { pool, on }, &[]);
+        } else {
+            self.traces.unsaid.insert((domain, pool));
+        }
+    }
+
+    /// There is room again for what waited for it.
+    pub(super) fn say_levels(&mut self, domain: DomainId) {
+        let its = (domain, PoolId(0))..=(domain, PoolId(u32::MAX));
+        let some = self.traces.unsaid.range(its).take(SAID).copied();
+        for (domain, pool) in some.collect::<Vec<_>>() {
+            self.say_level(domain, pool);
+        }
+    }
+
+    /// A domain has no connection any more: what is so then is said when it is back.
+    pub(super) fn say_no_levels(&mut self, domain: DomainId) {
+        let its = (domain, PoolId(0))..=(domain, PoolId(u32::MAX));
+        let its: Vec<_> = self.traces.unsaid.range(its).copied().collect();
+        for key in its {
+            self.traces.unsaid.remove(&key);
+        }
+    }
+
+    /// A domain has a pool no more.
+    pub(super) fn say_no_level(&mut self, domain: DomainId, pool: PoolId) {
+        self.traces.unsaid.remove(&(domain, pool));
     }
 
     /// A domain begins to read a pool.
     pub(super) fn tell_traced(&mut self, domain: DomainId, pool: PoolId) {
         if self.traces.is_on(pool) {
-            self.tell(domain, Event::Traced { pool, on: true }, &[]);
+            self.say_level(domain, pool);
         }
     }
 
     /// A domain has come back.
     pub(super) fn tell_all_traced(&mut self, domain: DomainId) {
-        let all = self.traces.pools.iter().chain(self.traces.followers.keys());
-        let has = |id: &&PoolId| {
-            let p = self.pools.get(id);
-            p.is_some_and(|p| p.writer == domain || p.readers.contains_key(&domain))
-        };
-        for pool in all.filter(has).copied().collect::<Vec<_>>() {
-            self.tell(domain, Event::Traced { pool, on: true }, &[]);
+        let mut all = self.ties.pools(domain, WRITES);
+        all.extend(self.ties.pools(domain, READS));
+        for pool in all {
+            self.tell_traced(domain, pool);
         }
     }
 
     /// A connection ends: nobody follows by it.
     pub(super) fn follows_no_more(&mut self, client: ClientId) {
-        let all: Vec<PoolId> = self.traces.followers.keys().copied().collect();
-        for pool in all {
+        let its = (client, PoolId(0))..=(client, PoolId(u32::MAX));
+        let its: Vec<_> = self.traces.followed.range(its).copied().collect();
+        for (client, pool) in its {
             let before = self.traces.is_on(pool);
-            self.traces.unfollow(pool, client);
+            self.unfollow(pool, client);
             self.say_traced(pool, before);
         }
     }
 
     pub(super) fn pool_is_not_traced(&mut self, pool: PoolId) {
         self.traces.pools.remove(&pool);
-        self.traces.followers.remove(&pool);
+        let of = self.traces.followers.get(&pool);
+        let clients = of.map(|of| of.keys().copied().collect::<Vec<_>>());
+        for client in clients.into_iter().flatten() {
+            self.unfollow(pool, client);
+        }
     }
 
-    /// A domain shows where it records. What it showed before is dropped.
+    /// A domain shows where it records: it has a pool that is traced. What it showed before is dropped.
     pub(super) fn show_trace(&mut self, me: DomainId, fds: &mut Parcel) -> Done {
         let (count, bytes) = format::trace_shape();
         let fd = fds.take(format::TRACE, count, bytes)?;
         let alive = |t: &Trace| t.alive && t.domain == me;
-        let old = self.traces.rings.iter().find(|(_, t)| alive(t));
-        let old = old.map(|(number, _)| *number);
-        if let Some(old) = old.and_then(|number| self.traces.rings.remove(&number)) {
-            self.release(old.fd);
-        }
-        let d = self.domains.get(&me);
-        let recording = self.traces.rings.values().filter(|t| t.alive).count();
-        let Some(d) = d.filter(|_| recording < MOST) else {
-            fds.fds.push_front(fd);
-            let n = MOST as u64;
-            return Err(refusal(RefusalCode::Limit, n + 1, n).into());
+        let mut rings = self.traces.rings.iter();
+        let old = rings.find(|(_, t)| alive(t)).map(|(number, _)| *number);
+        let taken = match (old, self.uid_of(me)) {
+            (Some(_), _) => Ok(()),
+            (None, Some(uid)) if self.has_traced(me) => self.accounts.check(uid, Of::Traces, 1),
+            _ => Err(refusal(RefusalCode::State, 0, 0)),
+        };
+        let d = match (taken, self.domains.get(&me)) {
+            (Ok(()), Some(d)) => d,
+            (taken, _) => {
+                fds.fds.push_front(fd);
+                return taken.map_err(Into::into);
+            }
         };
         let (name, pid, uid) = (d.name.clone(), d.pid, d.uid);
         let fd = self.hold_memory(fd.token, me, For::Tables, bytes);
@@ -125,24 +192,44 @@ impl State {
             alive: true,
             fd,
         };
-        self.traces.last += 1;
-        self.traces.rings.insert(self.traces.last, ring);
+        // The second one takes the first one's place.
+        let number = old.unwrap_or_else(|| self.traces.number());
+        match self.traces.rings.insert(number, ring) {
+            Some(before) => self.release(before.fd),
+            None => self.accounts.add(uid, Of::Traces, 1),
+        }
         Ok(())
     }
 
-    /// What a domain recorded stays, until as many more have ended as are kept.
+    fn has_traced(&self, domain: DomainId) -> bool {
+        let mut all = self.ties.pools(domain, WRITES);
+        all.extend(self.ties.pools(domain, READS));
+        all.into_iter().any(|pool| self.traces.is_on(pool))
+    }
+
+    /// What a domain recorded stays, until there is too much of it: then the oldest goes of the user who has most.
     pub(super) fn trace_outlives(&mut self, domain: DomainId) {
-        let rings = self.traces.rings.values_mut();
-        for t in rings.filter(|t| t.domain == domain) {
-            t.alive = false;
+        let ends = |t: &&mut Trace| t.alive && t.domain == domain;
+        let Some(t) = self.traces.rings.values_mut().find(ends) else {
+            return;
+        };
+        t.alive = false;
+        self.accounts.sub(t.uid, Of::Traces, 1);
+        let (last, mut gone): (u32, BTreeMap<u32, Vec<u32>>) = (t.uid, BTreeMap::new());
+        let dead = self.traces.rings.iter().filter(|(_, t)| !t.alive);
+        for (number, t) in dead {
+            gone.entry(t.uid).or_default().push(*number);
         }
-        let gone = self.traces.rings.iter().filter(|(_, t)| !t.alive);
-        let gone: Vec<u32> = gone.map(|(number, _)| *number).collect();
-        let surplus = gone.len().saturating_sub(MOST_GONE);
-        for number in &gone[..surplus] {
-            if let Some(t) = self.traces.rings.remove(number) {
-                self.release(t.fd);
-            }
+        if gone.values().map(Vec::len).sum::<usize>() <= MOST_GONE {
+            return;
+        }
+        // Of several with as many the one that has just got one more.
+        let most = gone
+            .iter()
+            .max_by_key(|(uid, all)| (all.len(), **uid == last));
+        let oldest = most.and_then(|(_, all)| all.first());
+        if let Some(t) = oldest.and_then(|number| self.traces.rings.remove(number)) {
+            self.release(t.fd);
         }
     }
 
@@ -178,11 +265,12 @@ impl Traces {
         self.pools.contains(&pool) || self.followers.contains_key(&pool)
     }
 
-    fn unfollow(&mut self, pool: PoolId, client: ClientId) {
-        if let Some(of) = self.followers.get_mut(&pool) {
-            of.remove(&client);
-            if of.is_empty() {
-                self.followers.remove(&pool);
+    /// Of the next one. They begin anew after the last, and pass over those that are there.
+    fn number(&mut self) -> u32 {
+        loop {
+            self.last = self.last.checked_add(1).unwrap_or(1);
+            if !self.rings.contains_key(&self.last) {
+                return self.last;
             }
         }
     }

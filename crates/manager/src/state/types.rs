@@ -36,10 +36,14 @@ pub enum Sealed {
     OneWriter,
     /// Everybody who has it.
     Shared,
+    /// Who made it, until it is sealed: nobody else has it.
+    Open,
+    /// Nobody, ever again.
+    Nobody,
 }
 
 impl Sealed {
-    /// Whether it is memory of either kind.
+    /// Whether it is memory of any kind.
     pub fn is_memory(self) -> bool {
         self != Sealed::No
     }

@@ -4,6 +4,7 @@
 use super::types::{Action, HeldSlot};
 use super::{Of, State};
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 use std::time::Duration;
 use tranship_proto::{DomainId, PoolId};
@@ -43,31 +44,61 @@ impl State {
             self.watch.idle = self.watch.users.is_empty();
         }
         self.watch.last = self.now;
-        let users: Vec<u32> = self.watch.users.keys().copied().collect();
-        let words = WORDS / u32::try_from(users.len()).unwrap_or(u32::MAX).max(1);
-        for uid in users {
-            if let Some(pass) = self.watch.users.get_mut(&uid) {
-                pass.words = words.max(1);
+        // Who was left out at the last tick comes first at this one.
+        let (users, last) = (&self.watch.users, self.watch.last_user);
+        let next = users.range((Excluded(last), Unbounded));
+        let all = next.chain(users.range(..=last)).map(|(uid, _)| *uid);
+        (self.watch.after, self.watch.turn) = (all.collect(), None);
+        self.watch.words = WORDS;
+        self.watch_next();
+    }
+
+    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are any.
+    fn watch_next(&mut self) {
+        loop {
+            if let Some(uid) = self.watch.turn {
+                if self.watch_more(uid) {
+                    return;
+                }
+                self.watch.turn = None;
             }
-            self.watch_more(uid);
+            if self.watch.words == 0 {
+                return;
+            }
+            let left = u32::try_from(self.watch.after.len()).unwrap_or(u32::MAX);
+            let Some(uid) = self.watch.after.pop_front() else {
+                return;
+            };
+            if let Some(pass) = self.watch.users.get_mut(&uid) {
+                pass.words = (self.watch.words / left).max(1);
+                (self.watch.turn, self.watch.last_user) = (Some(uid), uid);
+            }
         }
     }
 
-    /// Has the next piece of a user's read, if there is time for it.
-    fn watch_more(&mut self, uid: u32) {
+    /// Of so many words.
+    fn watch_spends(&mut self, uid: u32, words: u32) {
+        self.watch.words = self.watch.words.saturating_sub(words);
+        if let Some(pass) = self.watch.users.get_mut(&uid) {
+            pass.words = pass.words.saturating_sub(words);
+        }
+    }
+
+    /// Has the next piece of a user's read, if there is time for it; `false` if there is none, or nothing more.
+    fn watch_more(&mut self, uid: u32) -> bool {
         loop {
-            let Some(pass) = self.watch.users.get_mut(&uid) else {
-                return;
+            let Some(pass) = self.watch.users.get(&uid) else {
+                return false;
             };
             let Some((pool, reader)) = pass.rest.front().copied() else {
                 self.watch.users.remove(&uid);
-                return;
+                return false;
             };
             if pass.words == 0 {
-                return;
+                return false;
             }
-            pass.words = pass.words.saturating_sub(LOOK);
             let from = pass.next;
+            self.watch_spends(uid, LOOK);
             let room = self.accounts.room(uid, Of::Records);
             let found = self.pools.get_mut(&pool).and_then(|p| {
                 let r = p.readers.get_mut(&reader)?;
@@ -81,12 +112,11 @@ impl State {
                 self.watch_ends(uid, (pool, reader));
                 continue;
             };
-            let Some(pass) = self.watch.users.get_mut(&uid) else {
-                return;
-            };
             let to = from.saturating_add(PIECE).min(slots);
-            pass.next = to;
-            pass.words = pass.words.saturating_sub(to - from);
+            self.watch_spends(uid, to - from);
+            if let Some(pass) = self.watch.users.get_mut(&uid) {
+                pass.next = to;
+            }
             self.out.push(Action::ReadHeld {
                 pool,
                 reader,
@@ -94,7 +124,7 @@ impl State {
                 refs,
                 slots: from..to,
             });
-            return;
+            return true;
         }
     }
 
@@ -107,28 +137,25 @@ impl State {
     ) {
         let (now, linger) = (self.now, self.config.linger);
         let record = self.pools.get_mut(&pool).and_then(|p| {
-            let most = p.max_bytes;
-            p.readers.get_mut(&reader).map(|r| (r, most))
+            let (most, payer) = (p.max_bytes, p.uid);
+            p.readers.get_mut(&reader).map(|r| (r, most, payer))
         });
-        let Some((r, most_bytes)) = record else {
-            return;
+        let Some((r, most_bytes, payer)) = record else {
+            return self.watch_next();
         };
         let uid = r.uid;
         let bounded = |h: &HeldSlot| HeldSlot {
-            // Trust: by the word of the pool's writer.
+            // Trust: by the word of the pool's writer, whom nobody of another user believes that it gave anything away.
             bytes: h.bytes.min(most_bytes),
+            moved: h.moved && uid == payer,
             ..*h
         };
         let held: Vec<HeldSlot> = held.iter().map(bounded).collect();
         r.hold.add(&held, now, linger);
         let found = u32::try_from(held.len()).unwrap_or(u32::MAX);
-        if let Some(pass) = self.watch.users.get_mut(&uid) {
-            let cost = found
-                .min(slots.end - slots.start)
-                .saturating_mul(TABLE_WORDS);
-            pass.words = pass.words.saturating_sub(cost);
-        }
-        self.watch_more(uid);
+        let found = found.min(slots.end - slots.start);
+        self.watch_spends(uid, found.saturating_mul(TABLE_WORDS));
+        self.watch_next();
     }
 
     /// All of what a reader holds of a pool was seen.
@@ -164,9 +191,14 @@ impl State {
             return;
         };
         let before = std::mem::replace(&mut r.hold.lingering_bytes, bytes);
+        p.lingering_bytes = (p.lingering_bytes + bytes).saturating_sub(before);
         let uid = r.uid;
         if let Some(d) = self.domains.get_mut(&reader) {
-            d.lingering_bytes = (d.lingering_bytes + bytes).saturating_sub(before);
+            let its = d.lingering.entry(payer).or_default();
+            *its = (*its + bytes).saturating_sub(before);
+            if *its == 0 {
+                d.lingering.remove(&payer);
+            }
         }
         // What is of a pool of the same user is counted to that user already.
         if uid != payer {
@@ -188,33 +220,44 @@ impl State {
 
     /// What of a pool is charged to those who hold it.
     pub(super) fn lingering_of(&self, pool: PoolId) -> u64 {
-        let readers = self.pools.get(&pool).map(|p| p.readers.values());
-        let each = readers.into_iter().flatten();
-        each.map(|r| r.hold.lingering_bytes).sum()
+        self.pools.get(&pool).map_or(0, |p| p.lingering_bytes)
     }
 
     /// Counts all of it anew.
     pub(super) fn audit_holds(&self) -> Result<(), String> {
-        let mut domains: BTreeMap<DomainId, u64> = BTreeMap::new();
+        let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
         let mut users: BTreeMap<u32, u64> = BTreeMap::new();
         for (id, p) in &self.pools {
+            let all = p.readers.values().map(|r| r.hold.lingering_bytes);
+            let (said, all) = (p.lingering_bytes, all.sum::<u64>());
+            if said != all {
+                return Err(format!(
+                    "pool {id}: {said} bytes of it linger, counted: {all}"
+                ));
+            }
             for (reader, r) in &p.readers {
                 let bytes = r.hold.lingering_bytes;
                 if bytes > p.max_bytes {
                     return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
                 }
-                *domains.entry(*reader).or_default() += bytes;
+                if bytes > 0 {
+                    *domains
+                        .entry(*reader)
+                        .or_default()
+                        .entry(p.uid)
+                        .or_default() += bytes;
+                }
                 if r.uid != p.uid {
                     *users.entry(r.uid).or_default() += bytes;
                 }
             }
         }
         for (id, d) in &self.domains {
-            let counted = domains.get(id).copied().unwrap_or(0);
-            if d.lingering_bytes != counted {
-                let said = d.lingering_bytes;
+            let counted = domains.remove(id).unwrap_or_default();
+            if d.lingering != counted {
+                let said = &d.lingering;
                 return Err(format!(
-                    "domain {id}: {said} bytes linger, counted: {counted}"
+                    "domain {id}: {said:?} linger, counted: {counted:?}"
                 ));
             }
         }

@@ -31,6 +31,9 @@ pub struct House {
     pub quotas: BTreeMap<PoolId, u64>,
     /// What readers hold, by rising slots.
     pub held: BTreeMap<(PoolId, DomainId), Vec<HeldSlot>>,
+    /// Pieces of counters that were read, and whose.
+    pub looks: u64,
+    pub looked: BTreeSet<(PoolId, DomainId)>,
     /// What was said of those who hold too much, and who of them was killed.
     pub notices: Vec<HogNotice>,
     pub killed: Vec<DomainId>,
@@ -65,6 +68,8 @@ impl House {
             figures: BTreeMap::new(),
             quotas: BTreeMap::new(),
             held: BTreeMap::new(),
+            looks: 0,
+            looked: BTreeSet::new(),
             notices: Vec::new(),
             killed: Vec::new(),
             may_kill: true,
@@ -112,6 +117,8 @@ impl House {
                         slots,
                         ..
                     } => {
+                        self.looks += 1;
+                        self.looked.insert((pool, reader));
                         let held = self.held.get(&(pool, reader)).into_iter().flatten();
                         let held = held.filter(|h| slots.contains(&h.slot)).copied().collect();
                         inputs.push_back(Input::HeldRead {
@@ -242,10 +249,22 @@ impl House {
         request: Request,
         objects: impl IntoIterator<Item = Object>,
     ) -> Vec<Event> {
-        let fd = |(header, size)| Fd {
+        let objects = objects.into_iter();
+        let sealed = objects.map(|object| (object, Sealed::OneWriter));
+        self.ask_with(client, request, sealed)
+    }
+
+    /// The same with what is sealed in different ways.
+    pub fn ask_with(
+        &mut self,
+        client: ClientId,
+        request: Request,
+        objects: impl IntoIterator<Item = (Object, Sealed)>,
+    ) -> Vec<Event> {
+        let fd = |((header, size), sealed)| Fd {
             token: FdToken(self.number()),
             facts: Facts {
-                sealed: Sealed::OneWriter,
+                sealed,
                 size,
                 header: Some(header),
                 made_here: false,

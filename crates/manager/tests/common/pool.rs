@@ -4,7 +4,7 @@
 use super::house::{House, Object};
 use tranship_manager::Limits;
 use tranship_manager::state::{ClientId, Header};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role, Trust};
 
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 16;
@@ -58,6 +58,10 @@ impl Writer {
     }
 
     pub fn with_pool(house: &mut House, client: ClientId, chunks: u64) -> Writer {
+        Writer::with_pool_of(house, client, chunks, Trust::Producer)
+    }
+
+    pub fn with_pool_of(house: &mut House, client: ClientId, chunks: u64, trust: Trust) -> Writer {
         let table = Header {
             kind: TABLE,
             count: SLOTS,
@@ -70,7 +74,7 @@ impl Writer {
             max_bytes: chunks * CHUNK,
             slots: SLOTS,
             chunk_bytes: CHUNK,
-            trust: tranship_proto::Trust::Producer,
+            trust,
         };
         let events = house.ask(client, request, Some((table, 8192)));
         let pool = events.iter().find_map(|e| match e {

@@ -5,8 +5,8 @@ use crate::chain::Chain;
 use crate::counts::Routine;
 use crate::error::Error;
 use crate::flags::Flags;
-use crate::layout::{MHLEN, MLEN};
 use crate::seg::Seg;
+use crate::size::{MHLEN, MLEN};
 use crate::zones::How;
 
 /// Headers of the usual protocols together: `pullup` takes that many bytes along if it has to copy anyway

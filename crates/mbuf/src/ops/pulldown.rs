@@ -6,8 +6,8 @@ use crate::counts::{Routine, add};
 use crate::error::Error;
 use crate::ext;
 use crate::flags::Flags;
-use crate::layout::MCLBYTES;
 use crate::seg::Seg;
+use crate::size::MCLBYTES;
 use crate::zones::How;
 use std::ops::Range;
 

@@ -4,8 +4,8 @@ use crate::chain::{Chain, find};
 use crate::counts::Routine;
 use crate::error::Error;
 use crate::flags::Flags;
-use crate::layout::MHLEN;
 use crate::seg::Seg;
+use crate::size::MHLEN;
 use crate::zones::How;
 
 impl Chain {

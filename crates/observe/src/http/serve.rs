@@ -240,6 +240,8 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
         Err(wrong) => Answer::wrong(wrong),
     };
     let bytes = answer.bytes();
+    // Not kept beside its copy for as long as a slow client takes.
+    drop(answer);
     let deadline = Instant::now() + TAKEN;
     let mut rest = bytes.as_slice();
     while !rest.is_empty() {

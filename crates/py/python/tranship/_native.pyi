@@ -219,6 +219,10 @@ class Buffer:
     @property
     def released(self) -> bool: ...
     @property
+    def is_release(self) -> bool:
+        """Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then `id` says of what, if both
+        ends know that by one name, and `meta` is the receiver's word."""
+    @property
     def id(self) -> int | None:
         """The same number in every process, while somebody holds it."""
     @property
@@ -369,7 +373,7 @@ class Sender(_End):
     def assign(self, pool: Pool, *, timeout: float | None = None) -> None:
         """Has the receiver agree to the pool now, instead of at the first send."""
     def try_recv_back(self) -> Buffer | None:
-        """What the receiver passed back, or its few bytes."""
+        """What the receiver passed back, its few bytes, or the word that it has let go of something (`Buffer.is_release`)."""
     @property
     def queued(self) -> int: ...
     @property
@@ -399,6 +403,9 @@ class Receiver(_End):
     def _bell(self) -> _Bell: ...
     def pass_back(self, buffer: Buffer, meta: int = 0) -> None:
         """Hands a buffer that was moved here back to the sender."""
+    def release_with(self, buffer: Buffer, meta: int = 0) -> None:
+        """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from `try_recv_back`. Of anything that came: a
+        buffer, a list, a few bytes. BufferError while there are views; `Full` while the sender takes nothing back: the buffer is as it was then."""
     def send_control(self, data: _Bytes, meta: int = 0) -> None:
         """Sends up to 48 bytes back to the sender."""
     def __iter__(self) -> Self: ...
@@ -429,9 +436,11 @@ class Domain(_Closing):
         huge_pages: bool = False,
         align: int | None = None,
         below: int | None = None,
+        seal_from: int | None = None,
     ) -> Pool:
         """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody. Buffers begin at multiples of `align`;
-        `below` is the address below which all of it is mapped in this process."""
+        `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by who
+        receives them: nobody can write them once they are sent."""
     def listen(
         self,
         name: str,

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 use std::ptr::NonNull;
-use tranship::{Body, Cbuf, CbufMut, Inline, Trust};
+use tranship::{Aggregate, Body, Cbuf, CbufId, CbufMut, Inline, Trust};
 
 /// What is behind a `Buffer`.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) enum Held {
     Copy(Box<[u8]>),
     /// It lies in several buffers.
     Pieces(Vec<Cbuf>),
+    /// No bytes: the receiver has let go of something, which had this name if the sender knows it by one.
+    Word(Option<CbufId>),
     /// It was given back, or away.
     Gone(&'static str),
 }
@@ -46,7 +48,7 @@ impl Held {
             Body::MovedAggregate(all) => {
                 Held::Pieces(all.freeze().pieces().iter().cloned().collect())
             }
-            Body::Released(_) => Held::Copy(Box::default()),
+            Body::Released(id) => Held::Word(id),
         }
     }
 
@@ -56,7 +58,7 @@ impl Held {
             Held::Shared(buf) => buf.len(),
             Held::Copy(bytes) => bytes.len(),
             Held::Pieces(pieces) => pieces.iter().map(Cbuf::len).sum(),
-            Held::Gone(_) => 0,
+            Held::Word(_) | Held::Gone(_) => 0,
         }
     }
 
@@ -70,6 +72,7 @@ impl Held {
             Held::Own(buf) => at(buf.view().as_ptr(), buf.len(), buf.is_writable()),
             Held::Shared(buf) => at(buf.view().as_ptr(), buf.len(), false),
             Held::Copy(bytes) => at(bytes.as_ptr(), bytes.len(), false),
+            Held::Word(_) => at(NonNull::dangling().as_ptr(), 0, false),
             Held::Pieces(_) | Held::Gone(_) => None,
         }
     }
@@ -81,7 +84,32 @@ impl Held {
             Held::Shared(buf) => buf.to_vec(),
             Held::Copy(bytes) => bytes.to_vec(),
             Held::Pieces(pieces) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
-            Held::Gone(_) => Vec::new(),
+            Held::Word(_) | Held::Gone(_) => Vec::new(),
+        }
+    }
+
+    /// As what a message has, to be given back to who sent it. `Err`: it is gone, or more than a message has.
+    pub(crate) fn into_body(self) -> Result<Body, Held> {
+        match self {
+            Held::Own(buf) => Ok(Body::Moved(buf)),
+            Held::Shared(buf) => Ok(Body::Buf(buf)),
+            Held::Copy(bytes) => match Inline::new(&bytes) {
+                Some(inline) => Ok(Body::Inline(inline)),
+                None => Err(Held::Copy(bytes)),
+            },
+            Held::Pieces(pieces) => {
+                let mut all = Aggregate::new();
+                let pushed = pieces
+                    .iter()
+                    .cloned()
+                    .try_for_each(|piece| all.push_back(piece));
+                match pushed {
+                    Ok(()) => Ok(Body::Aggregate(all)),
+                    Err(_) => Err(Held::Pieces(pieces)),
+                }
+            }
+            Held::Word(id) => Ok(Body::Released(id)),
+            Held::Gone(how) => Err(Held::Gone(how)),
         }
     }
 

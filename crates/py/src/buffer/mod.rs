@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship::{Aggregate, Cbuf, CbufMut, Message, Payload, Trust};
+use tranship::{Aggregate, Body, Cbuf, CbufMut, Message, Payload, Trust};
 
 /// From here on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
@@ -112,12 +112,17 @@ impl Buffer {
 
     fn ask_for(&self, held: &Held) -> PyResult<()> {
         let views = self.writable_views();
-        let guarded = self.origin.trust == Some(Trust::Half);
-        if !guarded || views == 0 || !matches!(held, Held::Own(_)) {
+        let Held::Own(buf) = held else { return Ok(()) };
+        let which = match (buf.seals(), self.origin.trust) {
+            (true, _) => "is one that is sealed for everybody (seal_from)",
+            (false, Some(Trust::Half)) => "is in a pool of level \"half\"",
+            _ => return Ok(()),
+        };
+        if views == 0 {
             return Ok(());
         }
         let text = format!(
-            "this buffer of {} bytes is in a pool of level \"half\", where sending makes the pages themselves read-only: it has {}, and writing through it would end the process. Arrays of such a pool are not sent: fill a buffer of alloc(), drop the views, send the buffer",
+            "this buffer of {} bytes {which}, where sending makes the pages themselves read-only: it has {}, and writing through it would end the process. Arrays of such a pool are not sent: fill a buffer of alloc(), drop the views, send the buffer",
             held.len(),
             count(views, "writable view")
         );
@@ -188,6 +193,28 @@ impl Buffer {
         *self.lock() = Held::Own(buf);
     }
 
+    /// Takes out what it has, to be released by a channel. Without views only.
+    pub(crate) fn take_body(&self, py: Python<'_>) -> PyResult<Body> {
+        let mut held = self.held(py)?;
+        self.no_views(&held, "released")?;
+        match std::mem::take(&mut *held).into_body() {
+            Ok(body) => {
+                *held = Held::Gone("was released");
+                Ok(body)
+            }
+            Err(same) => {
+                *held = same;
+                let text = "the buffer did not come by a channel";
+                Err(PyValueError::new_err(text))
+            }
+        }
+    }
+
+    /// A release that failed.
+    pub(crate) fn put_body(&self, body: Body) {
+        *self.lock() = Held::of(body);
+    }
+
     fn no_views(&self, held: &Held, what: &str) -> PyResult<()> {
         match self.views() {
             0 => Ok(()),
@@ -233,12 +260,20 @@ impl Buffer {
             .is_none_or(|held| matches!(*held, Held::Gone(_)))
     }
 
-    /// The system-wide id; None for what is in no pool, or in several buffers.
+    /// Whether it is the word that the receiver has let go of something.
+    #[getter]
+    fn is_release(&self) -> bool {
+        self.lock_if_ours()
+            .is_some_and(|held| matches!(*held, Held::Word(_)))
+    }
+
+    /// The system-wide id; None for what is in no pool, or in several buffers. Of a release that of what was released.
     #[getter]
     fn id(&self) -> Option<u64> {
         match &*self.lock_if_ours()? {
             Held::Own(buf) => Some(buf.id().0),
             Held::Shared(buf) => Some(buf.id().0),
+            Held::Word(id) => id.map(|id| id.0),
             _ => None,
         }
     }
@@ -262,7 +297,7 @@ impl Buffer {
     #[getter]
     fn unique(&self) -> bool {
         self.lock_if_ours().is_some_and(|held| match &*held {
-            Held::Own(_) | Held::Copy(_) => true,
+            Held::Own(_) | Held::Copy(_) | Held::Word(_) => true,
             Held::Shared(buf) => buf.is_unique(),
             _ => false,
         })
@@ -302,6 +337,7 @@ impl Buffer {
         let holders = match &*held {
             Held::Own(_) => "held only here",
             Held::Copy(_) => "a copy",
+            Held::Word(_) => "the word that something was released",
             Held::Shared(buf) if buf.is_unique() => "held only here",
             _ => "shared",
         };
@@ -312,6 +348,7 @@ impl Buffer {
         let id = match &*held {
             Held::Own(buf) => Some(buf.id()),
             Held::Shared(buf) => Some(buf.id()),
+            Held::Word(id) => *id,
             _ => None,
         };
         let id = id.map_or_else(String::new, |id| {

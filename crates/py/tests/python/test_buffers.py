@@ -3,6 +3,7 @@
 import gc
 import struct
 
+import numpy
 import pytest
 from conftest import apart
 
@@ -178,3 +179,29 @@ def test_every_kind_has_a_class():
     for code, name, errno, meaning in _native.KINDS:
         error = _errors.make(code, errno, meaning)
         assert (error.kind, error.code, str(error)) == (name, code, meaning)
+
+
+def test_a_large_buffer_that_nobody_trusts_is_not_copied(domain, other):
+    sealed = domain.pool("sealed", 1 << 20, trust="none", chunk_bytes=1 << 16, seal_from=30_000)
+    copies = other.pool("copies", 1 << 20)
+    with domain.listen("x", "send") as listener:
+        opened = apart(other.receiver, "x", snapshots=copies)
+        sender = listener.accept()
+    receiver = opened.result()
+    # Its pages cannot be written once it is sent, so no array may be left that could.
+    array = sealed.empty(40_000, numpy.uint8)
+    with pytest.raises(BufferError, match="sealed for everybody"):
+        sender.send(array)
+    array[:] = 1
+    buffer = sealed.alloc(40_000)
+    with memoryview(buffer) as view:
+        view[:] = b"x" * 40_000
+    first = apart(receiver.recv)
+    sender.send(buffer)
+    got = first.result()
+    assert got.id == buffer.id and bytes(got) == b"x" * 40_000
+    # What is smaller is copied.
+    small = sealed.copy(b"y" * 1000)
+    sender.send(small)
+    got = receiver.recv()
+    assert got.id != small.id and bytes(got) == b"y" * 1000

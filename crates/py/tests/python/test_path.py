@@ -126,6 +126,42 @@ def test_a_buffer_moves_there_and_back(domain, other):
     assert (bytes(back), back.meta, back.moved) == (b"ours", 5, True)
 
 
+def test_a_release_is_told(channel, pool):
+    sender, receiver = channel
+    first = apart(receiver.recv)
+    sent = pool.copy(b"once")
+    sender.send(sent, 1)
+    got = first.result()
+    with memoryview(got), pytest.raises(BufferError, match="1 view"):
+        receiver.release_with(got, 2)
+    assert not got.released and sender.try_recv_back() is None
+    receiver.release_with(got, 2)
+    said = sender.try_recv_back()
+    assert (said.is_release, said.id, said.meta, len(said), bytes(said)) == (True, sent.id, 2, 0, b"")
+    assert got.released and not sent.is_release and "released" in repr(said)
+    with pytest.raises(ValueError, match="released"):
+        receiver.release_with(got)
+    # A list and a few bytes have no name, but are told as well.
+    sender.send([pool.copy(b"a"), pool.copy(b"b")])
+    sender.send_inline(b"few")
+    for word in (3, 4):
+        receiver.release_with(receiver.recv(), word)
+        said = sender.try_recv_back()
+        assert (said.is_release, said.id, said.meta) == (True, None, word)
+
+
+def test_a_buffer_that_came_by_no_channel_is_not_released_by_one(channel, domain):
+    sender, receiver = channel
+    buffer = domain.pool("another", 1 << 20).copy(b"mine")
+    with pytest.raises(tranship.Error):
+        receiver.release_with(buffer)
+    assert bytes(buffer) == b"mine" and not buffer.released
+    receiver.close()
+    with pytest.raises(ValueError, match="closed"):
+        receiver.release_with(buffer)
+    assert bytes(buffer) == b"mine"
+
+
 def test_what_was_shared_is_not_moved(channel, pool):
     sender, _ = channel
     buffer = pool.alloc(10)

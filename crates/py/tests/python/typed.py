@@ -21,6 +21,8 @@ def use(domain: tranship.Domain) -> int:
     with domain.receiver("y") as receiver:
         for buffer in receiver:
             assert_type(buffer, tranship.Buffer)
+            if buffer.is_release:
+                receiver.release_with(buffer, meta=3)
             print(memoryview(buffer).nbytes, np.asarray(buffer), np.from_dlpack(buffer), bytes(buffer))
     with domain.listen("z", "receive") as listener, listener.accept() as accepted:
         print(accepted)

@@ -100,3 +100,90 @@ fn a_dropped_window_is_gone() {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     assert!(!maps.contains("dropped-window"));
 }
+
+/// What the kernel says to a write of one byte there: it looks at the same page tables.
+fn can_write(at: *mut u8) -> bool {
+    let (from, to) = rustix::pipe::pipe().expect("pipe");
+    rustix::io::write(&to, &[7]).expect("pipe");
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+    // SAFETY: the kernel checks the address.
+    unsafe { libc::read(fd, at.cast(), 1) == 1 }
+}
+
+#[test]
+fn a_sealed_chunk_is_changed_by_nobody() {
+    let opts = Opts {
+        sealing: Sealing::Open,
+        ..Opts::default()
+    };
+    let writer = Window::reserve(4 * PAGE, 2 * PAGE).expect("window");
+    let reader = Window::reserve(4 * PAGE, 2 * PAGE).expect("window");
+    let fd = writer.make_chunk(1, "test", opts).expect("chunk");
+    let at = writer.base().wrapping_add(2 * PAGE + 3);
+    assert!(can_write(at) && !writer.is_sealed(1));
+    // Nobody takes it before.
+    let open = reader.attach_sealed(1, &fd).expect_err("it is open");
+    assert!(matches!(open, WindowError::NotAChunk { index: 1, .. }));
+    let open = reader.attach_ro(1, &fd).expect_err("it is open");
+    assert!(matches!(open, WindowError::NotAChunk { index: 1, .. }));
+    // SAFETY: nobody writes it.
+    let instead = unsafe { writer.seal(1, &fd, "test") }.expect("sealed");
+    assert!(instead.is_none());
+    assert!(writer.is_sealed(1) && !can_write(at));
+    reader.attach_sealed(1, &fd).expect("sealed");
+    assert!(reader.is_sealed(1) && !reader.is_sealed(0) && !reader.is_sealed(2));
+    for window in [&writer, &reader] {
+        let view = window.view(2 * PAGE as u64, 2 * PAGE as u64).expect("view");
+        assert_eq!((view.read_u8(3), view.read_u8(4)), (Ok(7), Ok(0)));
+    }
+    // By no way that there is.
+    use tranship_sys::{map, memfd};
+    assert!(map::map_shared_rw(&fd, PAGE, 0).is_err());
+    assert!(memfd::punch(&fd, 0, PAGE as u64).is_err());
+    assert!(memfd::set_len(&fd, 0).is_err());
+    assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
+    // SAFETY: it stays readable.
+    let opened = unsafe { map::protect(writer.base.add(2 * PAGE), PAGE, map::Access::ReadWrite) };
+    // Where the kernel has it mapped privately it can be written, and nobody else sees that.
+    assert_eq!(opened.is_ok(), can_write(at.wrapping_add(1)));
+    let view = reader.view(2 * PAGE as u64, PAGE as u64).expect("view");
+    assert_eq!(view.read_u8(4), Ok(0));
+    // SAFETY: no view of it is used any more.
+    unsafe { reader.detach(1) }.expect("detach");
+    assert!(!reader.is_sealed(1));
+    reader
+        .attach_ro(1, &fd)
+        .expect_err("no chunk that its maker writes");
+}
+
+/// Somebody else can still write it: its bytes go on as a copy.
+#[test]
+fn what_the_kernel_does_not_seal_is_copied() {
+    let opts = Opts {
+        sealing: Sealing::Open,
+        ..Opts::default()
+    };
+    let writer = Window::reserve(PAGE, PAGE).expect("window");
+    let reader = Window::reserve(PAGE, PAGE).expect("window");
+    let fd = writer.make_chunk(0, "test", opts).expect("chunk");
+    assert!(can_write(writer.base().wrapping_add(5)));
+    let held = tranship_sys::map::map_shared_rw(&fd, PAGE, 0).expect("map");
+    let before = tranship_sys::memfd::facts(&fd).expect("facts").inode;
+    // SAFETY: nobody writes it.
+    let copied = unsafe { writer.seal(0, &fd, "test") }.expect("copied");
+    let fd = copied.expect("another one");
+    assert_ne!(
+        tranship_sys::memfd::facts(&fd).expect("facts").inode,
+        before
+    );
+    reader.attach_sealed(0, &fd).expect("sealed");
+    // SAFETY: the mapping made here, which ends here.
+    unsafe {
+        held.write_volatile(9);
+        tranship_sys::map::unmap(held, PAGE).expect("unmap");
+    }
+    for window in [&writer, &reader] {
+        let view = window.view(0, PAGE as u64).expect("view");
+        assert_eq!((view.read_u8(0), view.read_u8(5)), (Ok(0), Ok(7)));
+    }
+}

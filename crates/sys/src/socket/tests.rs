@@ -265,3 +265,12 @@ fn who_connects_to_a_full_queue_waits_no_longer_than_told() {
     let left = sockopt::socket_timeout(&fd, sockopt::Timeout::Send);
     assert_eq!(left, Ok(None));
 }
+
+#[test]
+fn who_has_hung_up_is_known_before_all_is_taken() {
+    let (here, there) = pair().expect("a pair");
+    sendmsg(&there, b"last", &[], true).expect("room");
+    assert!(!is_hung_up(&here));
+    drop(there);
+    assert!(is_hung_up(&here) && !is_over(&here));
+}

@@ -184,7 +184,7 @@ fn signal_frame(t: &Target) -> Outcome {
     // SAFETY: in a child that is thrown away; the kernel refuses the frame by SIGSEGV.
     unsafe {
         if libc::sigaltstack(&raw const stack, std::ptr::null_mut()) < 0 {
-            return Outcome::Errno(crate::peer::errno());
+            return Outcome::Errno(crate::errno::errno());
         }
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;

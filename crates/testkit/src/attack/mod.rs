@@ -131,7 +131,7 @@ fn sc(number: libc::c_long, args: &[usize]) -> Result<usize, i32> {
     // SAFETY: runs only in a forked child that ends after one attack; what it may destroy is its own copy of
     // memory, or the target, which is what is being tested.
     let r = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) };
-    usize::try_from(r).map_err(|_| crate::peer::errno())
+    usize::try_from(r).map_err(|_| crate::errno::errno())
 }
 
 /// Minus one as an argument.

@@ -155,7 +155,7 @@ pub(super) fn in_child(attempt: impl FnOnce() -> Outcome, target: &Target) -> Ou
     let mut status = 0;
     // SAFETY: our child; `status` is a local.
     while unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0
-        && crate::peer::errno() == libc::EINTR
+        && crate::errno::errno() == libc::EINTR
     {}
     let mut bytes = [0; WORDS];
     if libc::WIFSIGNALED(status) {

@@ -6,7 +6,7 @@ use std::io::Error;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::peer::errno;
+use crate::errno::errno;
 
 /// Directories of the host that programs need to run; read-only inside.
 const HOST: [&str; 6] = [

@@ -12,6 +12,7 @@
 mod attacker;
 mod attacks;
 pub mod claimant;
+mod holdings;
 mod load;
 mod nuisances;
 pub mod raw;

@@ -5,19 +5,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tranship_proto::{
-    CbufId, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role,
-    Trust, decode, encode,
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role, Trust,
+    decode, encode,
 };
 use tranship_region::layout::{CountsRw, RefsRw, TableRo, TableRw, Way};
-use tranship_region::{Opts, RwMapping, Sealing, make};
+use tranship_region::{Opts, Sealing, make};
 use tranship_ring::{HalfRo, HalfRw, Side};
-use tranship_sys::{futex, socket};
+use tranship_sys::socket;
 
 use super::SOCKET;
-
-pub const CHUNK: u64 = 64 << 10;
-pub const SLOTS: u32 = 64;
-pub const LINES: u32 = 16;
+pub use super::holdings::{Bait, CHUNK, Channel, LINES, Prey, SLOTS};
 
 /// The domain that this process was last.
 static LAST: AtomicU32 = AtomicU32::new(0);
@@ -495,122 +492,5 @@ fn sides(role: Role) -> (Side, Side) {
     match role {
         Role::Source => (Side::Source, Side::Sink),
         Role::Sink => (Side::Sink, Side::Source),
-    }
-}
-
-/// A pool of the attacker's own.
-#[derive(Debug)]
-pub struct Bait {
-    pub id: PoolId,
-    pub table: TableRw,
-    pub chunk: RwMapping,
-    _fds: [OwnedFd; 2],
-}
-
-impl Bait {
-    /// Words of its chunk, to be written at any time.
-    pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset < self.chunk.len());
-        // SAFETY: inside our own mapping, aligned; reached through atomics only.
-        unsafe { AtomicU64::from_ptr(self.chunk.base().add(offset).cast()) }
-    }
-}
-
-/// A pool of somebody else's that was offered.
-#[derive(Debug)]
-pub struct Prey {
-    pub pool: PoolId,
-    pub slots: u32,
-    pub table: TableRo,
-    pub refs: RefsRw,
-    _fd: OwnedFd,
-}
-
-impl Prey {
-    /// Counts a reference of the slot that an id names.
-    pub fn retain(&self, id: CbufId) {
-        self.refs.refs()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Takes it back.
-    pub fn release(&self, id: CbufId) {
-        self.refs.refs()[id.slot() as usize].fetch_sub(1, Ordering::SeqCst);
-        self.refs.wake().fetch_add(1, Ordering::SeqCst);
-        let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
-    }
-
-    /// Bytes of the slot that an id names.
-    pub fn capacity(&self, id: CbufId) -> u64 {
-        let slot = self.table.slot(id.slot()).unwrap();
-        slot.length().load(Ordering::Acquire)
-    }
-
-    pub fn generation(&self, id: CbufId) -> u32 {
-        self.table
-            .slot(id.slot())
-            .unwrap()
-            .generation()
-            .load(Ordering::Acquire)
-    }
-}
-
-#[derive(Debug)]
-pub struct Channel {
-    pub id: ChannelId,
-    pub own: HalfRw,
-    pub theirs: HalfRo,
-    pub tail: u64,
-    _fd: OwnedFd,
-    pub counts: Vec<(OwnedFd, CountsRw)>,
-}
-
-impl Channel {
-    fn index(position: u64) -> usize {
-        usize::try_from(position % u64::from(LINES)).unwrap()
-    }
-
-    /// Writes a line, whatever is in it, with the sequence that makes it count.
-    pub fn push(&mut self, words: [u64; 8]) {
-        let line = &self.own.lines()[Self::index(self.tail)];
-        for (to, word) in line.words.iter().zip(words).skip(1) {
-            to.store(word, Ordering::Relaxed);
-        }
-        self.tail += 1;
-        // Ordering: release, as an honest source does it: the receiver is to see this very line.
-        line.words[0].store(words[0] | (self.tail & 0xffff_ffff), Ordering::Release);
-        self.wake();
-    }
-
-    fn has_room(&self) -> bool {
-        self.tail - self.theirs.head().load(Ordering::Acquire).min(self.tail) < u64::from(LINES)
-    }
-
-    /// Takes a line as a sink does that counts honestly: reference, received, head.
-    pub fn take(&self, position: u64, prey: &Prey) -> [u64; 8] {
-        let words = self.line(position);
-        prey.retain(CbufId(words[2]));
-        self.count(CbufId(words[2]));
-        self.own.head().store(position + 1, Ordering::Release);
-        self.wake();
-        words
-    }
-
-    /// Counts a line as received or sent.
-    pub fn count(&self, id: CbufId) {
-        self.counts[0].1.counts()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// The other side's line at a position, waiting for it.
-    pub fn line(&self, position: u64) -> [u64; 8] {
-        let line = &self.theirs.lines()[Self::index(position)];
-        while line.words[0].load(Ordering::Acquire) & 0xffff_ffff != (position + 1) & 0xffff_ffff {
-            std::thread::yield_now();
-        }
-        std::array::from_fn(|i| line.words[i].load(Ordering::Acquire))
-    }
-
-    pub fn wake(&self) {
-        self.own.wake().fetch_add(1, Ordering::SeqCst);
-        let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
     }
 }

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::PeerError;
+use super::error::PeerError;
 
 /// Longest message in bytes; descriptors in one message.
 const LONGEST: usize = 96 << 10;

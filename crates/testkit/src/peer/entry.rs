@@ -35,25 +35,6 @@ impl<E: std::fmt::Debug> Ended for Result<(), E> {
     }
 }
 
-/// Defines a child: `child!(fn name(ctl: Control) { ... })`. Calling `name()` gives the
-/// [`Launch`](crate::Launch) that starts it. The body may return `()` or a `Result<(), impl Debug>`.
-#[macro_export]
-macro_rules! child {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident($ctl:ident : $ty:ty) $(-> $ret:ty)? $body:block) => {
-        $(#[$meta])*
-        $vis fn $name() -> $crate::Launch {
-            extern "C" fn start() {
-                fn run($ctl: $ty) $(-> $ret)? $body
-                $crate::peer::enter(concat!(module_path!(), "::", stringify!($name)), run);
-            }
-            #[used]
-            #[unsafe(link_section = ".init_array")]
-            static START: extern "C" fn() = start;
-            $crate::Launch::entry(concat!(module_path!(), "::", stringify!($name)))
-        }
-    };
-}
-
 /// Runs `body` and ends the process, if this process was started for `name`. Used by [`child!`].
 pub fn enter<R: Ended>(name: &str, body: fn(Control) -> R) {
     if std::env::var_os(ENTRY).is_none_or(|wanted| wanted != *name) {

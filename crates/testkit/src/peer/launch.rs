@@ -275,3 +275,22 @@ fn clone(namespaces: i32) -> Result<Option<(u32, OwnedFd)>, Error> {
         Ok(pid) => Ok(Some((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))),
     }
 }
+
+/// Defines a child: `child!(fn name(ctl: Control) { ... })`. Calling `name()` gives the
+/// [`Launch`](crate::Launch) that starts it. The body may return `()` or a `Result<(), impl Debug>`.
+#[macro_export]
+macro_rules! child {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($ctl:ident : $ty:ty) $(-> $ret:ty)? $body:block) => {
+        $(#[$meta])*
+        $vis fn $name() -> $crate::Launch {
+            extern "C" fn start() {
+                fn run($ctl: $ty) $(-> $ret)? $body
+                $crate::peer::enter(concat!(module_path!(), "::", stringify!($name)), run);
+            }
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static START: extern "C" fn() = start;
+            $crate::Launch::entry(concat!(module_path!(), "::", stringify!($name)))
+        }
+    };
+}

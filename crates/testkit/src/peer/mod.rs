@@ -2,6 +2,7 @@
 
 mod control;
 mod entry;
+mod error;
 mod launch;
 mod privilege;
 mod setup;
@@ -12,33 +13,10 @@ use std::sync::Mutex;
 
 pub use control::Control;
 pub use entry::{Ended, enter};
+pub use error::{Exit, PeerError};
 pub use launch::Launch;
 pub use privilege::{Privilege, own_user};
 use serde::{Serialize, de::DeserializeOwned};
-pub(crate) use setup::errno;
-
-/// What went wrong with a child.
-#[derive(Debug, thiserror::Error)]
-pub enum PeerError {
-    #[error("child setup, step {step}: {source}")]
-    Setup {
-        step: &'static str,
-        source: std::io::Error,
-    },
-    #[error("control socket: {0}")]
-    Control(#[from] std::io::Error),
-    #[error("control message: {0}")]
-    Message(#[from] serde_json::Error),
-    #[error("child ended: {0:?}")]
-    Ended(Exit),
-}
-
-/// How a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    Code(i32),
-    Signal(i32),
-}
 
 /// With the descriptor that takes their stderr, if it is captured.
 static LIVING: Mutex<BTreeMap<u32, Option<RawFd>>> = Mutex::new(BTreeMap::new());

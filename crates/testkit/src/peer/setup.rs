@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 
 use super::Privilege;
 use crate::container::Root;
+use crate::errno::errno;
 
 /// Names of the steps, sent back by number when one fails.
 pub(super) const STEPS: [&str; 9] = [
@@ -53,11 +54,6 @@ struct CapData {
 
 fn check(r: libc::c_long) -> Result<(), i32> {
     if r >= 0 { Ok(()) } else { Err(errno()) }
-}
-
-pub(crate) fn errno() -> i32 {
-    // SAFETY: the thread's own errno.
-    unsafe { *libc::__errno_location() }
 }
 
 /// Pointers for exec, made by the parent.

@@ -5,7 +5,7 @@ use tranship_sys::socket;
 use tranship_testkit::{Control, Peer, child};
 
 use crate::stage::Stage;
-use tranship_testkit::hostile::raw::Raw;
+use tranship_testkit::hostile::raw::{Raw, SLOTS};
 
 child!(
     fn slow(ctl: Control) {
@@ -137,4 +137,72 @@ fn descriptors_that_nobody_takes() {
     stage.until_forgotten(0);
     stage.until_forgotten(1);
     stage.still_serving("the end of those who took none");
+}
+
+child!(
+    fn reads_nothing(ctl: Control) {
+        let mut raw = Raw::join("reads nothing");
+        let mut channel = raw.connect("traced", Role::Sink);
+        raw.take_offer(&mut channel);
+        ctl.send(&()).unwrap();
+        // Until it is told to.
+        ctl.recv::<()>().unwrap();
+        let req = raw.req();
+        raw.send(&Request::Stat { req }, &[]);
+        let mut told = Vec::new();
+        loop {
+            match raw.recv() {
+                Some((Event::Traced { on, .. }, _)) => told.push(on),
+                Some((Event::StatEnd { .. }, _)) => break,
+                Some(_) => {}
+                None => panic!("expelled after {} messages", told.len()),
+            }
+        }
+        ctl.send(&(told.len(), told.last().copied())).unwrap();
+        let _ = ctl.recv::<()>();
+    }
+);
+
+child!(
+    fn traces_on_and_off(ctl: Control) {
+        let mut raw = Raw::join("traces");
+        let bait = raw.create_pool("traced");
+        raw.export("traced", Role::Source);
+        ctl.send(&()).unwrap();
+        let mut channel = raw.accept(Role::Source);
+        raw.assign(&mut channel, bait.id, SLOTS);
+        // Until the reader has all of it.
+        ctl.recv::<()>().unwrap();
+        for n in 0..TURNS {
+            let req = raw.req();
+            let request = Request::Trace {
+                req,
+                pool: bait.id,
+                on: n % 2 == 0,
+                while_here: false,
+            };
+            raw.send(&request, &[]);
+            raw.wait(|e| matches!(e, Event::Tracing { req: r, .. } if *r == req).then_some(()));
+        }
+        ctl.send(&()).unwrap();
+        let _ = ctl.recv::<()>();
+    }
+);
+
+/// Odd: at last it is traced.
+const TURNS: u32 = 3001;
+
+/// Who traces a pool on and off does not fill the queue of those who read it.
+#[test]
+fn a_pool_that_is_traced_on_and_off() {
+    let Some(stage) = Stage::new("") else { return };
+    let attacker = stage.attacker(traces_on_and_off(), 0);
+    let () = attacker.expect();
+    let slow = stage.victim_of(reads_nothing());
+    let () = slow.expect();
+    let () = attacker.ask(&());
+    stage.still_serving("a pool that is traced on and off");
+    let (told, last): (usize, Option<bool>) = slow.ask(&());
+    assert!(told < 1024, "{told} messages");
+    assert_eq!(last, Some(true), "what is at last");
 }

@@ -26,18 +26,11 @@ pub(super) fn check(file: &TextFile, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::errors_of;
     use super::*;
 
     fn errors(path: &str, text: &str) -> usize {
-        let mut findings = Findings::default();
-        check(
-            &TextFile {
-                path: path.into(),
-                text: text.into(),
-            },
-            &mut findings,
-        );
-        findings.errors.len()
+        errors_of(check, path, text)
     }
 
     #[test]

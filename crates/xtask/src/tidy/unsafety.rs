@@ -61,18 +61,11 @@ fn has_word(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::errors_of;
     use super::*;
 
     fn errors(path: &str, text: &str) -> usize {
-        let mut findings = Findings::default();
-        check(
-            &TextFile {
-                path: path.into(),
-                text: text.into(),
-            },
-            &mut findings,
-        );
-        findings.errors.len()
+        errors_of(check, path, text)
     }
 
     #[test]

@@ -17,6 +17,8 @@ use tranship_sys::ForkGuard;
 
 /// How many of those are kept: 4 MiB of them at the default size.
 const WARM: usize = 64;
+/// The longest value whose pages come in one call: who is told of a longer one may never see its bytes.
+const POPULATED: usize = 4 << 20;
 
 impl Inner {
     pub(crate) fn new(options: &Options) -> Result<Arc<Inner>, Error> {
@@ -92,6 +94,15 @@ impl Inner {
             freed: false,
         });
         Ok(self.address(first))
+    }
+
+    /// Gives a large value its pages in one call: a fault for each costs more than twice as much.
+    pub(crate) fn populate(&self, at: NonNull<u8>, len: usize) {
+        if len > self.large && len <= POPULATED {
+            let (block, within) = self.place(at);
+            self.view
+                .populate(self.span(block, 1).0 + within, len.next_multiple_of(PAGE));
+        }
     }
 
     /// Takes places for `blocks` pageblocks of which `bytes` will be touched.

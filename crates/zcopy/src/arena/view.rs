@@ -139,6 +139,13 @@ impl View {
         }
     }
 
+    /// Has the kernel fill the page tables of a range of the window for writing. What it refuses comes with the faults, or fails there.
+    pub(super) fn populate(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
+        // SAFETY: our own window, of which no byte changes.
+        let _ = unsafe { map::hint(self.window_at(offset), len, Hint::PopulateWrite) };
+    }
+
     /// From here on writes to the range no longer reach the file.
     pub(super) fn freeze(&self, offset: usize, len: usize) -> io::Result<()> {
         self.remap(offset, len, Sharing::Private)

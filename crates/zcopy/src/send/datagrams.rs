@@ -57,6 +57,7 @@ impl Sender {
         for datagram in datagrams {
             let first = segments.len();
             self.resolve(datagram.as_ref(), &mut segments);
+            self.make_sure(&mut segments, first);
             all.push(Datagram {
                 len: segments[first..].iter().map(|segment| segment.len).sum(),
                 segments: first..segments.len(),

@@ -131,6 +131,8 @@ pub(super) struct Segment {
     pub(super) file: Option<Place>,
     /// Of a shared pool: others may write it, and it stays only as long as it is held.
     pub(super) shared: bool,
+    /// Its owner may have written since: the pages may not be what the program sees.
+    pub(super) unsure: bool,
 }
 
 /// A datagram's segments, and its length.
@@ -178,6 +180,7 @@ impl Segment {
                 identity,
                 offset: offset as u64,
             }),
+            unsure: false,
         }
     }
 
@@ -189,6 +192,7 @@ impl Segment {
             pages: None,
             file: None,
             shared: false,
+            unsure: false,
         }
     }
 
@@ -205,6 +209,7 @@ impl Segment {
             pages: None,
             file: None,
             shared: true,
+            unsure: false,
         }
     }
 
@@ -238,6 +243,7 @@ impl Segment {
                 offset: place.offset + len as u64,
                 ..place
             }),
+            unsure: self.unsure,
         };
         (Segment { len, ..self }, rest)
     }

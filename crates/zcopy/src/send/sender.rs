@@ -36,6 +36,8 @@ pub struct Sender {
     guard: ForkGuard,
 }
 
+/// Bytes of a partial send that say what its way costs.
+const TELLING: usize = 128 << 10;
 /// Runs of written pages that are told apart in one piece.
 const RUNS: usize = 8;
 
@@ -103,7 +105,7 @@ impl Sender {
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
         self.resolve(pieces, &mut segments);
-        let sent = self.send_segments(fd, socket, &segments, more);
+        let sent = self.send_segments(fd, socket, &mut segments, more);
         segments.clear();
         self.segments = segments;
         sent
@@ -128,7 +130,7 @@ impl Sender {
         &mut self,
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
-        segments: &[Segment],
+        segments: &mut Vec<Segment>,
         more: bool,
     ) -> io::Result<usize> {
         let total = segments.iter().map(|segment| segment.len).sum::<usize>();
@@ -144,6 +146,9 @@ impl Sender {
             timed,
         } = self.decide(socket, socket.route, referable);
         let begin = timed.then(Instant::now);
+        if way != Way::Copy {
+            self.make_sure(segments, 0);
+        }
         let sent = match self.by(way, fd, socket, segments, more) {
             // What the kernel refuses by reference (no pipe, no room for notifications, pages that cannot be spliced) is copied.
             Err(error) if way != Way::Copy && is_about_the_way(&error) => {
@@ -153,9 +158,9 @@ impl Sender {
             }
             other => {
                 let sent = other?;
-                // A partial send says little about what a whole one costs.
+                // A short part of a send says little about what a whole one costs.
                 if let Some(begin) = begin
-                    && sent == total
+                    && (sent == total || sent >= TELLING)
                 {
                     let ns = begin.elapsed().as_nanos();
                     self.chooser.learn(socket.route, referable, way, ns, sent);
@@ -199,7 +204,15 @@ impl Sender {
                     none => none.insert(Pipe::new()?),
                 };
                 signals::without_sigpipe(|| {
-                    splice::send(fd, segments, pipe, &mut self.log, &mut self.counts)
+                    let appetite = &mut socket.appetite;
+                    splice::send(
+                        fd,
+                        segments,
+                        pipe,
+                        appetite,
+                        &mut self.log,
+                        &mut self.counts,
+                    )
                 })
             }
             Way::File => signals::without_sigpipe(|| file::send(fd, segments, &mut self.counts)),
@@ -225,7 +238,8 @@ impl Sender {
                 Piece::Raw(raw) => {
                     raw.arena.inner.freeze_for(raw.at);
                     let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
-                    self.push_raw(segments, segment);
+                    let unsure = segment.pages.is_some();
+                    self.push(segments, Segment { unsure, ..segment });
                 }
                 Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
@@ -246,6 +260,22 @@ impl Sender {
             self.counts.unprotected_bytes += segment.len as u64;
         }
         segments.push(segment);
+    }
+
+    /// Asks the page tables about segments from a place on whose owners may have written since they were protected. That costs as
+    /// much as copying a page or two, and is left out for what is copied anyway.
+    pub(super) fn make_sure(&mut self, segments: &mut Vec<Segment>, from: usize) {
+        if !segments[from..].iter().any(|segment| segment.unsure) {
+            return;
+        }
+        for segment in segments.split_off(from) {
+            if segment.unsure {
+                let unsure = false;
+                self.push_raw(segments, Segment { unsure, ..segment });
+            } else {
+                segments.push(segment);
+            }
+        }
     }
 
     /// Its owner may have written since it was protected: such pages are not what the program sees, and are copied.

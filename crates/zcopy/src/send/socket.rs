@@ -19,6 +19,8 @@ pub struct Socket {
     pub(super) outstanding: u32,
     /// The number of the next send with MSG_ZEROCOPY, as the kernel counts them.
     pub(super) next: u32,
+    /// Pages that it is likely to have room for.
+    pub(super) appetite: usize,
     /// The kernel takes several datagrams in one call.
     pub(super) together: bool,
     /// Buffers that wait for notifications.
@@ -59,6 +61,7 @@ impl Socket {
             // Theirs are taken all the same.
             outstanding: if others { u32::MAX } else { 0 },
             next: 0,
+            appetite: usize::MAX,
             together: true,
             held: Held::default(),
         })

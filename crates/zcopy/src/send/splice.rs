@@ -15,6 +15,8 @@ use tranship_sys::{pipe, scatter};
 const AT_ONCE: usize = 16;
 /// Pieces in one call.
 const PIECES: usize = 64;
+/// Pages that a socket is offered at least: a value that is sent whole, and what is around it.
+const LEAST: usize = 32;
 
 /// A pipe that is empty between two sends.
 #[derive(Debug)]
@@ -71,6 +73,7 @@ pub(super) fn send(
     socket: BorrowedFd<'_>,
     segments: &[Segment],
     pipe: &mut Pipe,
+    appetite: &mut usize,
     log: &mut HeaderLog,
     counts: &mut Counts,
 ) -> io::Result<usize> {
@@ -94,7 +97,13 @@ pub(super) fn send(
                 )
             })
         } else {
-            splice_run(socket, rest, within, pipe, log, counts)
+            let places = pipe.places.min(*appetite);
+            let run = splice_run(socket, rest, (within, places), pipe, log, counts);
+            *appetite = match run {
+                Ok((now, offered, ..)) => appetite_after(*appetite, now, offered),
+                Err(_) => LEAST,
+            };
+            run
         };
         match outcome {
             Ok((now, offered, count, left_within)) => {
@@ -110,6 +119,16 @@ pub(super) fn send(
         }
     }
     Ok(sent)
+}
+
+/// How many pages a socket is offered at once, after it took so much of what it was offered: what it does not take has to be taken out
+/// of the pipe again, page by page.
+fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
+    if now < offered {
+        (now / PAGE).max(LEAST)
+    } else {
+        appetite.saturating_mul(2)
+    }
 }
 
 /// Is a copied piece small enough to go by the pipe, together with what follows?
@@ -138,7 +157,7 @@ fn copy_run(
 fn splice_run(
     socket: BorrowedFd<'_>,
     segments: &[Segment],
-    mut within: usize,
+    (mut within, most): (usize, usize),
     pipe: &mut Pipe,
     log: &mut HeaderLog,
     counts: &mut Counts,
@@ -147,7 +166,7 @@ fn splice_run(
     let mut pieces = [(std::ptr::null(), 0); PIECES];
     let (mut used, mut places, mut offered, mut done) = (0, 0, 0, 0);
     for segment in segments {
-        if used == PIECES || places == pipe.places {
+        if used == PIECES || places == most {
             break;
         }
         let from = match segment.pages {
@@ -162,7 +181,7 @@ fn splice_run(
         let from = unsafe { from.add(within) };
         let len = segment.len - within;
         // Only as many whole pages as the pipe has places.
-        let room = (pipe.places - places) * PAGE - from.addr() % PAGE;
+        let room = (most - places) * PAGE - from.addr() % PAGE;
         let part = len.min(room);
         places += (from.addr() + part).div_ceil(PAGE) - from.addr() / PAGE;
         pieces[used] = (from, part);

@@ -1,11 +1,10 @@
 //! The pools that can be received from.
 
-use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::{Error, Kind};
 use crate::link::shared::{Assigned, Assignment};
 use crate::options::{LinkOptions, PoolOptions};
-use crate::pool::{ForeignPool, Pool};
+use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -64,7 +63,7 @@ pub(in crate::link) fn snapshots(
     let Some(pool) = options.snapshots else {
         return Ok(None);
     };
-    let own = lock(&domain.pools).get(&pool).cloned();
+    let own = OwnPool::find(domain, pool);
     let missing = || {
         let text =
             format!("pool {pool}, which is to take copies, is not one of the domain that receives");

@@ -1,6 +1,8 @@
 //! Buffers of pools of level `none`: the receiver takes a copy, in a pool of its own, before it looks at a byte of it. What it has then is a
 //! buffer of its own, which nobody can change.
 //!
+//! Not so a large one that its sender has sealed for everybody, if it is shared: it is read where it is (`pool/large.rs`).
+//!
 //! The copy is made under a reference as any other, which goes as soon as it is made; the caller counts the receipt after that. Until then the
 //! buffer is on its way, and not reused. Without room nothing is counted, and the message stays the next one.
 
@@ -11,7 +13,7 @@ use crate::cbuf::CbufMut;
 use crate::error::{Kind, TooLarge};
 use crate::link::descriptor::Reference;
 use crate::link::shared::Assigned;
-use crate::pool::Pool;
+use crate::pool::{ForeignPool, Pool};
 use tranship_region::View;
 
 impl Receiver {
@@ -26,11 +28,14 @@ impl Receiver {
     }
 
     /// Whether the pieces of an aggregate can be copied at all: together they need no more than the pool may have.
-    pub(super) fn could_hold(&self, pieces: &[Reference]) -> Result<(), Untaken> {
+    pub(super) fn could_hold(&self, pieces: &[Reference], moved: bool) -> Result<(), Untaken> {
         let counts = |piece: &&Reference| {
             let of = self.ins.iter().find(|i| i.pool == piece.id.pool());
+            let is_sealed = |foreign: &ForeignPool| {
+                !moved && foreign.may_be_sealed(piece.offset, piece.length, piece.serial)
+            };
             of.is_some_and(|i| match &i.assignment.side {
-                Assigned::Foreign(foreign) => is_copied(foreign),
+                Assigned::Foreign(foreign) => is_copied(foreign) && !is_sealed(foreign),
                 Assigned::Own(_) => false,
             })
         };

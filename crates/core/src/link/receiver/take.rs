@@ -80,12 +80,24 @@ impl Receiver {
     #[inline]
     fn shared(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
         let buf = self.reference(at, reference)?;
-        match buf.handle().home() {
-            // SAFETY: pools outlive their outstanding slots.
-            Home::Foreign(pool) if is_copied(unsafe { pool.as_ref() }) => {
-                Ok(self.snapshot(buf.view())?.freeze())
-            }
-            _ => Ok(buf),
+        let Home::Foreign(pool) = buf.handle().home() else {
+            return Ok(buf);
+        };
+        // SAFETY: pools outlive their outstanding slots.
+        let pool = unsafe { pool.as_ref() };
+        if !is_copied(pool) {
+            return Ok(buf);
+        }
+        let Reference {
+            id,
+            offset,
+            length,
+            serial,
+        } = reference;
+        match pool.pin(id.slot(), offset, length, serial) {
+            // Nobody can write it any more, so it is as good as a copy.
+            true => Ok(buf.pinned()),
+            false => Ok(self.snapshot(buf.view())?.freeze()),
         }
     }
 
@@ -106,7 +118,7 @@ impl Receiver {
         } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Own(own) => {
-                let buf = own.take_back_moved(id, offset, length)?;
+                let buf = CbufMut::taken_back(own, id, offset, length)?;
                 self.note(buf.handle().tag, reference, true);
                 return Ok(buf);
             }
@@ -134,7 +146,7 @@ impl Receiver {
     #[cold]
     fn take_moved_all(&mut self, reference: Reference) -> Result<AggregateMut, Untaken> {
         let mut back = Vec::new();
-        let taken = self.take_pieces(reference, |receiver, at, piece| {
+        let taken = self.take_pieces(reference, true, |receiver, at, piece| {
             let taken = receiver.moved(at, piece)?;
             if let Assigned::Own(own) = &receiver.entry(at, piece)?.assignment.side {
                 back.push((own.clone(), piece.id));
@@ -150,7 +162,9 @@ impl Receiver {
 
     #[cold]
     fn take_aggregate(&mut self, reference: Reference) -> Result<Aggregate, Untaken> {
-        let taken = self.take_pieces(reference, |receiver, at, piece| receiver.shared(at, piece));
+        let taken = self.take_pieces(reference, false, |receiver, at, piece| {
+            receiver.shared(at, piece)
+        });
         taken.map(Aggregate::from_pieces)
     }
 
@@ -158,6 +172,7 @@ impl Receiver {
     fn take_pieces<T>(
         &mut self,
         reference: Reference,
+        moved: bool,
         mut take: impl FnMut(&Receiver, usize, Reference) -> Result<T, Untaken>,
     ) -> Result<Vec<T>, Untaken> {
         let list_at = self.find(reference.id.pool())?;
@@ -166,7 +181,7 @@ impl Receiver {
         for piece in &pieces {
             self.find(piece.id.pool())?;
         }
-        self.could_hold(&pieces)?;
+        self.could_hold(&pieces, moved)?;
         let mut taken = Vec::with_capacity(pieces.len());
         let mut counts = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -239,7 +254,7 @@ impl Receiver {
             Assigned::Foreign(foreign) => foreign,
             // That another domain sends back to us.
             Assigned::Own(own) => {
-                let buf = own.take_back(id, offset, length)?;
+                let buf = Cbuf::taken_back(own, id, offset, length)?;
                 self.note(buf.handle().tag, reference, false);
                 return Ok(buf);
             }

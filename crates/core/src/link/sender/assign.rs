@@ -20,6 +20,21 @@ use tranship_sys::crash;
 const ASTRAY: Duration = Duration::from_secs(3);
 
 impl Sender {
+    /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
+    pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
+        self.assign_own(pool, None)
+    }
+
+    /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
+    /// library, or the manager is away. Call it again.
+    pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, Error> {
+        match self.assign_own(pool, Some(Instant::now())) {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.kind(), Kind::TimedOut | Kind::ManagerAway) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     #[cold]
     pub(super) fn find_or_assign(&mut self, buf: Handle) -> Result<(), Error> {
         let home = buf.home_key();
@@ -48,11 +63,7 @@ impl Sender {
         })
     }
 
-    pub(super) fn assign_own(
-        &mut self,
-        pool: &Pool,
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
+    fn assign_own(&mut self, pool: &Pool, deadline: Option<Instant>) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         if self.store.is_some() {
             return self.agree_inside(pool.own_ref()); // nobody has to map it
@@ -220,7 +231,7 @@ impl Sender {
     }
 
     /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs.
-    fn consent_by(&self) -> Option<Instant> {
+    pub(super) fn consent_by(&self) -> Option<Instant> {
         let patience = match self.when_full {
             WhenFull::Block => return None,
             WhenFull::BlockFor(time) => time,

@@ -72,7 +72,8 @@ impl Sender {
             };
         }
         let ready = self.ready_for(handle);
-        if let Err(error) = ready.and_then(|()| self.make_room(1)) {
+        let ready = ready.and_then(|()| self.make_room(1));
+        if let Err(error) = ready.and_then(|()| self.seal(handle)) {
             return Ok(self.not_sent(error, buf)?);
         }
         self.note(handle, true);
@@ -137,7 +138,8 @@ impl Sender {
         let ready = pieces
             .chain([list.handle()])
             .try_for_each(|piece| self.ready_for(piece))
-            .and_then(|()| self.make_room(1));
+            .and_then(|()| self.make_room(1))
+            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(CbufMut::handle)));
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
         }

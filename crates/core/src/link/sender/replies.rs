@@ -187,7 +187,7 @@ impl LinkShared {
         let slots = own.slot_count();
         let sent = assignment.counts.counts().get(slot as usize);
         let sent = sent.ok_or(Violation::Slot { slot, slots })?;
-        let hold = || own.take_back_moved(id, offset, length);
+        let hold = || CbufMut::taken_back(own, id, offset, length);
         match outs {
             Some(_) => tranship_ledger::take_return(sent, hold, reached),
             None => hold(),

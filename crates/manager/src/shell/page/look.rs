@@ -37,7 +37,8 @@ pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) ->
     let mut found = Cursors::default();
     let mut raw = [0u8; 136];
     if sink.is_some_and(|f| f.read_exact_at(&mut raw, ASLEEP_AT).is_ok()) {
-        found.sink_asleep = word(&raw, 0) & 0xffff_ffff != 0;
+        let flag = u32::try_from(word(&raw, 0) & 0xffff_ffff);
+        found.sink_asleep = flag.is_ok_and(tranship_ring::is_asleep);
         found.taken = word(&raw, HEAD_AT);
     }
     let Some(source) = source else { return found };
@@ -166,6 +167,8 @@ mod tests {
             (1, 7, 0)
         );
         assert!(!found.sink_asleep);
+        to.spin();
+        assert!(!look().sink_asleep, "it looks again and again");
         to.arm();
         assert!(look().sink_asleep);
     }

@@ -11,6 +11,9 @@ use tranship_sys::memfd;
 const MAGIC: u64 = 0x0050_4948_534e_4152;
 const VERSION: u32 = 1;
 
+/// Memory up to this size is closed at once, by whoever has it.
+pub(in crate::shell) const SMALL_BYTES: u64 = 1 << 20;
+
 /// `None`: not sealed memory, and not to be asked anything more.
 pub(in crate::shell) fn look(fd: &OwnedFd) -> Option<Facts> {
     if !memfd::has_seals(fd) {
@@ -22,6 +25,8 @@ pub(in crate::shell) fn look(fd: &OwnedFd) -> Option<Facts> {
     let sealed = match () {
         () if is(Sealing::OneWriter) => Sealed::OneWriter,
         () if is(Sealing::Shared) => Sealed::Shared,
+        () if is(Sealing::Open) => Sealed::Open,
+        () if is(Sealing::Nobody) => Sealed::Nobody,
         () => return None,
     };
     let file = File::from(fd.try_clone().ok()?);

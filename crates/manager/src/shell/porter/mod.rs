@@ -11,7 +11,7 @@ mod spawn;
 mod wire;
 mod work;
 
-pub(super) use look::look;
+pub(super) use look::{SMALL_BYTES, look};
 pub(super) use wire::Carried;
 
 use spawn::Spawner;
@@ -25,8 +25,6 @@ use tranship_sys::socket;
 const EACH: u32 = 4;
 /// Porters in all.
 const MOST: usize = 128;
-/// Memory up to this size is closed at once, by whoever has it.
-pub(super) const SMALL_BYTES: u64 = 1 << 20;
 /// Porters that wait for work, from the start; more are let go.
 const SPARE_PROCESSES: usize = 2;
 const SPARE_THREADS: usize = 1;

@@ -1,7 +1,6 @@
 //! A porter's work. It says what it found before it closes anything: whatever it then waits for, nobody waits for it.
 
-use super::SMALL_BYTES;
-use super::look::look;
+use super::look::{SMALL_BYTES, look};
 use super::wire::{self, Head, Job, MAX_CARRIED, MESSAGE_BYTES};
 use crate::state::Facts;
 use std::io;

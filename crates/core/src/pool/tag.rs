@@ -28,6 +28,9 @@ impl Tag {
     pub(crate) const SLICE_MUT: u64 = 1 << 60;
     /// What is done with it is recorded (`domain/trace.rs`). It is asked for together with other bits, so that who does not record pays nothing.
     pub(crate) const TRACED: u64 = 1 << 61;
+    /// A large one of a pool of level `none`, in chunks of its own. Of our pools: nobody can write them once it is sent (`pool/large.rs`). Of
+    /// another's: nobody can, and they stay where they are as long as it is held (`pool/pins.rs`). Such a one has [`LONG`](Tag::LONG), too.
+    pub(crate) const SEALED: u64 = 1 << 62;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]
@@ -41,6 +44,12 @@ impl Tag {
     pub(crate) fn foreign(slot: u32, generation: u32, flags: u64) -> Tag {
         debug_assert!(u64::from(slot) <= SLOT_MASK && u64::from(generation) <= GENERATION_MASK);
         Tag(u64::from(slot) | u64::from(generation) << GENERATION | Tag::FOREIGN | flags)
+    }
+
+    /// The same with these flags, too.
+    pub(crate) fn with(self, flags: u64) -> Tag {
+        debug_assert!(flags >> 56 << 56 == flags);
+        Tag(self.0 | flags)
     }
 
     #[inline(always)]

@@ -30,7 +30,7 @@ thread_local! {
 ///
 /// Cost: two plain stores to a line of the thread's own.
 #[inline(always)]
-pub(super) fn visit<P>(pool: *const P, what: impl FnOnce()) {
+pub(crate) fn visit<P>(pool: *const P, what: impl FnOnce()) {
     let mine = MINE.get();
     if mine.is_null() {
         return visit_first(pool.cast(), what);
@@ -54,7 +54,7 @@ fn visit_first(pool: *const (), what: impl FnOnce()) {
 }
 
 /// Whether no thread is inside a pool. For who has seen (Acquire) that nobody holds it and nobody can any more.
-pub(super) fn nobody<P>(pool: *const P) -> bool {
+pub(crate) fn nobody<P>(pool: *const P) -> bool {
     MARKS.nobody(pool)
 }
 

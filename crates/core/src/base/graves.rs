@@ -1,56 +1,47 @@
 //! Pools that are over and that somebody is still in: handles point to their pool without counting.
 
-use super::{ForeignPool, OwnPool, visits};
+use super::visits;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// How often somebody who buries a pool tries to; a forked child may find the lock held for ever.
 const TRIES: u32 = 1000;
 
-/// A pool that is off its domain's register.
-pub(crate) enum Grave {
-    /// One's own, taken down.
-    Own(Arc<OwnPool>),
-    /// Another's, of which nothing is held.
-    Foreign(Arc<ForeignPool>),
+/// A pool that is off its domain's register: one's own, taken down, or another's, of which nothing is held.
+pub(crate) trait Buried: Send + Sync {
+    /// Whether this process is a forked child, which keeps what it inherited: it cannot look.
+    fn is_inherited(&self) -> bool;
+    /// Whether its counters say that nothing of it is held here.
+    fn nothing_held(&self) -> bool;
 }
 
-impl Grave {
-    /// Whether nobody has it but we, and nobody is in it. A forked child keeps what it inherited: it cannot look.
-    fn is_alone(&self) -> bool {
-        match self {
-            Grave::Own(pool) => {
-                !pool.domain.fork.is_child() && is_last(pool) && visits::nobody(Arc::as_ptr(pool))
-            }
-            Grave::Foreign(pool) => {
-                !pool.domain.fork.is_child()
-                    && is_last(pool)
-                    && pool.nothing_held()
-                    && visits::nobody(Arc::as_ptr(pool))
-            }
-        }
-    }
+/// Whether nobody has it but we, and nobody is in it.
+fn is_alone(pool: &Arc<dyn Buried>) -> bool {
+    !pool.is_inherited()
+        && is_last(pool)
+        && pool.nothing_held()
+        && visits::nobody(Arc::as_ptr(pool).cast::<()>())
 }
 
 /// Whether ours is the only counted handle.
-fn is_last<T>(pool: &Arc<T>) -> bool {
+fn is_last(pool: &Arc<dyn Buried>) -> bool {
     let last = Arc::strong_count(pool) == 1;
     // Ordering: Acquire pairs with the Release with which the others went: what was counted under them is seen.
     fence(Ordering::Acquire);
     last
 }
 
-static GRAVES: Mutex<Vec<Grave>> = Mutex::new(Vec::new());
+static GRAVES: Mutex<Vec<Arc<dyn Buried>>> = Mutex::new(Vec::new());
 
 /// Keeps a pool until it is alone.
-pub(crate) fn bury(grave: Grave) {
+pub(crate) fn bury(pool: Arc<dyn Buried>) {
     for _ in 0..TRIES {
         if let Ok(mut graves) = GRAVES.try_lock() {
-            return graves.push(grave);
+            return graves.push(pool);
         }
         std::thread::yield_now();
     }
-    std::mem::forget(grave);
+    std::mem::forget(pool);
 }
 
 /// Frees those that are; called from `turn`, of any domain.
@@ -58,14 +49,14 @@ pub(crate) fn decay() {
     let Ok(mut graves) = GRAVES.try_lock() else {
         return;
     };
-    let over: Vec<_> = graves.extract_if(.., |grave| grave.is_alone()).collect();
+    let over: Vec<_> = graves.extract_if(.., |pool| is_alone(pool)).collect();
     drop(graves);
     drop(over); // unmaps, without the lock
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::pool::visits;
+    use crate::base::visits;
     use crate::{Domain, PoolOptions};
     use std::sync::{Arc, Barrier};
 

@@ -1,0 +1,155 @@
+//! One cache line to and fro between two processes: what the machine itself takes, and how the cores lie.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::clock;
+use crate::party::{self, Member, Party};
+use crate::stats::{Samples, median};
+use crate::systems::shared::Shared;
+
+/// Trips of one timing, of which the middle one counts: one who was interrupted in one of them is told from one who is far away.
+const TRIPS: usize = 31;
+/// All of them take longer only if somebody else has one of the cores: where they lie farthest apart they take 20 us.
+const LONGEST: Duration = Duration::from_millis(1);
+/// With a byte in it: it was the last trip, and this is what came of it.
+const END: u64 = 1 << 63;
+/// Bytes from one word to the next: no two in lines that a processor fetches together.
+const APART: usize = 256;
+const PAGE: usize = 4096;
+
+/// A page that the first two processes of a run share, with the line in it.
+#[derive(Debug)]
+pub struct Line {
+    shared: Shared,
+}
+
+impl Line {
+    /// Processes 0 and 1 of a run call it at once.
+    pub fn open(party: &Party, me: usize) -> Result<Line> {
+        let shared = if me == 0 {
+            let shared = Shared::make(PAGE)?;
+            party.send(1, 0, &[shared.fd()])?;
+            shared
+        } else {
+            let (_, mut fds) = party.recv(0)?;
+            ensure!(fds.len() == 1, "the other side's page");
+            Shared::map(fds.remove(0), PAGE)?
+        };
+        Ok(Line { shared })
+    }
+
+    /// A word of the page, alone in its line; the first is the line's own.
+    pub fn word(&self, number: usize) -> &AtomicU64 {
+        let at = self.shared.at(number * APART, 8).cast::<AtomicU64>();
+        // SAFETY: inside the mapping, zeroed at the start, aligned, accessed as an atomic only.
+        unsafe { at.as_ref() }
+    }
+
+    /// The middle one of several trips there and back, in ticks; none if they took so long that one of the two sides did not run
+    /// meanwhile. The other side is in [`Line::answer`], or soon will be.
+    pub fn time(&self) -> Option<u64> {
+        let word = self.word(0);
+        let mut each = [0; TRIPS];
+        let trip = |odd: u64| {
+            // Ordering: release and acquire, as in a ring; partner: `answer`.
+            word.store(odd, Ordering::Release);
+            while word.load(Ordering::Acquire) == odd {
+                std::hint::spin_loop();
+            }
+        };
+        trip(1); // waits for the other side
+        let begun = clock::ticks();
+        let mut before = begun;
+        for (odd, one) in (3..).step_by(2).zip(&mut each) {
+            trip(odd);
+            let now = clock::ticks();
+            if now - begun > clock::in_ticks(LONGEST) {
+                return None;
+            }
+            *one = now - before;
+            before = now;
+        }
+        each.sort_unstable();
+        Some(each[TRIPS / 2])
+    }
+
+    /// Lets the other side go on, with a byte. Before the next timing it must have said, in some other way, that it did.
+    pub fn end(&self, said: u8) {
+        // Ordering: as in `time`.
+        self.word(0).store(END | u64::from(said), Ordering::Release);
+    }
+
+    /// Waits until the other side has heard the end: for who did not time before it, which waits for the other side, too. Both may be on
+    /// one core.
+    pub fn wait(&self) {
+        // Ordering: as in `time`.
+        while self.word(0).load(Ordering::Acquire) != 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The other side of [`Line::time`] and [`Line::end`]: what is said at the end.
+    pub fn answer(&self) -> u8 {
+        let word = self.word(0);
+        loop {
+            // Ordering: as in `time`.
+            match word.load(Ordering::Acquire) {
+                end if end >= END => {
+                    word.store(0, Ordering::Release);
+                    return end.to_le_bytes()[0];
+                }
+                odd if odd % 2 == 1 => word.store(odd + 1, Ordering::Release),
+                _ => std::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+/// There and back for 5 ms, the median over the runs, in nanoseconds; 0 if both sides are on one core, where spinning measures
+/// nothing, or if never both had a core for as long as that takes.
+pub fn round_trip(cores: [usize; 2], runs: usize) -> Result<f64> {
+    if cores[0] == cores[1] {
+        return Ok(0.0);
+    }
+    let mut each = Vec::new();
+    for number in 0..runs as u64 {
+        let ping = |party: &Party| {
+            let line = Line::open(party, 0)?;
+            let mut samples = Samples::new(1 << 13, 1);
+            let begun = clock::ticks();
+            let [end, last] = [5, 500].map(|ms| begun + clock::in_ticks(Duration::from_millis(ms)));
+            loop {
+                let is_full = line.time().is_some_and(|ticks| !samples.push(ticks));
+                let now = clock::ticks();
+                if is_full || now > end && !samples.is_empty() || now > last {
+                    break;
+                }
+            }
+            line.end(0);
+            Ok(samples.finish("").into_iter().collect())
+        };
+        let pong = |party: &Party| {
+            Line::open(party, 1)?.answer();
+            Ok(Vec::new())
+        };
+        let members = vec![
+            Member {
+                core: cores[0],
+                body: Box::new(ping),
+            },
+            Member {
+                core: cores[1],
+                body: Box::new(pong),
+            },
+        ];
+        let done = party::run(number, members)?;
+        each.extend(done.into_iter().flatten().map(|m| m.median_ns));
+    }
+    Ok(match each.is_empty() {
+        true => 0.0,
+        false => (median(each) * 10.0).round() / 10.0,
+    })
+}

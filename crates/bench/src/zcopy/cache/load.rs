@@ -1,0 +1,319 @@
+//! Clients of a server of memcached's protocol: many connections in a closed loop, or so many requests a second; what comes is
+//! dropped or copied. They never wait in the kernel.
+
+use crate::clock;
+use crate::stats::{Facts, Measured, Samples};
+use anyhow::{Context, Result, bail, ensure};
+use std::fmt::Write as _;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tranship_sys::stream;
+
+/// Connections at a time.
+pub const CONNECTIONS: usize = 16;
+/// Without a byte for so long, the server is taken for stuck: a value is missing.
+const STUCK: Duration = Duration::from_secs(100);
+/// What a run says of the server's processor time, ns for a request.
+pub const CPU: &str = "server_cpu_ns";
+/// And percent of a core.
+const SHARE: &str = "server_cpu_percent";
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    pub port: u16,
+    /// The server's process.
+    pub pid: u32,
+    /// Bytes of a value.
+    pub value: usize,
+    /// How many there are.
+    pub count: usize,
+    /// Requests under way on each connection.
+    pub depth: usize,
+    /// The client reads what comes; else the kernel forgets it.
+    pub copies: bool,
+    /// Of a hundred requests so many store.
+    pub sets: u64,
+    /// Requests a second; none: as many as there are answers to.
+    pub rate: Option<f64>,
+    pub budget: Duration,
+}
+
+/// A row for the answers of some time, and one for the processor time that they cost the server: facts do not travel between processes.
+pub fn rows(measured: Measured, served: u64, time: Duration, cpu: u64) -> Vec<Measured> {
+    let seconds = time.as_secs_f64();
+    let cost = Measured {
+        op: CPU.to_owned(),
+        median_ns: cpu as f64 / served as f64,
+        p99_ns: cpu as f64 / seconds / 1e9,
+        per_second: 0.0,
+        facts: Facts::new(),
+        sampled: None,
+    };
+    let per_second = served as f64 / seconds;
+    vec![
+        Measured {
+            per_second,
+            ..measured
+        },
+        cost,
+    ]
+}
+
+/// The [`rows`] of a client as one.
+pub fn told(rows: Vec<Vec<Measured>>, op: &str) -> Result<Vec<Measured>> {
+    let mut rows = rows.into_iter().flatten();
+    let mut measured = rows.next().context("no client")?;
+    let cost = rows.find(|row| row.op == CPU).context("no cost")?;
+    measured.op = op.to_owned();
+    measured.facts.insert(CPU, cost.median_ns);
+    measured.facts.insert(SHARE, cost.p99_ns * 100.0);
+    Ok(vec![measured])
+}
+
+/// The command for a value.
+pub fn get(index: usize) -> String {
+    format!("get {}\r\n", key(index))
+}
+
+fn key(index: usize) -> String {
+    format!("key:{index:08x}")
+}
+
+fn head(load: &Load) -> usize {
+    format!("VALUE {} 0 {}\r\n", key(0), load.value).len()
+}
+
+/// Bytes of the answer to a get.
+pub fn answer(load: &Load) -> usize {
+    head(load) + load.value + "\r\nEND\r\n".len()
+}
+
+/// Each value has one byte, by its key.
+fn byte(index: usize) -> u8 {
+    u8::try_from(index % 251).expect("small")
+}
+
+/// Stores all values, asks for each once, and has the server say that none is missing.
+pub fn fill(load: &Load) -> Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", load.port))?;
+    stream.set_nodelay(true)?;
+    let mut out = Vec::with_capacity(1 << 20);
+    for index in 0..load.count {
+        write!(out, "set {} 0 0 {} noreply\r\n", key(index), load.value)?;
+        out.resize(out.len() + load.value, byte(index));
+        out.extend_from_slice(b"\r\n");
+        if out.len() > 256 << 10 {
+            stream.write_all(&out)?;
+            out.clear();
+        }
+    }
+    out.extend_from_slice(b"version\r\n");
+    stream.write_all(&out)?;
+    let said = line(&mut stream)?;
+    ensure!(said.starts_with("VERSION"), "the server says {said:?}");
+    stream.write_all(b"stats\r\n")?;
+    let mut items = 0;
+    loop {
+        let said = line(&mut stream)?;
+        if let Some(count) = said.strip_prefix("STAT curr_items ") {
+            items = count.parse()?;
+        }
+        if said == "END" {
+            break;
+        }
+    }
+    ensure!(
+        items == load.count,
+        "{items} of {} values stayed",
+        load.count
+    );
+    // Each once: its pages are where the kernel finds them, and the server knows that it was asked for.
+    let mut room = vec![0; answer(load) * 8];
+    for first in (0..load.count).step_by(8) {
+        let many = (load.count - first).min(8);
+        let mut ask = String::new();
+        (first..first + many).for_each(|index| ask.push_str(&get(index)));
+        stream.write_all(ask.as_bytes())?;
+        stream.read_exact(&mut room[..answer(load) * many])?;
+        for (number, reply) in room.chunks_exact(answer(load)).take(many).enumerate() {
+            let value = &reply[head(load)..][..load.value];
+            let expected = byte(first + number);
+            ensure!(
+                value.iter().all(|byte| *byte == expected),
+                "other bytes came than were asked for"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn line(stream: &mut TcpStream) -> Result<String> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while !line.ends_with(b"\r\n") {
+        stream.read_exact(&mut byte)?;
+        line.push(byte[0]);
+    }
+    line.truncate(line.len() - 2);
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+struct Asked {
+    stream: TcpStream,
+    /// Bytes that are still to come.
+    missing: usize,
+    since: u64,
+}
+
+/// Numbers at random, other ones in each process.
+#[derive(Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new() -> Numbers {
+        Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()))
+    }
+
+    pub fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 16).unwrap_or(0) % below
+    }
+}
+
+/// Asks, and measures: a row for the answers, and one for what they cost the server.
+pub fn ask(load: Load) -> Result<Vec<Measured>> {
+    let mut all = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let stream = TcpStream::connect(("127.0.0.1", load.port))?;
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        all.push(Asked {
+            stream,
+            missing: 0,
+            since: 0,
+        });
+    }
+    let body = vec![b'x'; load.value];
+    let mut room = vec![0u8; if load.copies { 256 << 10 } else { 0 }];
+    let mut numbers = Numbers::new();
+    let mut samples = Samples::new(1 << 20, u32::try_from(load.depth)?);
+    let start = Instant::now();
+    let (mut begun, mut cpu) = (None::<Instant>, 0);
+    let (mut served, mut given) = (0u64, 0u64);
+    let mut moved = Instant::now();
+    loop {
+        let mut idle = true;
+        for one in &mut all {
+            if one.missing == 0 {
+                let now = clock::ticks();
+                if one.since > 0 && begun.is_some() {
+                    served += load.depth as u64;
+                    samples.push(now - one.since);
+                }
+                one.since = 0;
+                if let Some(rate) = load.rate
+                    && given as f64 >= start.elapsed().as_secs_f64() * rate
+                {
+                    continue;
+                }
+                one.missing = one.request(&load, &mut numbers, &body)?;
+                one.since = now;
+                given += load.depth as u64;
+                idle = false;
+            }
+            let got = if load.copies {
+                one.stream.read(&mut room)
+            } else {
+                stream::drop_unread(&one.stream, one.missing)
+            };
+            match got {
+                Ok(0) => bail!("the server is gone"),
+                Ok(got) => {
+                    ensure!(got <= one.missing, "more came than was asked for");
+                    one.missing -= got;
+                    idle = false;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if idle {
+            ensure!(moved.elapsed() < STUCK, "an answer does not come");
+            std::hint::spin_loop();
+        } else {
+            moved = Instant::now();
+        }
+        match begun {
+            // Until the set has been touched and the chooser has looked around.
+            None if start.elapsed() > load.budget => {
+                (begun, cpu) = (Some(Instant::now()), cpu_of(load.pid)?);
+            }
+            Some(begun) if begun.elapsed() > load.budget && served > 0 => {
+                let cpu = cpu_of(load.pid)? - cpu;
+                let measured = samples.finish("").context("no sample")?;
+                return Ok(rows(measured, served, begun.elapsed(), cpu));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Asked {
+    /// Sends as many requests as go together; says how many bytes will come.
+    fn request(&mut self, load: &Load, numbers: &mut Numbers, body: &[u8]) -> Result<usize> {
+        let mut text = String::with_capacity(64 * load.depth);
+        let mut ends = Vec::with_capacity(load.depth);
+        let mut expected = 0;
+        for _ in 0..load.depth {
+            let index = numbers.next(load.count);
+            if load.sets > 0 && (numbers.next(100) as u64) < load.sets {
+                write!(text, "set {} 0 0 {}\r\n", key(index), load.value)?;
+                ends.push(text.len());
+                text.push_str("\r\n");
+                expected += "STORED\r\n".len();
+            } else {
+                text.push_str(&get(index));
+                expected += answer(load);
+            }
+        }
+        let mut parts = Vec::with_capacity(2 * ends.len() + 1);
+        let mut from = 0;
+        for end in ends {
+            parts.extend([
+                IoSlice::new(&text.as_bytes()[from..end]),
+                IoSlice::new(body),
+            ]);
+            from = end;
+        }
+        parts.push(IoSlice::new(&text.as_bytes()[from..]));
+        let mut rest = &mut parts[..];
+        while !rest.is_empty() {
+            match self.stream.write_vectored(rest) {
+                Ok(sent) => IoSlice::advance_slices(&mut rest, sent),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(expected)
+    }
+}
+
+/// Processor time of another process so far, ns.
+pub fn cpu_of(pid: u32) -> Result<u64> {
+    // clock_getcpuclockid(3).
+    let clock = (!i32::try_from(pid)? << 3) | 2;
+    // SAFETY: plain numbers.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one timespec.
+    let done = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    ensure!(
+        done == 0,
+        "the server's processor time: {}",
+        std::io::Error::last_os_error()
+    );
+    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
+}

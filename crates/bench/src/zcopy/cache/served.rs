@@ -1,0 +1,188 @@
+//! A server of memcached's protocol, as a process that ends with who asks it: Debian's memcached, one of another build, or ours.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tranship_cache::{Options, Sending, Server};
+use tranship_zcopy::Way;
+
+/// Ours, by how they send.
+pub const OURS: [(&str, Sending); 5] = [
+    ("tranship", Sending::Chosen),
+    ("batched", Sending::Told(Way::Copy)),
+    ("naive", Sending::Joined),
+    ("vmsplice", Sending::Told(Way::Splice)),
+    ("sendfile", Sending::Told(Way::File)),
+];
+/// The longest value that is asked for.
+const LONGEST: usize = 2 << 20;
+/// Until then it listens.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a server is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// The first alone for one thread, else both.
+    pub cores: [usize; 2],
+    pub threads: usize,
+    /// Bytes that it may keep.
+    pub memory: u64,
+    pub udp: bool,
+}
+
+/// A running server. Ends when dropped.
+#[derive(Debug)]
+pub struct Served {
+    child: Child,
+    /// Where it is asked: by UDP if it was to serve that.
+    pub port: u16,
+    pub tcp_port: u16,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// One of [`OURS`].
+    pub fn ours(system: &str, place: Place) -> Result<Served> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["zc-cache-child", system, &place.threads.to_string()])
+            .arg(place.memory.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        on_cores(&mut command, place.cores, place.threads);
+        let mut child = command.spawn().context("starting a server")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+        let port = line.trim().parse();
+        let mut served = Served {
+            child,
+            port: 0,
+            tcp_port: 0,
+            _folder: None,
+        };
+        served.tcp_port = port.with_context(|| format!("{system} said {line:?}"))?;
+        served.port = served.tcp_port;
+        Ok(served)
+    }
+
+    /// A memcached, and the library that it is linked with, if it is.
+    pub fn memcached(program: &Path, library: Option<&Path>, place: Place) -> Result<Served> {
+        let folder = tempfile::tempdir()?;
+        let ports = folder.path().join("ports");
+        let mut command = Command::new(program);
+        // -1: any port.
+        command
+            .args(["-l", "127.0.0.1", "-p", "-1", "-U"])
+            .arg(if place.udp { "-1" } else { "0" })
+            .args(["-t", &place.threads.to_string(), "-c", "4096", "-I", "2m"])
+            .args(["-m", &(place.memory >> 20).to_string()])
+            .env("MEMCACHED_PORT_FILENAME", &ports)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        if rustix::process::geteuid().is_root() {
+            command.args(["-u", "root"]);
+        }
+        if let Some(library) = library {
+            // Of the memory that it asks for by malloc(3) nothing is the library's.
+            command.env("TRANSHIP_ZCOPY_MIN", "1024GiB");
+            command.env("LD_LIBRARY_PATH", library.parent().context("no folder")?);
+        }
+        on_cores(&mut command, place.cores, place.threads);
+        let child = command.spawn();
+        let child = child.with_context(|| format!("starting {}", program.display()))?;
+        let mut served = Served {
+            child,
+            port: 0,
+            tcp_port: 0,
+            _folder: Some(folder),
+        };
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = served.child.try_wait()? {
+                let mut said = String::new();
+                if let Some(mut stderr) = served.child.stderr.take() {
+                    stderr.read_to_string(&mut said)?;
+                }
+                bail!("{}: {status}: {said}", program.display());
+            }
+            if let Ok(text) = std::fs::read_to_string(&ports) {
+                let port = |word| {
+                    let port = text.lines().find_map(|line| line.strip_prefix(word));
+                    Ok::<u16, anyhow::Error>(port.context("no port")?.trim().parse()?)
+                };
+                served.tcp_port = port("TCP INET: ")?;
+                served.port = if place.udp {
+                    port("UDP INET: ")?
+                } else {
+                    served.tcp_port
+                };
+                return Ok(served);
+            }
+            ensure!(begun.elapsed() < PATIENCE, "it does not listen");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Has a program run on one core, or on both if it has more threads than one, and end with this one.
+pub fn on_cores(command: &mut Command, cores: [usize; 2], threads: usize) {
+    let settle = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cores[0]);
+        if threads > 1 {
+            set.set(cores[1]);
+        }
+        rustix::thread::sched_setaffinity(None, &set)?;
+        Ok(())
+    };
+    // SAFETY: two system calls, no memory, no lock.
+    unsafe { command.pre_exec(settle) };
+}
+
+/// Where Debian's memcached is, if it is.
+pub fn debians() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("memcached"))
+        .find(|file| file.is_file())
+}
+
+/// The process that [`Served::ours`] starts.
+pub fn child(system: &str, threads: usize, memory: u64) -> Result<()> {
+    let (_, sending) = OURS
+        .iter()
+        .find(|(name, _)| *name == system)
+        .context("no such server")?;
+    let server = Server::start(Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        memory,
+        threads,
+        connections: 4096,
+        longest: LONGEST,
+        sending: *sending,
+        ..Options::default()
+    })?;
+    println!("{}", server.address().port());
+    std::io::stdout().flush()?;
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,320 @@
+//! `zc-varnish`: Debian's Varnish (`-s malloc`), unmodified, as it is (`stock`) and with `libtranship_zcopy.so` before the other
+//! libraries: `preload` takes blocks of 16 KiB and more, its default, `preload-1k` those of 1 KiB and more. Objects that it has, asked
+//! for by wrk, or ab if that is all there is; Varnish has the first core, the client the second. The paper's figure 10, and on from
+//! there.
+
+use super::cache::{cpu_of, on_cores};
+use super::pairs::Ratio;
+use crate::options::Common;
+use crate::plan::{Cell, Outcome};
+use crate::report::{Key, bytes};
+use crate::stats::{Facts, Measured};
+use anyhow::{Context, Result, ensure};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What can be named.
+pub const SYSTEMS: [&str; 3] = ["preload", "preload-1k", "stock"];
+const LIBRARY: &str = "libtranship_zcopy.so";
+/// Its rules are compiled first, by a C compiler.
+const PATIENCE: Duration = Duration::from_secs(300);
+const CONNECTIONS: &str = "16";
+const CPU: &str = "server_cpu_ns";
+
+pub fn bench(common: &Common, payloads: &[usize]) -> Outcome {
+    let mut outcome = Outcome::default();
+    let started = missing().and_then(|client| Ok((client, started(common)?)));
+    let (client, (_origin, servers)) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            eprintln!("SKIPPED: zc-varnish: {error:#}");
+            return outcome;
+        }
+    };
+    outcome.peers.insert("client".to_owned(), client.to_owned());
+    for value in common.some_of(payloads) {
+        let first = outcome.rows.len();
+        let cells = servers.iter().map(|varnish| Cell {
+            system: varnish.system,
+            key: Key {
+                mode: "keep-alive",
+                payload_bytes: Some(value),
+                ..Key::default()
+            },
+            measure: Box::new(move |_| varnish.run(common, client, value)),
+        });
+        outcome.group(common.runs_or(9), cells.collect());
+        let rows = &outcome.rows[first..];
+        let Some(stock) = rows.iter().find(|row| row.system == "stock") else {
+            continue;
+        };
+        let cost = |run: &Measured| run.facts.get(CPU).copied().unwrap_or(f64::NAN);
+        for row in rows.iter().filter(|row| row.system != "stock") {
+            let what = format!("{}, {} over stock", bytes(value), row.system);
+            let rate = Ratio::of(row, stock, |run| run.per_second).map(|it| it.text());
+            let cost = Ratio::of(stock, row, cost).map(|it| it.text());
+            if let (Some(rate), Some(cost)) = (rate, cost) {
+                let line = format!("{what}: rate {rate}, for the same processor time {cost}");
+                outcome.verdicts.push(line);
+            }
+        }
+    }
+    outcome
+}
+
+/// The client that is there; an error if something is not.
+fn missing() -> Result<&'static str> {
+    let says = |program: &str, word: &str| {
+        let mut command = Command::new(program);
+        command
+            .arg(word)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().is_ok()
+    };
+    ensure!(
+        says("varnishd", "-V"),
+        "no varnishd: apt-get install varnish"
+    );
+    if says("wrk", "-v") {
+        return Ok("wrk");
+    }
+    ensure!(says("ab", "-V"), "neither wrk nor ab: apt-get install wrk");
+    Ok("ab")
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        // Varnish's manager ends the process that serves.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+struct Varnish {
+    system: &'static str,
+    manager: Ended,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+fn started(common: &Common) -> Result<(Ended, Vec<Varnish>)> {
+    let exe = std::env::current_exe()?;
+    let library = exe.parent().context("no folder")?.join(LIBRARY);
+    ensure!(
+        library.is_file(),
+        "no {}: cargo build --release -p tranship-zcopy-preload",
+        library.display()
+    );
+    let mut origin = Command::new(exe);
+    origin
+        .arg("zc-origin")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    on_cores(&mut origin, common.cores(), 1);
+    let mut origin = Ended(origin.spawn()?);
+    let mut line = String::new();
+    BufReader::new(origin.0.stdout.take().context("no output")?).read_line(&mut line)?;
+    let port: u16 = line.trim().parse()?;
+    let wanted = SYSTEMS.into_iter().filter(|name| common.wants(name));
+    let all = wanted.map(|system| Varnish::start(common, system, &library, port));
+    Ok((origin, all.collect::<Result<_>>()?))
+}
+
+impl Varnish {
+    fn start(
+        common: &Common,
+        system: &'static str,
+        library: &Path,
+        origin: u16,
+    ) -> Result<Varnish> {
+        let folder = tempfile::tempdir()?;
+        let free = TcpListener::bind("127.0.0.1:0")?;
+        let port = free.local_addr()?.port();
+        drop(free);
+        let mut command = Command::new("varnishd");
+        command
+            .args([
+                "-F",
+                "-j",
+                "none",
+                "-p",
+                "thread_pools=1",
+                "-s",
+                "malloc,512m",
+            ])
+            .args([
+                "-a",
+                &format!("127.0.0.1:{port}"),
+                "-b",
+                &format!("127.0.0.1:{origin}"),
+            ])
+            .arg("-n")
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if system != "stock" {
+            command.env("LD_PRELOAD", library);
+        }
+        if system == "preload-1k" {
+            command.env("TRANSHIP_ZCOPY_MIN", "1KiB");
+        }
+        on_cores(&mut command, common.cores(), 1);
+        let mut varnish = Varnish {
+            system,
+            manager: Ended(command.spawn()?),
+            port,
+            _folder: folder,
+        };
+        let begun = Instant::now();
+        // It listens when it has compiled its rules.
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = varnish.manager.0.try_wait()? {
+                anyhow::bail!("varnishd: {status}");
+            }
+            ensure!(begun.elapsed() < PATIENCE, "varnishd does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(varnish)
+    }
+
+    /// The process that serves: its manager's child.
+    fn server(&self) -> Result<u32> {
+        let pid = self.manager.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        let first = children.split_whitespace().next();
+        Ok(first.context("varnishd serves nobody")?.parse()?)
+    }
+
+    fn run(&self, common: &Common, client: &str, value: usize) -> Result<Vec<Measured>> {
+        self.fetch(value)?;
+        // On a machine with other work nobody may have been served in a second.
+        for seconds in [1, 10, 60] {
+            if let Some(measured) = self.load(common, client, value, seconds)? {
+                return Ok(vec![measured]);
+            }
+        }
+        anyhow::bail!("{client} got no answer in a minute")
+    }
+
+    /// None if nobody was served.
+    fn load(
+        &self,
+        common: &Common,
+        client: &str,
+        value: usize,
+        seconds: u32,
+    ) -> Result<Option<Measured>> {
+        let url = format!("http://127.0.0.1:{}/{value}", self.port);
+        let mut command = Command::new(client);
+        match client {
+            // Connections that Varnish closed while nobody was let run are made anew.
+            "wrk" => command.args(["-t", "1", "-c", CONNECTIONS, "--timeout", "60s", "-d"]),
+            _ => command.args(["-q", "-k", "-r", "-n", "5000", "-c", CONNECTIONS]),
+        };
+        if client == "wrk" {
+            command.arg(format!("{seconds}s"));
+        }
+        command.arg(&url).stdin(Stdio::null());
+        let [a, b] = common.cores();
+        on_cores(&mut command, [b, a], 1);
+        let server = self.server()?;
+        let before = cpu_of(server)?;
+        let begun = Instant::now();
+        let output = command.output()?;
+        let time = begun.elapsed().as_secs_f64();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success() && !said.contains("Non-2xx"),
+            "{client}: {said}"
+        );
+        let rate = number(&said, &["Requests/sec:", "Requests per second:"]);
+        let rate = rate.with_context(|| format!("{client} said no rate: {said}"))?;
+        let cpu = cpu_of(server)? - before;
+        let mut facts = Facts::new();
+        facts.insert(CPU, cpu as f64 / (rate * time));
+        Ok((rate > 0.0).then(|| Measured {
+            op: String::new(),
+            median_ns: 1e9 / rate,
+            p99_ns: 0.0,
+            per_second: rate,
+            facts,
+            sampled: None,
+        }))
+    }
+
+    /// Has it have an object, and looks at what it gives out.
+    fn fetch(&self, value: usize) -> Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        write!(
+            stream,
+            "GET /{value} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said)?;
+        let end = said.windows(4).position(|four| four == b"\r\n\r\n");
+        let body = &said[end.context("no head")? + 4..];
+        let is_it = body.len() == value && body.iter().all(|byte| *byte == letter(value));
+        ensure!(is_it, "Varnish gave {} other bytes", body.len());
+        Ok(())
+    }
+}
+
+fn letter(value: usize) -> u8 {
+    b'a' + u8::try_from(value / 1024 % 26).expect("small")
+}
+
+/// The number behind one of these words.
+fn number(said: &str, words: &[&str]) -> Option<f64> {
+    let rest = words.iter().find_map(|word| said.split_once(word))?.1;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The process whose objects Varnish keeps: `/SIZE`.
+pub fn origin() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?.port());
+    std::io::stdout().flush()?;
+    for stream in listener.incoming() {
+        // What one client does wrong is nothing to the others.
+        let _ = stream.map_err(anyhow::Error::from).and_then(serve);
+    }
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream) -> Result<()> {
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    reader.read_line(&mut line)?;
+    let size = line.split(['/', ' ']).find_map(|word| word.parse().ok());
+    let size: usize = size.context("no size")?;
+    while reader.read_line(&mut line)? > 2 {}
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nCache-Control: max-age=36000\r\nConnection: close\r\n\r\n"
+    )?;
+    stream.write_all(&vec![letter(size); size])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_both_clients() {
+        let words = ["Requests/sec:", "Requests per second:"];
+        let wrk = "  1 threads\nRequests/sec:  51234.5\nTransfer/sec: 1MB\n";
+        let ab = "Requests per second:    9876.54 [#/sec] (mean)\n";
+        assert_eq!(number(wrk, &words), Some(51234.5));
+        assert_eq!(number(ab, &words), Some(9876.54));
+        assert_eq!(number("none", &words), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! How a disk is opened.
+
+use crate::limits::BLOCK_BYTES;
+
+/// What direct input and output is aligned to: no disk wants more.
+pub(super) const ALIGN: u64 = BLOCK_BYTES as u64;
+
+/// Whether the page cache is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    /// Without it where the file system can do so.
+    #[default]
+    Auto,
+    /// Without it, or not at all.
+    Direct,
+    /// With it.
+    Buffered,
+}
+
+/// How a disk is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskOptions {
+    /// Makes the file, or makes it longer, bytes.
+    pub size: Option<u64>,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Whether the page cache is used.
+    pub access: Access,
+    /// Threads instead of io_uring, also where that is allowed.
+    pub threads: bool,
+}

@@ -1,0 +1,252 @@
+//! What goes over channels: sent, delivered, passed back, released.
+
+use super::*;
+
+impl Party {
+    pub(super) fn send(
+        &mut self,
+        op: &Op,
+        channel: ChannelId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        if *expected == Err(Kind::PeerGone.number()) {
+            let to = self.sender(channel)?;
+            let gone = until(|| to.is_peer_gone().then_some(()));
+            gone.ok_or_else(|| wrong("it does not hear of the end"))?;
+        }
+        let carried = self.way == Way::Carried && expected.is_ok();
+        let again = |kind: Kind| kind == Kind::PoolPending || (carried && kind == Kind::Full);
+        let since = Instant::now();
+        loop {
+            match self.send_once(op, channel)? {
+                Ok(()) => return Ok(Said::Done),
+                Err(error) if again(error.kind()) && since.elapsed() < LONG => {
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(says(&error)),
+            }
+        }
+    }
+
+    pub(super) fn send_once(
+        &mut self,
+        op: &Op,
+        channel: ChannelId,
+    ) -> Result<Result<(), Error>, Said> {
+        match op {
+            Op::Inline { meta, .. } => {
+                let to = self.sender(channel)?;
+                let sent = to.send_inline(&[*meta], u64::from(*meta));
+                Ok(sent.map_err(|failed| failed.error))
+            }
+            Op::Send {
+                buffer, keep, meta, ..
+            } => {
+                let handle = self.handle(*buffer)?;
+                if !keep && let Some(Held::Shared(mut all)) = self.held.remove(buffer) {
+                    // The last handle goes over, none stays behind.
+                    drop(all.pop());
+                    if !all.is_empty() {
+                        self.held.insert(*buffer, Held::Shared(all));
+                    }
+                }
+                let sent = self.sender(channel)?.send_buf(handle, u64::from(*meta));
+                Ok(sent.map_err(|failed| {
+                    if !keep {
+                        self.keep_shared(*buffer, failed.unsent);
+                    }
+                    failed.error
+                }))
+            }
+            Op::Move { buffer, meta, .. } => {
+                let buf = self.take_sole(*buffer)?;
+                let to = self.sender(channel)?;
+                let sent = to.move_buffer_with(buf, u64::from(*meta));
+                Ok(sent.map_err(|failed| {
+                    self.held.insert(*buffer, Held::Sole(failed.unsent));
+                    failed.error
+                }))
+            }
+            Op::SendAll { buffers, meta, .. } => {
+                let mut all = Aggregate::new();
+                for buffer in buffers {
+                    let handle = self.handle(*buffer)?;
+                    all.push_back(handle)
+                        .map_err(|failed| says(&failed.error))?;
+                }
+                if let Some(lists) = &self.lists {
+                    all.set_list_pool(lists);
+                }
+                let sent = self.sender(channel)?.send_aggregate(all, u64::from(*meta));
+                Ok(sent.map_err(|failed| failed.error))
+            }
+            Op::MoveAll { buffers, meta, .. } => {
+                let mut all = AggregateMut::new();
+                for buffer in buffers {
+                    let buf = self.take_sole(*buffer)?;
+                    all.push_back(buf).map_err(|failed| says(&failed.error))?;
+                }
+                if let Some(lists) = &self.lists {
+                    all.set_list_pool(lists);
+                }
+                let sent = self.sender(channel)?.move_aggregate(all, u64::from(*meta));
+                Ok(sent.map_err(|failed| {
+                    let back = buffers.iter().zip(failed.unsent.into_pieces());
+                    for (buffer, buf) in back {
+                        self.held.insert(*buffer, Held::Sole(buf));
+                    }
+                    failed.error
+                }))
+            }
+            _ => Err(wrong("nothing to send")),
+        }
+    }
+
+    pub(super) fn pass(
+        &mut self,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        if *expected == Err(Kind::PeerGone.number()) {
+            let from = self.receiver(channel)?;
+            let over = until(|| from.try_recv().err());
+            over.ok_or_else(|| wrong("it does not hear of the end"))?;
+        }
+        let since = Instant::now();
+        loop {
+            let buf = self.take_sole(buffer)?;
+            let from = self.receiver(channel)?;
+            let Err(failed) = from.pass_with(buf, u64::from(meta)) else {
+                return Ok(Said::Done);
+            };
+            self.held.insert(buffer, Held::Sole(failed.unsent));
+            if failed.error.kind() != Kind::PoolPending || since.elapsed() > LONG {
+                return Err(says(&failed.error));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn release(
+        &mut self,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        if *expected == Err(Kind::PeerGone.number()) {
+            let from = self.receiver(channel)?;
+            let over = until(|| from.try_recv().err());
+            over.ok_or_else(|| wrong("it does not hear of the end"))?;
+        }
+        let carried = self.way == Way::Carried && expected.is_ok();
+        let again = |kind: Kind| kind == Kind::PoolPending || (carried && kind == Kind::Full);
+        let since = Instant::now();
+        loop {
+            let body = match self.held.remove(&buffer) {
+                Some(Held::Sole(buf)) => Body::Moved(buf),
+                Some(Held::Shared(mut all)) => {
+                    let one = all.pop().ok_or_else(|| wrong("no handle"))?;
+                    if !all.is_empty() {
+                        self.held.insert(buffer, Held::Shared(all));
+                    }
+                    Body::Buf(one)
+                }
+                None => return Err(wrong("not here")),
+            };
+            let from = self.receiver(channel)?;
+            let Err(failed) = from.release_with(body, u64::from(meta)) else {
+                return Ok(Said::Done);
+            };
+            match failed.unsent {
+                Body::Moved(buf) => drop(self.held.insert(buffer, Held::Sole(buf))),
+                Body::Buf(buf) => self.keep_shared(buffer, buf),
+                other => return Err(wrong(&format!("{other:?} came back"))),
+            }
+            if !again(failed.error.kind()) || since.elapsed() > LONG {
+                return Err(says(&failed.error));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        channel: ChannelId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let from = self.receiver(channel)?;
+        let got = match expected {
+            Ok(Outcome::Nothing) => from.try_recv(),
+            _ => from.recv_timeout(LONG).map(Some),
+        };
+        match got.map_err(|error| says(&error))? {
+            None => Ok(Said::Nothing),
+            Some(message) => self.took(message, expected),
+        }
+    }
+
+    pub(super) fn take_back(
+        &mut self,
+        channel: ChannelId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let to = self.sender(channel)?;
+        let comes = matches!(expected, Ok(Outcome::Took(_)));
+        let got = until(|| match to.try_recv_control() {
+            Ok(None) if comes => None,
+            got => Some(got),
+        });
+        let got = got.ok_or_else(|| wrong("nothing came back"))?;
+        match got.map_err(|error| says(&error))? {
+            None => Ok(Said::Nothing),
+            Some(message) => self.took(message, expected),
+        }
+    }
+
+    /// It is kept as what the model says that it is.
+    pub(super) fn took(
+        &mut self,
+        message: Message,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let meta =
+            u8::try_from(message.meta).map_err(|_: std::num::TryFromIntError| wrong("meta"))?;
+        let Ok(Outcome::Took(event)) = expected else {
+            return Err(wrong(&format!("{message:?} came")));
+        };
+        let mut ids = event.buffers.iter().copied();
+        let mut next = || ids.next().ok_or_else(|| wrong("a piece too many"));
+        let (carries, pieces) = match message.body {
+            Body::Inline(_) => (Carries::Inline, 0),
+            Body::Buf(buf) => {
+                self.keep_shared(next()?, buf);
+                (Carries::Shared, 1)
+            }
+            Body::Moved(buf) => {
+                self.held.insert(next()?, Held::Sole(buf));
+                (Carries::Moved, 1)
+            }
+            Body::Aggregate(all) => {
+                for piece in all.pieces() {
+                    self.keep_shared(next()?, piece.clone());
+                }
+                (Carries::Aggregate, all.pieces().len())
+            }
+            Body::MovedAggregate(all) => {
+                let pieces = all.pieces().len();
+                for piece in all.into_pieces() {
+                    self.held.insert(next()?, Held::Sole(piece));
+                }
+                (Carries::MovedAggregate, pieces)
+            }
+            Body::Released(id) => {
+                let named = id.is_some();
+                (Carries::Released { named }, 0)
+            }
+        };
+        Ok(Said::Took(carries, pieces, meta))
+    }
+}

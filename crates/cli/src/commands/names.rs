@@ -1,0 +1,37 @@
+//! What domains and pools are called.
+
+use std::collections::HashMap;
+use tranship_proto::{DomainId, PoolId, StatRecord};
+
+/// Names of domains and pools; a number where there is none.
+pub(super) struct Names {
+    pub(super) domains: HashMap<DomainId, String>,
+    pub(super) pools: HashMap<PoolId, String>,
+}
+
+impl Names {
+    pub(super) fn of(records: &[StatRecord]) -> Self {
+        let mut names = Self {
+            domains: HashMap::new(),
+            pools: HashMap::new(),
+        };
+        for record in records {
+            match record {
+                StatRecord::Domain(d) => drop(names.domains.insert(d.domain, d.name.clone())),
+                StatRecord::Pool(p) => drop(names.pools.insert(p.pool, p.name.clone())),
+                _ => {}
+            }
+        }
+        names
+    }
+
+    pub(super) fn domain(&self, id: DomainId) -> String {
+        let name = self.domains.get(&id).map_or("", String::as_str);
+        format!("{name}#{}", id.0)
+    }
+
+    pub(super) fn pool(&self, id: PoolId) -> String {
+        let name = self.pools.get(&id).map_or("", String::as_str);
+        format!("{name}#{}", id.0)
+    }
+}

@@ -1,0 +1,122 @@
+//! Buffers out of a pool of one's own: the public ways to get one, and by its id, or back from others.
+
+use super::{Cbuf, CbufMut};
+use crate::error::{Error, Violation};
+use crate::pool::{OwnPool, Patience, Pool};
+use std::time::{Duration, Instant};
+use tranship_proto::CbufId;
+use tranship_region::View;
+
+impl Pool {
+    /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
+    /// A request that can never be met is an error at once.
+    #[inline(always)]
+    pub fn alloc(&self, len: usize) -> Result<CbufMut, Error> {
+        self.alloc_with(len, || Patience::Forever)
+    }
+
+    /// The same without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
+    /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
+    /// 20 ms, and there is one in 50 ms at most.
+    #[inline(always)]
+    pub fn try_alloc(&self, len: usize) -> Result<CbufMut, Error> {
+        self.alloc_with(len, || Patience::None)
+    }
+
+    /// The same, waiting at most that long.
+    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, Error> {
+        self.alloc_with(len, || {
+            Instant::now()
+                .checked_add(timeout)
+                .map_or(Patience::Forever, Patience::Until)
+        })
+    }
+
+    #[inline(always)]
+    fn alloc_with(
+        &self,
+        len: usize,
+        patience: impl FnOnce() -> Patience,
+    ) -> Result<CbufMut, Error> {
+        if let Some(buf) = CbufMut::alloc_now(self.own_ref(), len) {
+            return Ok(buf);
+        }
+        std::hint::cold_path();
+        // Boxed, so that the fast path's result stays in registers where the two meet.
+        self.alloc_long(len, patience()).map(|buf| *buf)
+    }
+
+    /// What may wait has a handle of its own: in C another thread may close this one meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn alloc_long(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
+        let held = self.clone();
+        let own = held.own_ref();
+        let raw = own.alloc_slow(len, patience)?;
+        // SAFETY: just handed out by it.
+        Ok(Box::new(unsafe { CbufMut::own(own, raw) }))
+    }
+
+    /// A buffer with these bytes.
+    pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, Error> {
+        let mut buf = self.alloc(bytes.len())?;
+        buf.fill_from(View::from_slice(bytes));
+        Ok(buf)
+    }
+
+    /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
+    /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
+    /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`Kind::BufferInvalid`](crate::Kind::BufferInvalid).
+    pub fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
+        let raw = self.own_ref().lookup(id)?;
+        // SAFETY: just counted by it, of a buffer that was sent.
+        Ok(unsafe { Cbuf::own(self.own_ref(), raw) })
+    }
+}
+
+impl CbufMut {
+    /// One out of the caches, or whatever can be had without asking the manager.
+    #[inline(always)]
+    pub(crate) fn alloc_now(pool: &OwnPool, len: usize) -> Option<CbufMut> {
+        let raw = pool.alloc_now(len)?;
+        // SAFETY: just handed out by it.
+        Some(unsafe { CbufMut::own(pool, raw) })
+    }
+
+    /// One look of somebody who waits for memory elsewhere, as [`OwnPool::look_in_line`].
+    pub(crate) fn alloc_in_line(
+        pool: &OwnPool,
+        len: usize,
+        ticket: Option<u64>,
+    ) -> Result<Option<CbufMut>, Error> {
+        let raw = pool.look_in_line(len, ticket)?;
+        // SAFETY: just handed out by it.
+        Ok(raw.map(|raw| unsafe { CbufMut::own(pool, raw) }))
+    }
+
+    /// One of ours that another domain moves to us, as [`OwnPool::take_back_moved`].
+    pub(crate) fn taken_back(
+        pool: &OwnPool,
+        id: CbufId,
+        offset: u64,
+        length: u64,
+    ) -> Result<CbufMut, Violation> {
+        let raw = pool.take_back_moved(id, offset, length)?;
+        // SAFETY: just counted by it; moved ones go the long way, which counts them as shared ones.
+        Ok(unsafe { CbufMut::own(pool, raw) })
+    }
+}
+
+impl Cbuf {
+    /// One of ours that another domain sends back, as [`OwnPool::take_back`].
+    pub(crate) fn taken_back(
+        pool: &OwnPool,
+        id: CbufId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Cbuf, Violation> {
+        let raw = pool.take_back(id, offset, length)?;
+        // SAFETY: just counted by it, of a buffer that was sent.
+        Ok(unsafe { Cbuf::own(pool, raw) })
+    }
+}

@@ -1,0 +1,43 @@
+//! Frozen buffers that can be written again.
+
+use super::handle::Home;
+use super::{Cbuf, CbufMut};
+use crate::error::{Error, Kind};
+use crate::pool::{Pool, Tag};
+use std::mem::ManuallyDrop;
+
+impl Cbuf {
+    /// A writable buffer with the same bytes: in place if it is of `pool`, the only handle, and was
+    /// never sent; else a fresh copy out of `pool`.
+    pub fn make_mut(self, pool: &Pool) -> Result<CbufMut, Error> {
+        if self.handle().is_inherited() {
+            return Err(Kind::Forked.into());
+        }
+        let is_of_pool = matches!(self.handle().home(), Home::Own(own) if std::ptr::eq(own.as_ptr(), pool.own_ref()));
+        let this = match is_of_pool {
+            true => self.try_into_mut(),
+            false => Err(self),
+        };
+        this.or_else(|this| {
+            let mut copy = pool.alloc(this.len())?;
+            copy.fill_from(this.view());
+            Ok(copy)
+        })
+    }
+
+    /// The same buffer, exclusive again, if it [`is_unique`](Cbuf::is_unique); else itself.
+    pub fn try_into_mut(self) -> Result<CbufMut, Cbuf> {
+        if !self.is_unique() {
+            return Err(self);
+        }
+        let handle = ManuallyDrop::new(self).handle();
+        if handle.tag.has(Tag::LONG)
+            && let Home::Own(pool) = handle.home()
+        {
+            // SAFETY: pools outlive their outstanding slots.
+            unsafe { pool.as_ref() }.open_again(handle.slot());
+        }
+        // SAFETY: the only local reference goes over, and nobody else knows the buffer.
+        Ok(unsafe { CbufMut::of(handle) })
+    }
+}

@@ -1,0 +1,151 @@
+//! A link as the domain's register knows it, and pools that are offered over it.
+
+use super::shared::LinkShared;
+use crate::base::lock;
+use crate::domain::{DomainCore, Gone, LinkMember, PoolShape, Taken, Watch};
+use crate::error::{self, Error};
+use crate::options::Offer;
+use crate::pool::{ForeignPool, OwnPool};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use tranship_proto::{
+    ChannelClaim, ChannelId, Levels, PoolId, Refusal, RefusalCode, Request, Role,
+};
+use tranship_region::layout::CountsRw;
+
+impl LinkMember for LinkShared {
+    fn channel(&self) -> ChannelId {
+        self.channel
+    }
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+    fn is_inside(&self) -> bool {
+        self.inside.is_some()
+    }
+    fn claim(&self) -> (ChannelClaim, BorrowedFd<'_>) {
+        let claim = ChannelClaim {
+            channel: self.channel,
+            name: self.name.clone(),
+            role: self.role,
+            peer: self.peer,
+            lines: self.ring.own().count(),
+            peer_inode: self.their_inode,
+        };
+        (claim, self.own_fd.as_fd())
+    }
+    fn claim_pools(
+        &self,
+        claim: &mut dyn FnMut(PoolId, BorrowedFd<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let assigned: Vec<_> = lock(&self.assigned).clone();
+        let mut claimed = assigned.iter().filter(|a| a.is_claimed(self.role));
+        claimed.try_for_each(|a| claim(a.pool, a.counts_fd.as_fd()))
+    }
+    fn with_registration(&self, say: &mut dyn FnMut(&Request, &[BorrowedFd<'_>])) {
+        self.with_registration(say);
+    }
+
+    fn gone(&self) -> Gone {
+        self.gone()
+    }
+    fn peer_gone(&self, why: Gone) {
+        self.peer_gone(why);
+    }
+    fn look_for_death(&self) {
+        self.look_for_death();
+    }
+    fn nudge(&self) {
+        self.ring.nudge();
+    }
+    fn set_peer_fd(&self, fd: OwnedFd) {
+        self.set_peer_fd(fd);
+    }
+
+    fn levels(&self) -> Levels {
+        self.levels
+    }
+    fn offered(&self, shape: PoolShape, known: bool, fds: Vec<OwnedFd>) -> Result<Taken, Error> {
+        self.check_offer(shape)?;
+        if let Some(own) = OwnPool::find(&self.domain, shape.pool) {
+            return Ok((self.accept_own(&own)?, None));
+        }
+        let existing = ForeignPool::find(&self.domain, shape.pool);
+        if let Some(foreign) = &existing {
+            foreign.set_spoken_of(true);
+        }
+        let (foreign, fresh) = match existing {
+            Some(foreign) => (foreign, false),
+            None => {
+                let [table, process] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
+                    error::protocol(format!("an offer with {} descriptors, not 2", fds.len()))
+                })?;
+                let opened = ForeignPool::open(&self.domain, shape, table, process)?;
+                (Arc::new(opened), true)
+            }
+        };
+        let rcvd = self.accept_foreign(&foreign)?;
+        // We may have dropped what the manager thinks that we still read: then there are new counters.
+        let refs = if known && !fresh {
+            None
+        } else {
+            let fd = foreign.refs_fd().try_clone();
+            Some(fd.map_err(Error::system("fcntl"))?)
+        };
+        if fresh {
+            self.domain.register.add_foreign(shape.pool, foreign);
+        }
+        Ok((rcvd, refs))
+    }
+    fn open_pool(&self, pool: PoolId) {
+        self.open_pool(pool);
+    }
+    fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>> {
+        self.find(pool).map(|a| a.counts.clone())
+    }
+    fn queue_leaves(&self) {
+        if self.role == Role::Source {
+            self.save_replies();
+        }
+    }
+    fn hasten(&self) {
+        if let Some(driver) = self.driver().filter(|_| self.role == Role::Source) {
+            driver.look();
+        }
+    }
+}
+
+impl LinkShared {
+    /// The one of a channel, if it is this domain's.
+    pub(super) fn of(domain: &DomainCore, channel: ChannelId) -> Option<Arc<LinkShared>> {
+        domain.register.link_as(channel)
+    }
+
+    /// Whether a pool is wanted here.
+    fn check_offer(&self, shape: PoolShape) -> Result<(), Error> {
+        let offer = Offer {
+            pool: shape.pool,
+            writer: shape.writer,
+            max_bytes: shape.max_bytes,
+            slots: shape.slots,
+            chunk_bytes: shape.chunk_bytes,
+            trust: shape.trust,
+        };
+        if !self.levels.has(shape.trust) {
+            return Err(error::refused(Refusal {
+                code: RefusalCode::Trust,
+                asked: shape.trust as u64,
+                available: self.levels.bits(),
+            }));
+        }
+        // Offered again after the manager's answer was lost it is not asked about again.
+        if self.find(shape.pool).is_none() && !self.wants(&offer) {
+            return Err(error::refused(Refusal {
+                code: RefusalCode::Access,
+                asked: shape.max_bytes,
+                available: 0,
+            }));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Several buffers in one go: a batch, or an aggregate in one message.
+
+use super::Sender;
+use crate::aggregate::{self, Aggregate};
+use crate::cbuf::Cbuf;
+use crate::error::SendError;
+use crate::link::descriptor::Carries;
+use crate::link::message::Body;
+use tranship_ring::Publish;
+use tranship_sys::crash;
+
+impl Sender {
+    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
+    pub fn send_batch(
+        &mut self,
+        bufs: impl IntoIterator<Item = Cbuf>,
+    ) -> Result<(), SendError<Vec<Cbuf>>> {
+        let mut bufs = bufs.into_iter();
+        let mut published = false;
+        while let Some(buf) = bufs.next() {
+            if self.store.is_some() {
+                match self.send_any(buf, 0) {
+                    Ok(()) => continue,
+                    Err(failed) => {
+                        let rest = |buf| std::iter::once(buf).chain(bufs).collect();
+                        return Err(failed.map(rest));
+                    }
+                }
+            }
+            let room = self.ready_for(buf.handle()).and_then(|()| {
+                if published && self.producer.known_room(self.lines) == 0 {
+                    self.fence_and_wake(); // before waiting, the receiver must know what there is
+                }
+                self.make_room(1)?;
+                self.seal(buf.handle())
+            });
+            if let Err(error) = room {
+                if published {
+                    self.fence_and_wake();
+                }
+                return match self.not_sent(error, buf) {
+                    Ok(()) => continue,
+                    Err(failed) => {
+                        Err(failed.map(|buf| std::iter::once(buf).chain(bufs).collect()))
+                    }
+                };
+            }
+            self.publish(buf, Carries::Buffer, 0, Publish::Release);
+            published = true;
+        }
+        if published {
+            self.fence_and_wake();
+        }
+        Ok(())
+    }
+
+    /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
+    /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
+    pub fn send_aggregate(
+        &mut self,
+        aggregate: Aggregate,
+        meta: u64,
+    ) -> Result<(), SendError<Aggregate>> {
+        if self.store.is_some() {
+            let handles = aggregate.pieces().iter().map(|piece| piece.handle());
+            return match self.ready_inside(handles) {
+                Ok(()) => {
+                    self.put_inside(Body::Aggregate(aggregate), meta);
+                    Ok(())
+                }
+                Err(error) => self.not_sent(error, aggregate),
+            };
+        }
+        let pieces = aggregate.pieces().iter().map(Cbuf::handle);
+        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.when_full) {
+            Ok(list) => list,
+            Err(error) => {
+                let error = error.context("the list of the aggregate could not be stored");
+                return Err(SendError::new(error, aggregate));
+            }
+        };
+        let ready = aggregate
+            .pieces()
+            .iter()
+            .chain([&list])
+            .try_for_each(|piece| self.ready_for(piece.handle()))
+            .and_then(|()| self.make_room(1))
+            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(Cbuf::handle)));
+        if let Err(error) = ready {
+            return self.not_sent(error, aggregate);
+        }
+        // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
+        // until the queue leaves the roster with our death.
+        for piece in aggregate.pieces() {
+            self.note(piece.handle(), false);
+            self.count(piece.handle());
+            crash::point("send.between_pieces");
+        }
+        self.publish(list, Carries::Aggregate, meta, Publish::SeqCst);
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! A large buffer of level `none` is sealed before it is sent: last of all that may fail, as it cannot be taken back.
+
+use super::Sender;
+use crate::cbuf::{Handle, Home, Tag};
+use crate::error::{Error, PoolPending, TimedOut};
+
+impl Sender {
+    /// From here on nobody can write the buffer, if it is one of those; its pool is assigned.
+    #[inline(always)]
+    pub(super) fn seal(&self, buf: Handle) -> Result<(), Error> {
+        match buf.tag.has(Tag::SEALED) {
+            true => self.seal_large(buf),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn seal_all(&self, mut bufs: impl Iterator<Item = Handle>) -> Result<(), Error> {
+        bufs.try_for_each(|buf| self.seal(buf))
+    }
+
+    #[cold]
+    fn seal_large(&self, buf: Handle) -> Result<(), Error> {
+        let Home::Own(pool) = buf.home() else {
+            return Ok(()); // another's, which was sealed before it came here
+        };
+        // SAFETY: pools outlive their outstanding slots, and `buf` is one.
+        let pool = unsafe { pool.as_ref() };
+        let sealed = pool.seal(buf.slot(), self.consent_by());
+        sealed.map_err(|error| match error.find::<TimedOut>() {
+            Some(&TimedOut { waited_ms, .. }) => {
+                let pool = pool.id();
+                PoolPending { pool, waited_ms }.into()
+            }
+            None => error,
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! The collector's state: who counts, what was sent and is alive, what is dead and not yet asked for.
+
+use super::counts::{Counts, Refs};
+use super::trail::Trail;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tranship_ledger::{Batch, Roster};
+use tranship_proto::{ChannelId, DomainId};
+use tranship_sync::Taker;
+
+/// Candidates looked at together: four cache lines of each counter.
+pub(super) const LOOK: usize = 64;
+
+/// The collector's state: one thread at a time.
+pub(super) struct Gc {
+    pub(super) roster: Roster<Refs, Counts>,
+    pub(super) taker: Taker,
+    /// What single senders have sent, before it is in the queue.
+    pub(super) trails: Vec<Arc<Trail>>,
+    /// Sent buffers that were alive when last looked at, oldest first.
+    pub(super) held: VecDeque<u32>,
+    /// Dead buffers by class, for the zones to import.
+    pub(super) ready: Box<[Vec<u32>]>,
+    pub(super) candidates: Vec<u32>,
+    pub(super) batch: Batch,
+    /// Readers' processes, to see deaths while the manager is away.
+    pub(super) processes: HashMap<DomainId, OwnedFd>,
+    /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
+    pub(super) refs_inodes: HashMap<DomainId, u64>,
+    /// Who reads each queue.
+    pub(super) sinks: HashMap<ChannelId, Sink>,
+    /// Readers that the present manager has not named yet: only we can see that they died.
+    pub(super) returning: HashSet<DomainId>,
+    pub(super) standing: Standing,
+}
+
+/// A pool's epoch in a board that it is new in.
+pub(super) const FIRST_EPOCH: u64 = 1;
+
+/// What tells that the roster is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Its epoch is the one that the board shows.
+    Managed,
+    /// Whatever the board says (`OwnPool::stand_alone`).
+    Alone,
+    /// That the board of the next manager does not have the pool yet (`OwnPool::suspend`).
+    Unlisted,
+}
+
+/// The reading end of a queue on the roster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sink {
+    pub(super) domain: DomainId,
+    /// The manager's number of its process: what the next one is told.
+    pub(super) process: u64,
+    /// Whether the present manager has named the queue; else only we can see that its sink died.
+    pub(super) named: bool,
+}
+
+impl Gc {
+    pub(super) fn new(taker: Taker, classes: usize) -> Gc {
+        Gc {
+            roster: Roster::new(0),
+            taker,
+            trails: Vec::new(),
+            held: VecDeque::new(),
+            ready: (0..classes).map(|_| Vec::new()).collect(),
+            candidates: Vec::with_capacity(LOOK),
+            batch: Batch::default(),
+            processes: HashMap::new(),
+            refs_inodes: HashMap::new(),
+            sinks: HashMap::new(),
+            returning: HashSet::new(),
+            standing: Standing::Managed,
+        }
+    }
+
+    /// Dead buffers that nobody has asked for yet, by classes.
+    pub(super) fn ready(&self) -> Vec<u64> {
+        self.ready.iter().map(|ready| ready.len() as u64).collect()
+    }
+
+    /// Sent buffers that were alive when last looked at, oldest first.
+    pub(super) fn oldest_alive(&self) -> impl Iterator<Item = u32> + '_ {
+        self.held.iter().copied()
+    }
+
+    /// The readers, with the inodes of their counters.
+    pub(super) fn readers(&self) -> Vec<(DomainId, u64)> {
+        self.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
+    }
+
+    /// The queues: channel, sink, number of the sink's process.
+    pub(super) fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
+        let all = self.sinks.iter();
+        all.map(|(c, sink)| (*c, sink.domain, sink.process))
+            .collect()
+    }
+
+    /// Another board is about to be looked at.
+    pub(super) fn suspend(&mut self) {
+        self.unname_all();
+        self.standing = match self.standing {
+            Standing::Alone => Standing::Unlisted,
+            Standing::Managed | Standing::Unlisted => Standing::Managed,
+        };
+    }
+
+    /// The roster is whole whatever a board says.
+    pub(super) fn stand_alone(&mut self) {
+        self.unname_all();
+        self.standing = Standing::Alone;
+    }
+
+    /// The pool is new in a board.
+    pub(super) fn resume(&mut self) {
+        self.roster.reset_epoch(FIRST_EPOCH);
+        self.standing = Standing::Managed;
+    }
+
+    /// Both counters of a queue leave together.
+    pub(super) fn remove_queue(&mut self, channel: ChannelId) {
+        let _ = self.roster.remove_queue(channel.0.into());
+        self.sinks.remove(&channel);
+    }
+
+    /// A reader's references count no more.
+    pub(super) fn remove_reader(&mut self, domain: DomainId) {
+        let _ = self.roster.remove_reader(domain.0.into());
+        self.processes.remove(&domain);
+        self.refs_inodes.remove(&domain);
+        self.returning.remove(&domain);
+    }
+
+    /// Readers, and sinks of queues, that the present manager has not named: only we can see that they died.
+    pub(super) fn unnamed(&self) -> HashSet<DomainId> {
+        let sinks = self.sinks.values().filter(|s| !s.named).map(|s| s.domain);
+        let others = sinks.filter(|d| self.processes.contains_key(d));
+        others.chain(self.returning.iter().copied()).collect()
+    }
+
+    /// Those of them whose processes have ended.
+    pub(super) fn dead(&self) -> Vec<DomainId> {
+        let is_dead = |of: &DomainId| {
+            let process = self.processes.get(of);
+            process.is_some_and(|p| tranship_sys::pidfd::is_dead(p).unwrap_or(false))
+        };
+        self.unnamed().into_iter().filter(is_dead).collect()
+    }
+
+    /// The queues to these.
+    pub(super) fn queues_to(&self, sinks: &[DomainId]) -> Vec<ChannelId> {
+        let to = self.sinks.iter().filter(|(_, s)| sinks.contains(&s.domain));
+        to.map(|(channel, _)| *channel).collect()
+    }
+
+    /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
+    fn unname_all(&mut self) {
+        self.returning = self.processes.keys().copied().collect();
+        self.sinks.values_mut().for_each(|sink| sink.named = false);
+    }
+
+    /// Candidates off the senders' trails, as long as there is room. Trails that nobody will add to any more end here.
+    pub(super) fn follow_trails(&mut self) {
+        for trail in &self.trails {
+            let room = LOOK - self.candidates.len();
+            trail.take(&mut self.candidates, room);
+        }
+        self.trails.retain(|trail| !trail.is_over());
+    }
+
+    pub(super) fn advance(&mut self, epoch: u64) {
+        if let Err(error) = self.roster.set_epoch(epoch) {
+            tracing::warn!(%error, "roster");
+        }
+    }
+}

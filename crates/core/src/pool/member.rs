@@ -1,0 +1,181 @@
+//! Pools as the domain's register knows them.
+
+use super::foreign::ForeignPool;
+use super::own::{NO_ENTRY, OwnPool};
+use crate::base::graves::Buried;
+use crate::base::lock;
+use crate::domain::{DomainCore, ForeignMember, Had, Joined, OwnMember, PoolShape};
+use crate::error::Error;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
+
+impl Buried for OwnPool {
+    fn is_inherited(&self) -> bool {
+        self.fork.is_child()
+    }
+    /// It is taken down after that only.
+    fn nothing_held(&self) -> bool {
+        true
+    }
+}
+
+impl OwnMember for OwnPool {
+    fn shape(&self) -> PoolShape {
+        self.shape()
+    }
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+    fn table_fd(&self) -> &OwnedFd {
+        &self.table_fd
+    }
+    fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)> {
+        let fds = lock(&self.chunk_fds);
+        let all = fds.iter();
+        all.map(|(index, (serial, fd))| (*index, *serial, fd.clone()))
+            .collect()
+    }
+    fn readers(&self) -> Vec<(DomainId, u64)> {
+        lock(&self.gc).readers()
+    }
+    fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
+        lock(&self.gc).queues()
+    }
+
+    /// No collection by it until the pool's place in it is known. Before the board
+    /// changes, so that nobody takes the old place in the new board for ours. Who stood alone goes on as long as the new board
+    /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
+    fn suspend(&self) {
+        let mut gc = lock(&self.gc); // none runs
+        gc.suspend();
+        self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
+    }
+    /// The last connection was read
+    /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
+    /// (`manager`, `writer_told`), so the roster has all that were: we collect with it whatever a board says.
+    fn stand_alone(&self) {
+        lock(&self.gc).stand_alone();
+        self.waiters.memory_came_back();
+    }
+    /// Whatever roster events follow count from its first epoch: none under a new
+    /// manager until all claims are in, and under the old one the whole roster again, to which the board's epoch
+    /// has been raised already. So nothing is collected with a roster that lacks anybody.
+    fn resume(&self, entry: u32) {
+        let mut gc = lock(&self.gc);
+        gc.resume();
+        self.board_entry.store(entry, Ordering::Release);
+    }
+
+    fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>) {
+        self.queue_joined(queue, fds);
+    }
+    fn queue_left(&self, channel: ChannelId, epoch: u64) {
+        self.queue_left(channel, epoch);
+    }
+    fn reader_left(&self, domain: DomainId, epoch: u64) {
+        self.reader_left(domain, epoch);
+    }
+    fn bury_dead_readers(&self) -> bool {
+        self.bury_dead_readers()
+    }
+
+    fn set_shrink_target(&self, bytes: u64) {
+        self.set_shrink_target(bytes);
+    }
+    fn lift_shrink_target(&self, quota_bytes: u64) {
+        self.lift_shrink_target(quota_bytes);
+    }
+    fn set_traced(&self, on: bool) {
+        self.set_traced(on);
+    }
+    fn tend(&self) {
+        self.tend();
+    }
+
+    fn had(&self, slot: u32) -> Had {
+        Had {
+            id: self.id_of(slot),
+            bytes: self.capacity_of(slot),
+            handles: self.handles(slot).count(),
+        }
+    }
+}
+
+impl OwnPool {
+    /// The one of that id, if it is this domain's.
+    pub(crate) fn find(domain: &DomainCore, pool: PoolId) -> Option<Arc<OwnPool>> {
+        domain.register.own_as(pool)
+    }
+}
+
+impl Buried for ForeignPool {
+    fn is_inherited(&self) -> bool {
+        self.fork.is_child()
+    }
+    fn nothing_held(&self) -> bool {
+        self.nothing_held()
+    }
+}
+
+impl ForeignMember for ForeignPool {
+    fn shape(&self) -> PoolShape {
+        self.shape
+    }
+    fn table_inode(&self) -> u64 {
+        self.table_inode
+    }
+    fn refs_fd(&self) -> &OwnedFd {
+        self.refs_fd()
+    }
+    fn mapped(&self) -> Vec<(u32, u32)> {
+        self.mapped()
+    }
+
+    fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error> {
+        self.attach(index, serial, fd)
+    }
+    fn detach(&self, index: u32, serial: u32) -> bool {
+        self.detach(index, serial)
+    }
+    fn detach_all(&self) {
+        self.detach_all();
+    }
+
+    fn set_spoken_of(&self, yes: bool) {
+        self.set_spoken_of(yes);
+    }
+    fn is_spoken_of(&self) -> bool {
+        self.is_spoken_of()
+    }
+    fn give_up(&self) -> bool {
+        self.give_up()
+    }
+    fn set_traced(&self, on: bool) {
+        self.set_traced(on);
+    }
+
+    fn held(&self) -> Vec<Had> {
+        let of = |(slot, handles, generation, bytes): (u32, u32, u32, u64)| Had {
+            id: CbufId::new(self.shape.pool, slot, generation),
+            // Trust: by the word of the pool's writer.
+            bytes: bytes.min(self.shape.max_bytes),
+            handles,
+        };
+        self.held().map(of).collect()
+    }
+}
+
+impl ForeignPool {
+    /// The counted handle that the domain's register has of the pool of that id.
+    pub(crate) fn find(domain: &DomainCore, pool: PoolId) -> Option<Arc<ForeignPool>> {
+        domain.register.foreign_as(pool)
+    }
+
+    /// The same of this pool.
+    pub(crate) fn arc(&self) -> Option<Arc<ForeignPool>> {
+        let found = ForeignPool::find(&self.domain, self.shape.pool);
+        found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))
+    }
+}

@@ -1,0 +1,38 @@
+//! A slot's two halves at hand.
+
+use super::slots::Slot;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_ledger::Handles;
+use tranship_region::layout::Slot as TableSlot;
+
+/// Where a slot's words are: computed once, by who needs several of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(super) private: &'a Slot,
+    pub(super) entry: &'a TableSlot,
+}
+
+impl<'a> Place<'a> {
+    #[inline(always)]
+    pub(crate) fn handles(self) -> &'a Handles {
+        &self.private.handles
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation(self) -> &'a AtomicU32 {
+        &self.entry.generation
+    }
+
+    /// As `OwnPool::is_private`.
+    #[inline(always)]
+    pub(crate) fn is_private(self) -> bool {
+        self.handles().is_private(self.generation())
+    }
+
+    /// Serial of the chunk in which it lies.
+    #[inline(always)]
+    pub(super) fn serial(self) -> u32 {
+        // Relaxed: our own word, as old as the slot.
+        self.entry.serial.load(Ordering::Relaxed)
+    }
+}

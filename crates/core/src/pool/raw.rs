@@ -1,0 +1,16 @@
+//! What a pool hands out, before it is a buffer.
+
+use super::tag::Tag;
+use std::ptr::NonNull;
+
+/// Memory of one of an own pool's slots that no handle has yet, one of whose references it is. In plain words, as who asked makes a handle of it:
+/// exactly one, or the slot is never free again.
+#[must_use]
+pub(crate) struct RawBuf {
+    /// The slot's memory, in the pool's own mapping.
+    pub(crate) ptr: NonNull<u8>,
+    /// What may be used of it, bytes.
+    pub(crate) len: usize,
+    /// Without `Tag::LONG` its class is one of the pool's.
+    pub(crate) tag: Tag,
+}

@@ -1,0 +1,61 @@
+//! Chunks on their way in or out.
+
+use crate::domain::Asked;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// What was not needed for so many periods goes back.
+pub(super) const PERIODS: usize = 4;
+
+/// Chunks on their way in or out.
+pub(super) struct Resizing {
+    pub(super) next_serial: u32,
+    pub(super) growing: Option<Growing>,
+    /// The last that was shown was refused for want of memory: nothing is made before it is granted.
+    pub(super) ask_first: bool,
+    /// Counts the manager's answers.
+    pub(super) progress: u32,
+    /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.
+    pub(super) late: bool,
+    /// The same of its word that would make our roster as new as its board.
+    pub(super) stale: bool,
+    pub(super) last_look: Option<Instant>,
+    /// The most chunks in use at once in each of the last periods, the latest first.
+    pub(super) peaks: [u32; PERIODS],
+    pub(super) looks: u32,
+}
+
+impl Resizing {
+    pub(super) fn new() -> Resizing {
+        Resizing {
+            next_serial: 1,
+            growing: None,
+            ask_first: false,
+            progress: 0,
+            late: false,
+            stale: false,
+            last_look: None,
+            peaks: [0; PERIODS],
+            looks: 0,
+        }
+    }
+}
+
+/// What chunks are made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// All buffers.
+    All,
+    /// One large buffer of level `none`.
+    Large,
+}
+
+/// Chunks that were asked for and are not in use yet.
+pub(super) struct Growing {
+    pub(super) asked: Asked,
+    pub(super) what: What,
+    /// Chunks that were made and shown, index and serial; if there are none, it was asked whether all of `rest` may be made.
+    pub(super) shown: Vec<(u32, u32)>,
+    /// Where chunks are still to be made.
+    pub(super) rest: VecDeque<u32>,
+}

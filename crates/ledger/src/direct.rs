@@ -1,0 +1,100 @@
+//! The verdict over a few buffers, where the writer is the source of every queue.
+
+use std::iter::repeat;
+use tranship_sync::atomic::{Ordering, fence};
+
+use crate::generation::{is_published, next_free};
+use crate::order::{COLLECTION_DIRECT, CollectStep, PASS_DIRECT, Phase};
+use crate::roster::Roster;
+use crate::words::{Generations, Words};
+
+impl<R: Words, C: Words> Roster<R, C> {
+    /// Whether all of `few` are dead, as [`collect`](Roster::collect) decides it, and in one pass. Then their generations are odd. False:
+    /// nothing was changed, and nothing is said of any one of them; so it is, too, if the roster is stale or if another domain is the source of a
+    /// queue. The arguments are `collect`'s, and so is what the caller has to see to.
+    ///
+    /// While it runs none of the writer's threads comes by a handle, which needs the collector's lock.
+    ///
+    /// Costs per candidate two words per queue and one per reader, the handles and the generation; one fence in all.
+    // Crash: as in `collect`.
+    #[inline(always)]
+    pub fn are_dead<const N: usize, O, G>(
+        &self,
+        few: &[u32; N],
+        own: &O,
+        generations: &G,
+        mut epoch_now: impl FnMut() -> u64,
+    ) -> bool
+    where
+        O: Words + ?Sized,
+        G: Generations + ?Sized,
+    {
+        use CollectStep::{Bump, CheckEpoch, Fence, Pass};
+        const {
+            let steps = COLLECTION_DIRECT;
+            assert!(matches!(
+                steps,
+                [CheckEpoch, Pass, CheckEpoch, Bump, Fence, CheckEpoch]
+            ));
+        };
+        let known = self.epoch;
+        if self.others > 0
+            || epoch_now() != known
+            || !self.pass_direct(few, own)
+            || epoch_now() != known
+        {
+            return false;
+        }
+        let mut were = [0; N];
+        for (&slot, was) in few.iter().zip(&mut were) {
+            *was = generations.load(slot);
+            debug_assert!(is_published(*was), "slot {slot} was never sent");
+            generations.store(slot, next_free(*was));
+        }
+        // Ordering: partner of the fence in `still_names`. Of (epoch raised, ref++, fence, read generation) by who takes from a new queue and our
+        // (store generation, fence, read epoch) at least one sees the other.
+        fence(Ordering::SeqCst);
+        if epoch_now() == known {
+            return true;
+        }
+        std::hint::cold_path();
+        for (&slot, was) in few.iter().zip(were) {
+            generations.store(slot, was);
+        }
+        false
+    }
+
+    /// One pass: whether all are dead. Written out, as a loop over the phases stays a loop.
+    #[inline(always)]
+    fn pass_direct<const N: usize, O: Words + ?Sized>(&self, few: &[u32; N], own: &O) -> bool {
+        use Phase::{Own, Received, References};
+        const { assert!(matches!(PASS_DIRECT, [Own, Received, References, Received])) };
+        let mut any = 0;
+        own.load_each(few, repeat(()), |(), now| any |= now);
+        any |= self.differ(few);
+        for reader in &self.readers {
+            reader.refs.load_each(few, repeat(()), |(), now| any |= now);
+        }
+        any |= self.differ(few);
+        any == 0
+    }
+
+    /// By which bits `rcvd` and `sent` differ.
+    #[inline(always)]
+    fn differ<const N: usize>(&self, few: &[u32; N]) -> u32 {
+        let mut any = 0;
+        for queue in &self.queues {
+            let mut sent = [0; N];
+            let to = sent.iter_mut();
+            queue.sent.load_each(few, to, |sent, now| *sent = now);
+            let sent = sent.iter();
+            queue
+                .rcvd
+                .load_each(few, sent, |sent, now| any |= now ^ sent);
+        }
+        any
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,95 @@
+use proptest::prelude::*;
+use tranship_sync::atomic::{AtomicU32, Ordering};
+
+use crate::roster::{Roster, Source};
+use crate::words::NoWords;
+
+const FEW: usize = 3;
+const SLOTS: [u32; FEW] = [2, 0, 1];
+
+type Words = [AtomicU32; FEW];
+
+fn words(values: [u32; FEW]) -> Words {
+    values.map(AtomicU32::new)
+}
+
+fn values(words: &Words) -> [u32; FEW] {
+    words.each_ref().map(|word| word.load(Ordering::Relaxed))
+}
+
+/// One queue and one reader.
+#[derive(Default)]
+struct System {
+    sent: Words,
+    rcvd: Words,
+    refs: Words,
+}
+
+impl System {
+    fn roster(&self, source: Source) -> Roster<&[AtomicU32], &[AtomicU32]> {
+        let mut roster = Roster::new(7);
+        roster
+            .add_queue(1, source, &self.sent[..], &self.rcvd[..])
+            .unwrap();
+        roster.add_reader(2, &self.refs[..]).unwrap();
+        roster
+    }
+
+    fn are_dead(&self, table: &Words, epoch: impl FnMut() -> u64) -> bool {
+        self.roster(Source::Writer)
+            .are_dead(&SLOTS, &NoWords, &table[..], epoch)
+    }
+}
+
+#[test]
+fn all_that_is_dead_gets_its_next_generation() {
+    let (system, table) = (System::default(), words([2, 0x00ff_fffe, 4]));
+    assert!(system.are_dead(&table, || 7));
+    assert_eq!(values(&table), [3, 0x00ff_ffff, 5]);
+}
+
+#[test]
+fn another_source_on_the_roster_leaves_it_to_two_passes() {
+    let (system, table) = (System::default(), words([2; FEW]));
+    let mut roster = system.roster(Source::Other);
+    let judge = |roster: &Roster<_, _>| roster.are_dead(&SLOTS, &NoWords, &table[..], || 7);
+    assert!(!judge(&roster));
+    roster.remove_queue(1).unwrap();
+    assert!(judge(&roster));
+}
+
+/// Twice before the bump and once after it.
+#[test]
+fn an_epoch_that_changes_at_any_look_brings_the_generations_back() {
+    for stale_at in 0..3 {
+        let (system, table) = (System::default(), words([2; FEW]));
+        let mut seen = Vec::new();
+        let epoch = || {
+            seen.push(values(&table)[0]);
+            if seen.len() > stale_at { 8 } else { 7 }
+        };
+        assert!(!system.are_dead(&table, epoch));
+        assert_eq!(values(&table), [2; FEW]);
+        assert_eq!(seen, &[2, 2, 3][..=stale_at]);
+    }
+}
+
+proptest! {
+    /// One word that says otherwise is enough, whosever it is.
+    #[test]
+    fn one_that_is_alive_is_enough(which in 0usize..5, slot in 0..FEW, by in 1u32..) {
+        let (system, own, table) = (System::default(), words([0; FEW]), words([2; FEW]));
+        let mut words = vec![&own, &system.refs, &system.rcvd, &system.sent];
+        let both = [&system.rcvd, &system.sent];
+        match which {
+            // As many received as sent are no difference.
+            4 => words = both.to_vec(),
+            _ => words = vec![words[which]],
+        }
+        words.iter().for_each(|words| words[slot].store(by, Ordering::Relaxed));
+        let roster = system.roster(Source::Writer);
+        let dead = roster.are_dead(&SLOTS, &own[..], &table[..], || 7);
+        prop_assert_eq!(dead, which == 4);
+        prop_assert_eq!(values(&table), [if dead { 3 } else { 2 }; FEW]);
+    }
+}

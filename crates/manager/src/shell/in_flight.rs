@@ -1,0 +1,111 @@
+//! Counting the descriptors that are on their way, see `flight`.
+
+use super::flight::Flight;
+use super::keep::Rubbish;
+use super::parts::Shell;
+use super::party::Task;
+use crate::state::ClientId;
+use std::time::Duration;
+
+/// Connections that are looked at in one go.
+const LOOKS: usize = 32;
+/// How often those that have ended are.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+impl Shell {
+    /// Whether so many descriptors may go to one of a user's clients now.
+    pub(super) fn may_fly(&mut self, uid: u32, fds: usize) -> bool {
+        if fds == 0 || self.flights.may(uid, fds) {
+            return true;
+        }
+        self.look_at_flights(uid);
+        self.flights.may(uid, fds)
+    }
+
+    /// A message has gone out.
+    pub(super) fn flies(&mut self, client: ClientId, fds: usize) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let flight = &mut conn.flight;
+        // Before the first descriptor there is nothing to tell apart.
+        if fds > 0 || flight.fds > 0 {
+            flight.messages.push_back(fds);
+            flight.fds += fds;
+            self.flights.add(conn.uid, fds);
+        }
+        if flight.fds > 0
+            && !std::mem::replace(&mut flight.listed, true)
+            && let Some(party) = self.parties.get_mut(&conn.uid)
+        {
+            party.flying.push_back(client);
+        }
+    }
+
+    /// Looks what one client has taken meanwhile.
+    pub(super) fn look_at_flight(&mut self, client: ClientId) {
+        if let Some(conn) = self.conns.get_mut(&client)
+            && conn.flight.fds > 0
+        {
+            let taken = conn.flight.look(&conn.fd);
+            self.flights.sub(conn.uid, taken);
+        }
+    }
+
+    /// Looks what some of a user's clients have taken meanwhile.
+    pub(super) fn look_at_flights(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        for _ in 0..party.flying.len().min(LOOKS) {
+            let Some(client) = party.flying.pop_front() else {
+                break;
+            };
+            let Some(conn) = self.conns.get_mut(&client) else {
+                continue;
+            };
+            self.flights.sub(uid, conn.flight.look(&conn.fd));
+            conn.flight.listed = conn.flight.fds > 0;
+            if conn.flight.listed {
+                party.flying.push_back(client);
+            }
+        }
+        for _ in 0..party.lingering.len().min(LOOKS) {
+            let Some((mut flight, rubbish)) = party.lingering.pop_front() else {
+                break;
+            };
+            self.flights.sub(uid, flight.look(&rubbish));
+            if flight.fds > 0 {
+                party.lingering.push_back((flight, rubbish));
+            } else {
+                self.trash.throw(uid, rubbish);
+            }
+        }
+        if party.lingering.is_empty() {
+            self.lingering.remove(&uid);
+        }
+    }
+
+    /// A connection has ended. It is closed when nothing of what was sent to it can be on its way any more.
+    pub(super) fn linger(&mut self, uid: u32, mut flight: Flight, rubbish: Rubbish) {
+        let taken = flight.look(&rubbish);
+        self.flights.sub(uid, taken);
+        match self.parties.get_mut(&uid) {
+            Some(party) if flight.fds > 0 => {
+                party.lingering.push_back((flight, rubbish));
+                self.lingering.insert(uid);
+            }
+            _ => {
+                self.flights.sub(uid, flight.fds);
+                self.throw(uid, rubbish);
+            }
+        }
+    }
+
+    /// It is time to look at those that have ended.
+    pub(super) fn look_at_lingering(&mut self) {
+        for uid in self.lingering.iter().copied().collect::<Vec<_>>() {
+            self.enqueue(uid, Task::Look);
+        }
+    }
+}

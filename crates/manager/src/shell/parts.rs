@@ -1,0 +1,84 @@
+//! What the shell consists of.
+
+use super::conn::Conn;
+use super::flight::Flights;
+use super::keep::{Kept, Trash};
+use super::listener::Listener;
+use super::notify::Notify;
+use super::page::Pages;
+use super::party::Party;
+use super::porter::Porters;
+use super::pressure::Gauge;
+use super::store::Store;
+use super::watchdog::Beat;
+use crate::state::{ClientId, FdToken, Input, State};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tranship_proto::DomainId;
+use tranship_region::layout::BoardRw;
+use tranship_sys::epoll::Epoll;
+
+/// What epoll says about a ready descriptor: the kind is in the upper byte.
+pub(super) const LISTENER: u64 = 0;
+pub(super) const STOP: u64 = 1;
+pub(super) const CLIENT: u64 = 1 << 56;
+pub(super) const WATCH: u64 = 2 << 56;
+pub(super) const PORTER: u64 = 3 << 56;
+pub(super) const PARTY: u64 = 4 << 56;
+pub(super) const PAGE: u64 = 5 << 56;
+pub(super) const KIND: u64 = 0xff << 56;
+
+pub(super) struct Shell {
+    pub state: State,
+    pub epoll: Epoll,
+    /// Goes before the listener, whose lock says whose the file is.
+    pub pages: Pages,
+    pub listener: Listener,
+    /// There was no room for a connection: none is taken until then.
+    pub listener_rests: Option<Instant>,
+    pub started: Instant,
+    pub instance: u64,
+    pub board_entries: u32,
+    /// Quotas move: boards say so.
+    pub scheduled: bool,
+    pub max_files: usize,
+    pub fds: HashMap<FdToken, Rc<Kept>>,
+    pub trash: Rc<Trash>,
+    pub next_token: u64,
+    pub conns: HashMap<ClientId, Conn>,
+    pub next_client: u64,
+    pub boards: HashMap<FdToken, BoardRw>,
+    pub watches: HashMap<FdToken, DomainId>,
+    pub connected: HashMap<DomainId, ClientId>,
+    pub parties: HashMap<u32, Party>,
+    /// Parties with something to do, in the order of their turns.
+    pub runnable: VecDeque<u32>,
+    pub porters: Porters,
+    /// Parties that wait for a porter.
+    pub waits_for_porter: BTreeSet<u32>,
+    /// Descriptors on their way to clients; users of whose ended connections some are; when those are looked at next.
+    pub flights: Flights,
+    pub lingering: BTreeSet<u32>,
+    pub look: Duration,
+    /// Answers to what the state asked to be read.
+    pub answers: VecDeque<Input>,
+    /// Connections to which the kernel lets no more descriptors go for the moment.
+    pub throttled: BTreeSet<ClientId>,
+    /// Where messages are read to.
+    pub buf: Box<[u8]>,
+    pub ids: Option<PathBuf>,
+    pub notify: Notify,
+    pub store: Store,
+    pub beat: Arc<Beat>,
+    /// What this thread had used of a processor when it last began to wait.
+    pub used: Duration,
+    pub exit: bool,
+    pub gauge: Gauge,
+    /// Its heap is its own: not where it is a thread of somebody's.
+    pub trims: bool,
+    /// When memory is given back.
+    pub trim: Option<Instant>,
+}

@@ -1,0 +1,479 @@
+//! Reading what clients say.
+
+use super::conn::Carrying;
+use super::keep::Rubbish;
+use super::out::Outgoing;
+use super::parts::{CLIENT, Shell};
+use super::party::Task;
+use super::porter::Carried;
+use crate::state::{ClientId, Facts, Fd, FdToken, Input};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use tranship_proto::{MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
+use tranship_region::layout::BoardRw;
+use tranship_sys::epoll::Ready;
+use tranship_sys::{process, socket};
+
+/// Messages taken from a client in one task.
+const TURN: usize = 16;
+/// Messages of a process that has ended which are still heard. What it has said itself lies in the socket already; its
+/// children may go on writing for ever.
+const LAST_WORDS: u32 = 1024;
+
+/// How long after a client left memory is given back that was needed for it.
+const TRIM: Duration = Duration::from_secs(1);
+
+/// What reading came to.
+#[derive(PartialEq, Eq)]
+enum Got {
+    Message,
+    Nothing,
+    Gone,
+}
+
+pub(super) fn violation(code: RefusalCode, asked: usize, available: usize) -> Refusal {
+    Refusal {
+        code,
+        asked: asked as u64,
+        available: available as u64,
+    }
+}
+
+impl Shell {
+    pub(super) fn client_ready(&mut self, client: ClientId, ready: Ready) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        if ready.writable || (ready.hung_up && conn.blocked) {
+            self.plan_write(client);
+        }
+        if ready.readable || ready.hung_up {
+            self.plan_read(client);
+        }
+    }
+
+    pub(super) fn plan_read(&mut self, client: ClientId) {
+        if let Some(conn) = self.conns.get_mut(&client)
+            && conn.may_read()
+            && !std::mem::replace(&mut conn.reading, true)
+        {
+            let uid = conn.uid;
+            self.enqueue(uid, Task::Read(client));
+        }
+    }
+
+    /// Has epoll wait for what there is to wait for.
+    pub(super) fn rewatch(&mut self, client: ClientId) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let Some(party) = self.parties.get(&conn.uid) else {
+            return;
+        };
+        let (wanted, token) = (conn.wanted(), CLIENT | client.0);
+        let done = match (conn.watched, wanted) {
+            (a, b) if a == b => return,
+            (None, Some(interest)) => party.epoll.add(&conn.fd, token, interest),
+            (Some(_), Some(interest)) => party.epoll.modify(&conn.fd, token, interest),
+            (_, None) => party.epoll.remove(&conn.fd),
+        };
+        if done.is_ok() {
+            conn.watched = wanted;
+        }
+    }
+
+    /// Takes some messages of a client.
+    pub(super) fn read(&mut self, client: ClientId) {
+        if let Some(conn) = self.conns.get_mut(&client) {
+            conn.reading = false;
+        }
+        for _ in 0..TURN {
+            match self.conns.get(&client) {
+                Some(conn) if conn.may_read() => {}
+                Some(_) => return self.rewatch(client),
+                None => return,
+            }
+            let got = self.read_one(client);
+            self.heard(client, &got);
+            if got != Got::Message {
+                return self.rewatch(client);
+            }
+        }
+        self.plan_read(client);
+    }
+
+    fn read_one(&mut self, client: ClientId) -> Got {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return Got::Gone;
+        };
+        if conn.bare && !conn.greeted {
+            return self.read_bare(client);
+        }
+        let mut buf = std::mem::take(&mut self.buf);
+        let got = match socket::peek(&conn.fd, &mut buf) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
+            Ok(front) if front.brings => {
+                conn.carried = Carrying::Waiting;
+                let uid = conn.uid;
+                if let Some(party) = self.parties.get_mut(&uid) {
+                    party.carry.push_back(client);
+                }
+                self.use_porters(uid);
+                Got::Message
+            }
+            Ok(front) if front.bytes > 0 && socket::drop_front(&conn.fd).is_ok() => {
+                let bytes = &buf[..front.bytes.min(buf.len())];
+                self.message(client, bytes, front.truncated);
+                Got::Message
+            }
+            _ => {
+                self.hang_up(client);
+                Got::Gone
+            }
+        };
+        self.buf = buf;
+        got
+    }
+
+    /// Takes what lies in a connection that the kernel lets no descriptors into: but for who says it, that brings nothing.
+    fn read_bare(&mut self, client: ClientId) -> Got {
+        let Some(conn) = self.conns.get(&client) else {
+            return Got::Gone;
+        };
+        let uid = conn.uid;
+        match socket::recvmsg(&conn.fd, &mut self.buf, true) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
+            Ok(received) if received.bytes > 0 => {
+                let bytes = self.buf[..received.bytes.min(self.buf.len())].to_vec();
+                let carried = Carried {
+                    ended: false,
+                    bytes,
+                    truncated: received.truncated,
+                    ctrunc: received.ctrunc,
+                    came: 0,
+                    fds: Vec::new(),
+                    pidfd: received.pidfd,
+                };
+                self.carried(client, uid, carried);
+                Got::Message
+            }
+            _ => {
+                self.hang_up(client);
+                Got::Gone
+            }
+        }
+    }
+
+    /// A porter has brought a client's message.
+    pub(super) fn arrived(&mut self, client: ClientId) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let Carrying::Arrived(carried) = std::mem::replace(&mut conn.carried, Carrying::No) else {
+            return;
+        };
+        let uid = conn.uid;
+        let got = if carried.ended && carried.came == 0 {
+            self.hang_up(client);
+            Got::Gone
+        } else {
+            self.carried(client, uid, *carried);
+            Got::Message
+        };
+        self.heard(client, &got);
+        self.plan_read(client);
+        self.rewatch(client);
+    }
+
+    /// A porter that was sent for a client's message is gone. If the message may be gone with it the connection goes, too: its
+    /// client comes back, and claims what it has.
+    pub(super) fn lost(&mut self, client: ClientId, before: bool) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        if before {
+            conn.carried = Carrying::No;
+            self.plan_read(client);
+            self.rewatch(client);
+        } else {
+            tracing::warn!("a message was lost with the process that took it");
+            self.hang_up(client);
+        }
+    }
+
+    fn hang_up(&mut self, client: ClientId) {
+        let dying = self.conns.get_mut(&client).and_then(|c| c.dying.take());
+        self.drop_conn(client);
+        self.feed(Input::HungUp { client });
+        if let Some((domain, _)) = dying {
+            self.feed(Input::ProcessDied { domain });
+        }
+    }
+
+    /// Counts down what a process that has ended may still say.
+    fn heard(&mut self, client: ClientId, got: &Got) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let Some((domain, left)) = &mut conn.dying else {
+            return;
+        };
+        *left -= 1;
+        if *got == Got::Nothing || *left == 0 {
+            let domain = *domain;
+            conn.dying = None;
+            self.feed(Input::ProcessDied { domain });
+        }
+    }
+
+    /// A process has ended: what it has said before counts.
+    pub(super) fn last_words(&mut self, pidfd: FdToken) {
+        let Some(domain) = self.watches.get(&pidfd).copied() else {
+            return;
+        };
+        let client = self.connected.get(&domain).copied();
+        match client.and_then(|c| Some((c, self.conns.get_mut(&c)?))) {
+            Some((client, conn)) => {
+                conn.dying = Some((domain, LAST_WORDS));
+                let uid = conn.uid;
+                self.plan_read(client);
+                self.let_the_dying_go(uid);
+            }
+            None => self.feed(Input::ProcessDied { domain }),
+        }
+    }
+
+    /// Of processes that have ended nothing more is heard where all porters of their user are kept waiting: others wait for
+    /// the news of their end.
+    pub(super) fn let_the_dying_go(&mut self, uid: u32) {
+        if !self.porters.all_busy(uid) {
+            return;
+        }
+        let waiting = self.parties.get(&uid).map(|p| p.carry.clone());
+        for client in waiting.into_iter().flatten() {
+            let dying = self.conns.get_mut(&client).and_then(|c| c.dying.take());
+            if let Some((domain, _)) = dying {
+                self.feed(Input::ProcessDied { domain });
+            }
+        }
+    }
+
+    pub(super) fn drop_conn(&mut self, client: ClientId) -> Option<VecDeque<Outgoing>> {
+        let conn = self.conns.remove(&client)?;
+        if self.trims && self.trim.is_none() {
+            self.trim = Some(Instant::now() + TRIM);
+        }
+        if let Some(party) = self.parties.get_mut(&conn.uid) {
+            if conn.watched.is_some() {
+                let _ = party.epoll.remove(&conn.fd);
+            }
+            party.members -= 1;
+            self.wake(conn.uid);
+        }
+        // Its process has ended, and is not watched any more: nothing else would say so.
+        if let Some((domain, _)) = conn.dying {
+            self.answers.push_back(Input::ProcessDied { domain });
+        }
+        if let Some(domain) = conn.domain
+            && self.connected.get(&domain) == Some(&client)
+        {
+            self.connected.remove(&domain);
+        }
+        self.throttled.remove(&client);
+        let _ = socket::shutdown(&conn.fd);
+        let rubbish = Rubbish {
+            fd: conn.fd,
+            what: Some(Input::Parted { client }),
+            small: conn.bare && !conn.greeted,
+        };
+        self.linger(conn.uid, conn.flight, rubbish);
+        Some(conn.queue)
+    }
+
+    /// A message that brought something.
+    fn carried(&mut self, client: ClientId, uid: u32, carried: Carried) {
+        let request = decode::<Request>(&carried.bytes);
+        let given = carried.fds.iter().filter(|(_, fd)| fd.is_some()).count();
+        let wanted = carried.fds.iter().filter(|(f, _)| f.sealed.is_memory());
+        // There was no room for what it prescribes: in a porter, or here.
+        let lost = given < wanted.count();
+        let mut fds = Vec::new();
+        for (facts, fd) in carried.fds {
+            let token = self.keep_sent(uid, &facts, fd);
+            fds.push(Fd { token, facts });
+        }
+        let lacks = |request: &Request| {
+            let hello = matches!(request, Request::Hello { .. }) && carried.pidfd.is_none();
+            lost || carried.came < request.fds() || (hello && carried.came == 0)
+        };
+        let refused = match &request {
+            Ok(request) if carried.ctrunc && lacks(request) => {
+                tracing::warn!(
+                    open = self.fds.len(),
+                    "no descriptors left, a request is refused"
+                );
+                Some(Input::Crippled {
+                    client,
+                    request: request.clone(),
+                })
+            }
+            _ if carried.ctrunc || carried.came > MAX_FDS => {
+                let refusal = violation(RefusalCode::BadDescriptor, carried.came, MAX_FDS);
+                Some(Input::Violation { client, refusal })
+            }
+            _ => unreadable(client, carried.bytes.len(), carried.truncated, &request),
+        };
+        match (refused, request) {
+            (None, Ok(request @ Request::Hello { .. })) if fds.is_empty() => {
+                self.hello(client, request, carried.pidfd);
+            }
+            (None, Ok(request)) => self.request(client, uid, request, fds),
+            (Some(refused), _) => {
+                fds.iter().for_each(|fd| drop(self.fds.remove(&fd.token)));
+                self.feed(refused);
+            }
+            (None, Err(_)) => {}
+        }
+    }
+
+    /// One that brought nothing.
+    fn message(&mut self, client: ClientId, bytes: &[u8], truncated: bool) {
+        let request = decode::<Request>(bytes);
+        let refused = unreadable(client, bytes.len(), truncated, &request);
+        match (refused, request) {
+            (Some(refused), _) => self.feed(refused),
+            (None, Ok(request @ Request::Hello { .. })) => self.hello(client, request, None),
+            (None, Ok(request)) => {
+                let uid = self.conns.get(&client).map_or(0, |c| c.uid);
+                self.request(client, uid, request, Vec::new());
+            }
+            (None, Err(_)) => {}
+        }
+    }
+
+    fn request(&mut self, client: ClientId, uid: u32, request: Request, mut fds: Vec<Fd>) {
+        let input = match ends(&request) {
+            Ok(made) => {
+                fds.extend(made.into_iter().flatten().map(|end| Fd {
+                    token: self.keep_shared(uid, end),
+                    facts: Facts {
+                        made_here: true,
+                        ..Facts::default()
+                    },
+                }));
+                Input::Request {
+                    client,
+                    request,
+                    fds,
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no sockets for a request");
+                fds.iter().for_each(|fd| drop(self.fds.remove(&fd.token)));
+                Input::Crippled { client, request }
+            }
+        };
+        self.feed(input);
+    }
+
+    fn hello(&mut self, client: ClientId, request: Request, pidfd: Option<OwnedFd>) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let said = pidfd.as_ref().map(|sayer| who_greets(&conn.fd, sayer));
+        let process = match said {
+            Some(Ok(None)) => {
+                let refusal = Refusal {
+                    code: RefusalCode::Access,
+                    asked: conn.uid.into(),
+                    available: 0,
+                };
+                return self.feed(Input::Violation { client, refusal });
+            }
+            Some(Ok(process)) => process,
+            // No descriptors to find out with.
+            Some(Err(_)) | None => None,
+        };
+        let pidfd = pidfd.filter(|_| process.is_some());
+        let board = match (
+            conn.greeted,
+            BoardRw::create(self.board_entries, self.instance),
+        ) {
+            (false, Ok((fd, board))) => Some((fd, board)),
+            (false, Err(error)) => {
+                tracing::warn!(%error, "no board for a client");
+                None
+            }
+            (true, _) => None,
+        };
+        conn.greeted = true;
+        let uid = conn.uid;
+        let _ = socket::pass_pidfd(&conn.fd, false);
+        let _ = socket::pass_rights(&conn.fd, true);
+        let board = board.map(|(fd, board)| {
+            if self.scheduled {
+                board.set_scheduled();
+            }
+            let token = self.keep_own(uid, fd);
+            self.boards.insert(token, board);
+            token
+        });
+        if let Some(conn) = self.conns.get_mut(&client) {
+            conn.board = conn.board.or(board);
+        }
+        let pidfd = pidfd.map(|fd| self.keep_own(uid, fd));
+        self.feed(Input::Hello {
+            client,
+            request,
+            pidfd,
+            process: process.unwrap_or(0),
+            board,
+        });
+    }
+}
+
+/// What two clients are going to share is made here: neither then has the end of the other, which it could keep busy
+/// (`docs/threat-model.md`).
+fn ends(request: &Request) -> io::Result<Option<[OwnedFd; 2]>> {
+    let (near, far) = match request {
+        Request::ConnectSocket { .. } => socket::pair()?,
+        Request::WakeFd { .. } => socket::one_way()?,
+        _ => return Ok(None),
+    };
+    Ok(Some([near, far]))
+}
+
+/// What is to be said of bytes that are no request.
+fn unreadable<E>(
+    client: ClientId,
+    bytes: usize,
+    truncated: bool,
+    request: &Result<Request, E>,
+) -> Option<Input> {
+    let refusal = match request {
+        _ if truncated => violation(RefusalCode::BadArgument, bytes, MAX_MESSAGE_BYTES),
+        Err(_) => violation(RefusalCode::BadArgument, bytes, 0),
+        Ok(_) => return None,
+    };
+    Some(Input::Violation { client, refusal })
+}
+
+/// The process that says hello, if it has made the connection: what it was made to write into another's says nothing of it.
+fn who_greets(conn: &OwnedFd, sayer: &OwnedFd) -> io::Result<Option<u64>> {
+    let process = process_identity(sayer)?;
+    let made = socket::peer_pidfd(conn)?;
+    let made = made.map(|by| process_identity(&by)).transpose()?;
+    Ok((made == Some(process)).then_some(process))
+}
+
+/// Tells processes apart for as long as the machine runs: pidfds of one process share an inode.
+pub(super) fn process_identity(pidfd: &OwnedFd) -> io::Result<u64> {
+    use std::os::fd::AsRawFd;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+    let mut lines = info.lines();
+    let pid = lines.find_map(|l| l.strip_prefix("Pid:")?.trim().parse::<u64>().ok());
+    let (_, inode) = process::identity(pidfd)?;
+    Ok(inode.wrapping_mul(1 << 22).wrapping_add(pid.unwrap_or(0)))
+}

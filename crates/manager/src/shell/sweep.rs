@@ -1,0 +1,150 @@
+//! Keeping descriptors for the state, and closing them: a few at a time, and by a porter where that may take long.
+
+use super::conn::Carrying;
+use super::keep::{Kept, Rubbish};
+use super::parts::Shell;
+use super::party::Task;
+use super::porter::SMALL_BYTES;
+use crate::state::{Facts, FdToken};
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use tranship_sys::socket;
+
+/// Closed in one task: as many as the messages of one can bring or make.
+const SWEEP: usize = 64;
+
+/// With so many messages of one user that porters have brought and that wait for its turn no more are fetched, but for those under
+/// way: what they bring is not in the books yet.
+const ARRIVED: usize = 8;
+
+impl Shell {
+    /// Of what the manager or the kernel made.
+    pub(super) fn keep_own(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
+        self.keep(uid, Some(fd), true, false)
+    }
+
+    /// Of what a client sent. What was not worth handing on is a token for nothing.
+    pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
+        let small = facts.sealed.is_memory() && facts.size <= SMALL_BYTES;
+        self.keep(uid, fd, small, false)
+    }
+
+    /// One of two sockets that clients are going to share: what they put into it is as strange as what they send. Until it goes
+    /// out nobody has put anything into it.
+    pub(super) fn keep_shared(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
+        self.keep(uid, Some(fd), true, true)
+    }
+
+    fn keep(&mut self, uid: u32, fd: Option<OwnedFd>, small: bool, shared: bool) -> FdToken {
+        let token = FdToken(self.next_token);
+        self.next_token += 1;
+        if let Some(fd) = fd {
+            let kept = Kept::new(fd, token, uid, small, shared, &self.trash);
+            self.fds.insert(token, Rc::new(kept));
+        }
+        token
+    }
+
+    pub(super) fn throw(&mut self, uid: u32, rubbish: Rubbish) {
+        self.trash.throw(uid, rubbish);
+    }
+
+    /// Lays what was thrown away before the parties whose it is.
+    pub(super) fn sort_trash(&mut self) {
+        let all = self.trash.take();
+        for (uid, rubbish) in all {
+            match self.party(uid) {
+                Ok(party) => {
+                    match rubbish.small {
+                        true => party.small.push_back(rubbish),
+                        false => party.foreign.push_back(rubbish),
+                    }
+                    if !std::mem::replace(&mut party.sweeping, true) {
+                        self.enqueue(uid, Task::Sweep);
+                    }
+                }
+                // No descriptor for a party: the next try may find one.
+                Err(_) => self.throw(uid, rubbish),
+            }
+        }
+    }
+
+    /// Closes some.
+    pub(super) fn sweep(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        party.sweeping = party.small.len() > SWEEP;
+        if party.sweeping {
+            self.enqueue(uid, Task::Sweep);
+        }
+        self.close_small(uid);
+        self.use_porters(uid);
+    }
+
+    /// No task adds more than this closes: what is thrown away does not pile up, however many tasks there are.
+    pub(super) fn close_piled(&mut self, uid: u32) {
+        let piled = self.parties.get(&uid).map_or(0, |p| p.small.len());
+        if piled >= SWEEP {
+            self.close_small(uid);
+        }
+    }
+
+    fn close_small(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        let some = party.small.len().min(SWEEP);
+        let some: Vec<Rubbish> = party.small.drain(..some).collect();
+        self.swept(some);
+    }
+
+    /// Closes what is left of these, and says so.
+    fn swept(&mut self, some: Vec<Rubbish>) {
+        for Rubbish { fd, what, .. } in some {
+            drop(fd);
+            if let Some(what) = what {
+                self.feed(what);
+            }
+        }
+    }
+
+    /// Has porters do what waits for them.
+    pub(super) fn use_porters(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        let mut gone = Vec::new();
+        let mut closers = Vec::new();
+        // First what is to be closed: who sends more meanwhile waits.
+        while !party.foreign.is_empty() {
+            let n = party.foreign.len().min(socket::MAX_FDS);
+            let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();
+            let Some(porter) = self.porters.close(&self.epoll, uid, &fds) else {
+                break;
+            };
+            closers.push(porter);
+            gone.extend(party.foreign.drain(..n));
+        }
+        while let Some(client) = party.carry.front().copied() {
+            let Some(conn) = self.conns.get_mut(&client) else {
+                party.carry.pop_front();
+                continue;
+            };
+            let full = party.foreign.len() >= socket::MAX_FDS || party.arrived >= ARRIVED;
+            if full || !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
+                break;
+            }
+            party.carry.pop_front();
+            conn.carried = Carrying::Away;
+        }
+        if !party.carry.is_empty() || !party.foreign.is_empty() {
+            self.waits_for_porter.insert(uid);
+        }
+        self.swept(gone);
+        for porter in closers {
+            self.porters.let_go(&self.epoll, porter);
+        }
+        self.let_the_dying_go(uid);
+    }
+}

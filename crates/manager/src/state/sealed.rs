@@ -1,0 +1,77 @@
+//! Chunks of a pool of level `none` that hold one large buffer each: open while their writer fills them, shown again when nobody can write
+//! them any more, and only then to readers.
+//!
+//! An open one is granted, charged and counted as any other. What of it the readers get is what was verified when it was shown the second time,
+//! so nothing that happened to it in between matters.
+
+use super::extent::For;
+use super::model::Answer;
+use super::types::{ChunkKey, Done};
+use super::{Parcel, State, refusal};
+use std::collections::BTreeSet;
+use tranship_proto::{DomainId, MAX_FDS, PoolId, RefusalCode, Req};
+
+impl State {
+    /// Chunks that are there, and were open, are shown as what they are from now on. One that was shown so before is answered again: its
+    /// writer may not have heard the answer.
+    pub(super) fn show_sealed(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: PoolId,
+        keys: &[ChunkKey],
+        fds: &mut Parcel,
+    ) -> Done {
+        let p = self.own_pool(me, id)?;
+        let bytes = p.chunk_bytes;
+        let mut places = BTreeSet::new();
+        for &(index, serial) in keys {
+            let there = p.chunks.get(&index).map_or(0, |c| c.serial);
+            if there != serial || !places.insert(index) {
+                return Err(refusal(RefusalCode::State, serial.into(), there.into()).into());
+            }
+        }
+        let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        if keys.len() > MAX_FDS {
+            return Err(refusal(RefusalCode::BadArgument, count.into(), MAX_FDS as u64).into());
+        }
+        fds.are_sealed(bytes)?;
+        let taken = count.min(p.piece());
+        let answer = Answer::Batch(p.new_batch(req, taken));
+        for &key in keys.iter().take(taken as usize) {
+            let fd = fds.take_any()?;
+            let p = self.own_pool(me, id)?;
+            let Some(c) = p.chunks.get_mut(&key.0) else {
+                continue;
+            };
+            if c.open {
+                c.open = false;
+                let old = std::mem::replace(&mut c.fd, fd.token);
+                self.release(old);
+                self.hold_memory(fd.token, me, For::Data, bytes);
+                self.show_around(id, key, fd.token, answer);
+                continue;
+            }
+            fds.fds.push_back(fd); // not wanted
+            match &mut c.ready {
+                // Still on its way to some reader.
+                Some((waits, _)) => {
+                    let before = std::mem::replace(waits, answer);
+                    self.say_ready(id, key, before);
+                }
+                None => self.say_ready(id, key, answer),
+            }
+        }
+        Ok(())
+    }
+
+    /// Their writer is gone: nobody was ever shown them, and nobody will be.
+    pub(super) fn open_chunks_go(&mut self, id: PoolId) {
+        let chunks = self.pools.get(&id).map(|p| p.chunks.iter());
+        let open = chunks.into_iter().flatten().filter(|(_, c)| c.open);
+        let open: Vec<ChunkKey> = open.map(|(index, c)| (*index, c.serial)).collect();
+        for key in open {
+            self.chunk_goes(id, key);
+        }
+    }
+}

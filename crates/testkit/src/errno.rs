@@ -1,0 +1,7 @@
+//! The number of the last error of a system call: for who may not allocate.
+
+/// The calling thread's.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the thread's own.
+    unsafe { *libc::__errno_location() }
+}
