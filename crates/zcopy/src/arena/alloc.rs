@@ -1,10 +1,10 @@
 //! Values: allocated, filled, freed.
 
-use super::block::{Block, Kind, Large, State, States};
+use super::block::{Block, GROUP, Kind, Large, State, States};
 use super::children::Children;
 use super::classes::{Class, LARGEST, PAGE};
 use super::fork;
-use super::inner::{GROUP, Inner, Room, lock, pages};
+use super::inner::{Inner, Room, lock, pages};
 use super::options::Options;
 use super::places::Places;
 use super::stats::Counters;

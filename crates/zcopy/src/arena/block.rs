@@ -3,6 +3,9 @@
 use super::classes::{Class, Cut};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+/// Pageblocks whose locks are made together, when the first of them is needed.
+pub(super) const GROUP: u32 = 256;
+
 /// How the window shows a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -1,6 +1,6 @@
 //! What an arena consists of, and where in it an address lies.
 
-use super::block::{Block, Kind, State, States};
+use super::block::{Block, GROUP, Kind, State, States};
 use super::children::Children;
 use super::classes::{Class, PAGE};
 use super::heap::{HEAPS, Heap};
@@ -16,7 +16,6 @@ use tranship_sys::ForkGuard;
 
 /// What a block's lock protects, and where its group's memory is made when it is first needed.
 type Group = OnceLock<Box<[Mutex<Block>]>>;
-pub(super) const GROUP: u32 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Inner {

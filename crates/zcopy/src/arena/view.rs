@@ -59,7 +59,7 @@ impl View {
         }
         let size = memfd::facts(&file)?.size;
         let len = usize::try_from(size).unwrap_or(usize::MAX);
-        let unit = block_bytes * super::inner::GROUP as usize;
+        let unit = block_bytes * super::block::GROUP as usize;
         let longest = u32::MAX as usize / 2 * block_bytes;
         if len == 0 || len > longest || !len.is_multiple_of(unit) {
             return Err(odd(format!(
