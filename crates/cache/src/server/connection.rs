@@ -106,6 +106,7 @@ impl Connection {
         sending: Sending,
     ) -> io::Result<Connection> {
         let mut own = Connection::new(stream, sending)?;
+        own.filled = client.input.len();
         own.input = client.input;
         own.ending = client.ending;
         own.expect = match client.next {
@@ -137,7 +138,7 @@ impl Connection {
             Expect::Swallow(bytes) => Next::Swallow(*bytes as u64),
             Expect::SwallowLine => Next::SwallowLine,
         };
-        input.extend_from_slice(&self.input[self.at..]);
+        input.extend_from_slice(&self.input[self.at..self.filled]);
         Some(Client {
             next,
             ending: self.ending,
