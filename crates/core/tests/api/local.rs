@@ -53,7 +53,7 @@ fn what_was_not_taken_is_free_when_the_receiver_goes() {
         .collect();
     to.send_batch(bufs).expect("send");
     drop(from);
-    drop(pool.try_alloc(4 * CHUNK).expect("all of it"));
+    drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
     let failed = to.send(pool.alloc(KIB).expect("alloc")).expect_err("gone");
     assert_eq!(failed.kind(), Kind::PeerGone);
 }
