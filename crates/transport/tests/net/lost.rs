@@ -25,8 +25,10 @@ fn nothing_is_lost_or_twice_over_cut_connections() {
         let [mut one, mut other] = pair(net, at, relay.at, "cut");
         let (mut sent, mut got, mut back) = (0u32, 0u32, 0u32);
         let mut done = [Vec::new(), Vec::new()];
-        while back < rounds {
-            if sent < rounds && sent - back < 4 {
+        // On until there were enough cuts, whatever the dice say.
+        let goes_on = |sent| sent < rounds || relay.connections() <= 3;
+        while back < sent || goes_on(sent) {
+            if goes_on(sent) && sent - back < 4 {
                 one.send(&sent.to_le_bytes(), pattern(sent, bytes));
                 sent += 1;
                 if random.one_in(8) {
@@ -48,7 +50,7 @@ fn nothing_is_lost_or_twice_over_cut_connections() {
             done[1].extend(other.done());
             std::thread::yield_now();
         }
-        let all: Vec<u64> = (0..rounds.into()).collect();
+        let all: Vec<u64> = (0..sent.into()).collect();
         while done.iter().any(|done| done.len() < all.len()) {
             assert_eq!((one.look(), other.look()), (None, None), "nothing twice");
             done[0].extend(one.done());
@@ -56,8 +58,6 @@ fn nothing_is_lost_or_twice_over_cut_connections() {
             std::thread::yield_now();
         }
         assert_eq!(done, [all.clone(), all]);
-        let connections = relay.connections();
-        assert!(connections > 3, "{connections} connections");
     }
 }
 
