@@ -18,6 +18,9 @@ use tranship_sys::{scatter, signals, stream};
 
 /// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
 const LEAST: usize = 10 << 10;
+/// Bytes offered in one call with MSG_ZEROCOPY: all that is offered, not what has room, counts against RLIMIT_MEMLOCK (8 MiB by default, for all of a
+/// user's sockets), and what does not fit is refused.
+const AT_ONCE: usize = 1 << 20;
 /// Bytes at a time of a file that the kernel cannot refer to.
 const CHUNK: usize = 64 << 10;
 
@@ -97,7 +100,17 @@ impl Sender {
         let mut segments = Vec::with_capacity(pieces.len());
         let mut owners = Vec::with_capacity(pieces.len());
         for piece in pieces {
+            let first = segments.len();
             self.resolve(std::slice::from_ref(piece), &mut segments);
+            let whole: Vec<Segment> = segments.drain(first..).collect();
+            for mut segment in whole {
+                while segment.len > AT_ONCE {
+                    let (part, rest) = segment.split(AT_ONCE);
+                    segments.push(part);
+                    segment = rest;
+                }
+                segments.push(segment);
+            }
             owners.resize(segments.len(), piece.buffer());
         }
         let mut sent = 0;
@@ -174,7 +187,12 @@ impl Sender {
         }
         self.log.begin()?;
         let mut pieces = Vec::with_capacity(segments.len().min(scatter::MOST));
+        let mut offered = 0;
         for segment in segments.iter().take(scatter::MOST) {
+            offered += segment.len;
+            if offered > AT_ONCE && !pieces.is_empty() {
+                break;
+            }
             let from = match segment.pages {
                 Some(pages) => pages,
                 None if segment.shared => segment.at,
