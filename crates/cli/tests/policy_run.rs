@@ -61,7 +61,9 @@ fn quotas<const N: usize>(pools: &[Pool; N]) -> [u64; N] {
 
 fn domains(domain: &Domain) -> usize {
     let records = domain.stat().expect("statistics").into_iter();
-    records.filter(|r| matches!(r, StatRecord::Domain(_))).count()
+    records
+        .filter(|r| matches!(r, StatRecord::Domain(_)))
+        .count()
 }
 
 fn until(what: impl Fn() -> bool) {

@@ -24,8 +24,15 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
         for mutation in &group.mutations {
             findings.saw();
             let text = std::fs::read_to_string(root.join(&mutation.file));
-            if let Err(error) = text.map_err(Into::into).and_then(|text| mutation.apply(&text)) {
-                findings.error(format!("{}: {}: {error:#}", mutation.at(&group), mutation.file));
+            if let Err(error) = text
+                .map_err(Into::into)
+                .and_then(|text| mutation.apply(&text))
+            {
+                findings.error(format!(
+                    "{}: {}: {error:#}",
+                    mutation.at(&group),
+                    mutation.file
+                ));
             }
         }
     }

@@ -78,7 +78,9 @@ fn who_waits_is_shown_with_whom_it_waits_for() {
     let socket = stage.socket();
     let (pool, sender) = (stage.pool.clone(), &mut stage.sender);
     // One buffer is out: the viewer has it.
-    let all_memory: Vec<_> = (0..7).map(|_| pool.alloc(64 << 10).expect("room")).collect();
+    let all_memory: Vec<_> = (0..7)
+        .map(|_| pool.alloc(64 << 10).expect("room"))
+        .collect();
     let all = std::thread::scope(|s| {
         // One more than there is memory for, and more than there are lines.
         s.spawn(|| drop(pool.alloc(64 << 10).expect("alloc")));
