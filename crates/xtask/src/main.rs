@@ -56,6 +56,7 @@ fn main() -> ExitCode {
             found.merge(header::check(&root)?);
             found.merge(tidy::check(&root)?);
             found.merge(site::check(&root)?);
+            found.merge(mutants::check(&root)?);
             Ok(found)
         }),
         "mutants" => return mutate(&root),
