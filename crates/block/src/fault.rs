@@ -19,7 +19,9 @@ pub enum Fault {
     Corrupt(u64),
     #[error("not supported by the server's disk")]
     Unsupported,
-    #[error("a request that cannot be")]
+    #[error(
+        "the request is not valid: an operation that there is not, or a length that it does not allow"
+    )]
     Invalid,
     /// Whether it was done is not known.
     #[error("the server is gone")]

@@ -24,6 +24,8 @@
 //!
 //! NOT here: decisions of the manager, layouts of shared memory, rings, the allocator, the liveness verdict.
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod aggregate;
 mod aggregate_mut;
 mod base;

@@ -7,6 +7,7 @@
 //! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
 //! this crate as [`Source`] and [`Target`].
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
 #[cfg(feature = "net")]
