@@ -125,9 +125,9 @@ party manager "$programs/tranship" manager --socket "$TRANSHIP_SOCKET"
 manager_answers
 case $scene in
 camera)
-    party camera "$programs/examples/19_camera" camera
-    party viewer1 "$programs/examples/19_camera" viewer
-    party viewer2 "$programs/examples/19_camera" viewer
+    party camera "$programs/examples/20_camera" camera
+    party viewer1 "$programs/examples/20_camera" viewer
+    party viewer2 "$programs/examples/20_camera" viewer
     ;;
 worker)
     party boss "$programs/examples/12_sandboxed_worker" boss

@@ -1,5 +1,5 @@
-//! A camera at 60 frames a second, and viewers that come and go. Each is a program of its own: start `19_camera camera` once and
-//! `19_camera viewer` as often as you like, kill any of them, stop it, start it again; kill the manager, too. The camera waits for nobody:
+//! A camera at 60 frames a second, and viewers that come and go. Each is a program of its own: start `20_camera camera` once and
+//! `20_camera viewer` as often as you like, kill any of them, stop it, start it again; kill the manager, too. The camera waits for nobody:
 //! whom a viewer holds up is that viewer. Without arguments it shows this in two seconds, with two viewers of which one goes early.
 //!
 //! ```text
