@@ -32,6 +32,7 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 /// One message.
 #[derive(Debug, Default)]
 pub struct Frame {
+    /// What is said, before the payload.
     pub bytes: FrameBytes,
     /// A buffer's bytes, which go with it; only on the way out.
     pub payload: Option<Payload>,
