@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 # Not a bound on speed: a watchdog.
-limit=${UPHEAVAL_SECONDS:-600}
+limit=${UPHEAVAL_SECONDS:-1200}
 programs=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
 
 if [ $# != 1 ]; then
@@ -51,20 +51,22 @@ party() {
     keepers+=($!)
 }
 
+# Whatever happens, nobody is left.
 end_all() {
     touch "$folder/over"
     local name
     for name in "${parties[@]}"; do
-        strike KILL "$name" || true
+        strike CONT "$name"
+        strike KILL "$name"
     done
     wait "${keepers[@]}" || true
+    rm -rf "$folder"
 }
+trap end_all EXIT
 
 fail() {
     echo "upheaval: $scene: $1" >&2
     tail -n 15 "$folder"/*.log >&2
-    end_all
-    rm -rf "$folder"
     exit 1
 }
 
@@ -75,7 +77,8 @@ patience() {
 
 strike() {
     echo "$(date +%T) $1 $2" >>"$folder/strikes.log"
-    kill "-$1" "$(cat "$folder/$2.pid")" 2>/dev/null
+    # It may just have ended by itself.
+    kill "-$1" "$(cat "$folder/$2.pid")" 2>/dev/null || true
 }
 
 # How often it has said that it got on.
@@ -179,12 +182,9 @@ done
 # What they had is given back when they are gone.
 touch "$folder/over"
 for name in "${parties[@]}"; do
-    [ "$name" = manager ] || strike KILL "$name" || true
+    [ "$name" = manager ] || strike KILL "$name"
 done
 until [ "$("$programs/tranship" stat --json | grep -cE '"(pool|channel)":')" = 0 ]; do
     patience "the dead keep something: $("$programs/tranship" stat)"
 done
-strike TERM manager
-wait "${keepers[@]}" || true
 echo "upheaval: $scene: $(wc -l <"$folder/strikes.log") strikes in $SECONDS s, and everybody got on"
-rm -rf "$folder"
