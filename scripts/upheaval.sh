@@ -54,12 +54,15 @@ party() {
 # Whatever happens, nobody is left.
 end_all() {
     touch "$folder/over"
-    local name
-    for name in "${parties[@]}"; do
-        strike CONT "$name"
-        strike KILL "$name"
+    local keeper name
+    for keeper in "${keepers[@]}"; do
+        while kill -0 "$keeper" 2>/dev/null; do
+            for name in "${parties[@]}"; do
+                strike KILL "$name"
+            done
+            sleep 0.05
+        done
     done
-    wait "${keepers[@]}" || true
     rm -rf "$folder"
 }
 trap end_all EXIT
