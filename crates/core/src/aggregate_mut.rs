@@ -110,6 +110,9 @@ impl AggregateMut {
     }
 
     /// Writes all bytes; see [`Cbuf::write_to`](crate::Cbuf::write_to). Takes little memory, whatever the sender says.
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }

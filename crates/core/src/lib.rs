@@ -23,6 +23,8 @@
 //!
 //! NOT here: the conversation with the manager, its decisions, layouts of shared memory, rings, the allocator, the liveness verdict.
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod aggregate;
 mod aggregate_mut;
 mod cbuf;

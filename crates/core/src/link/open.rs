@@ -367,6 +367,12 @@ impl LinkShared {
     }
 }
 
+/// A carrier has made the other end than it was asked for.
+fn wrong_end(does: &str) -> Error {
+    let text = format!("the carrier has made the other end, which {does}");
+    Error::new(Kind::ChannelDirection, text)
+}
+
 impl End {
     fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<End, Error> {
         Ok(match link.role {
@@ -381,9 +387,7 @@ impl End {
                 sender.link.register(sender.peer_place());
                 Ok(sender)
             }
-            End::Sink(_) => Err(error::protocol(
-                "this listener receives: use accept_receiver",
-            )),
+            End::Sink(_) => Err(wrong_end("receives")),
         }
     }
 
@@ -393,7 +397,7 @@ impl End {
                 receiver.link.register(receiver.peer_place());
                 Ok(receiver)
             }
-            End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),
+            End::Source(_) => Err(wrong_end("sends")),
         }
     }
 

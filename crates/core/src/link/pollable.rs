@@ -17,6 +17,11 @@ use tranship_sys::socket;
 impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
+    ///
+    /// Asks the manager for the descriptor and waits for its answer, once.
+    ///
+    /// # Errors
+    /// `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
     pub fn set_pollable(&mut self) -> Result<(), Error> {
         let (link, domain) = (&self.link, &self.link.domain);
         domain.check_fork()?;

@@ -61,6 +61,12 @@ impl Domain {
     }
 
     /// Makes a pool that this domain writes and pays for.
+    ///
+    /// Asks the manager and waits for its answer; while it is away, 5 s at most for it to come back.
+    ///
+    /// # Errors
+    /// `BadArgument` for options outside their range, with what is allowed; `Quota`, `Limit`, `Access`, `Refused` by the manager; `OutOfMemory` for memory to be made at
+    /// once ([`PoolOptions::preallocate`]); `PoolMap` where the addresses are not free; `ManagerAway`, `CutOff`; `Forked`; `System`.
     pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, Error> {
         let core = self.core();
         core.check_fork()?;
@@ -68,6 +74,11 @@ impl Domain {
     }
 
     /// Makes a heap: private memory that is charged to this domain by the byte.
+    ///
+    /// Asks the manager and waits for it, as [`create_pool`](Domain::create_pool).
+    ///
+    /// # Errors
+    /// `BadArgument` for a maximum outside its range or a name that is too long; `Limit`, `Access`, `Refused` by the manager; `ManagerAway`, `CutOff`; `Forked`.
     pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, Error> {
         let core = self.core();
         core.check_fork()?;
@@ -84,7 +95,7 @@ impl Domain {
     /// | address | the other end is |
     /// |---|---|
     /// | `NAME`, `shm:NAME` | any process that has joined the same manager |
-    /// | `local:NAME` | in this process; no manager is needed |
+    /// | `local:NAME` | in this process; the manager is not asked |
     /// | any other `SCHEME:REST` | where a carrier says ([`add_carrier`](Domain::add_carrier)) |
     ///
     /// # Errors
@@ -95,6 +106,9 @@ impl Domain {
     }
 
     /// The same with choices for its channels.
+    ///
+    /// # Errors
+    /// As [`listen`](Domain::listen), and `BadArgument` for a pool among the options that is not this domain's.
     pub fn listen_with(
         &self,
         address: &str,
@@ -131,6 +145,10 @@ impl Domain {
     }
 
     /// The same with choices.
+    /// Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    ///
+    /// # Errors
+    /// As [`open_sender`](Domain::open_sender).
     pub fn open_sender_with(&self, address: &str, options: LinkOptions) -> Result<Sender, Error> {
         self.open(address, Role::Source, &options)?.into_sender()
     }
@@ -160,6 +178,10 @@ impl Domain {
     }
 
     /// The same with choices.
+    /// Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    ///
+    /// # Errors
+    /// As [`open_sender`](Domain::open_sender), and `BadArgument` for a pool among the options that is not this domain's.
     pub fn open_receiver_with(
         &self,
         address: &str,
