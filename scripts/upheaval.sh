@@ -11,7 +11,8 @@ programs=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
 
 if [ $# != 1 ]; then
     "$cargo" build --quiet -p tranship --examples
-    "$cargo" build --quiet -p tranship-cli
+    # As the tests have it already.
+    "$cargo" build --quiet --workspace --bin tranship
     [ $# != 0 ] || set -- camera worker hub
     scenes=()
     for scene in "$@"; do
