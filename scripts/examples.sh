@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
-limit=${EXAMPLE_SECONDS:-120}
+limit=${EXAMPLE_SECONDS:-600}
 
 names=()
 for file in examples/[0-9]*.rs crates/tranship/examples/[0-9]*.rs; do

@@ -1,7 +1,7 @@
 //! An exported name: everyone who connects gets a link of its own.
 
 use super::feed::{Fed, Feed};
-use super::open::{Accepting, End};
+use super::open::{self, Accepting, End};
 use super::sleep::LOOK;
 use super::{Receiver, Sender};
 use crate::base::checked_name;
@@ -208,7 +208,7 @@ impl Listener {
             false => Ok(()),
         };
         while let Some(incoming) = next_incoming(domain, &self.export, Backlog::pop) {
-            let begun = domain.begin_accept(name, incoming, options);
+            let begun = open::begin_accept(domain, name, incoming, options);
             lock(&self.begun).extend(self.unless_gone(begun)?);
         }
         // The manager is not spoken to under its lock.
@@ -216,7 +216,7 @@ impl Listener {
         let (mut made, mut waiting) = (Ok(None), Vec::new());
         while matches!(made, Ok(None)) {
             let Some(accepting) = begun.next() else { break };
-            let end = domain.end_accept(&accepting, options, Some(Instant::now()));
+            let end = open::end_accept(domain, &accepting, options, Some(Instant::now()));
             match self.unless_gone(end) {
                 Ok(Some(None)) => waiting.push(accepting),
                 end => made = end.map(Option::flatten),
@@ -307,7 +307,7 @@ impl Drop for Listener {
             return;
         }
         for accepting in lock(&self.begun).drain(..) {
-            self.domain.drop_accept(&accepting);
+            open::drop_accept(&self.domain, &accepting);
         }
         forget(&self.domain, &self.export);
     }

@@ -414,7 +414,7 @@ impl Drop for Receiver {
             self.link.tell_other();
         }
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
-        self.link.domain.leave_link(self.link.channel);
+        self.link.leave();
     }
 }
 

@@ -142,8 +142,6 @@ pub(crate) fn connect(domain: &DomainCore, name: &str) -> Result<PeerSocket, Err
             uid: peer_uid,
             pid: peer_pid,
         }),
-        (event, _) => Err(error::protocol(format!(
-            "{event:?} where a socket was asked for"
-        ))),
+        (event, _) => Err(error::unexpected(&event, "a socket was asked for")),
     }
 }

@@ -1,12 +1,12 @@
 //! The public handle of a domain.
 
 use crate::base::lock;
-use crate::domain::{DomainCore, HUNG};
+use crate::domain::DomainCore;
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
     Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
-    listen_local, look_async, open_async, open_local, unknown,
+    listen_local, look_async, open_async, open_local, open_named, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -267,7 +267,7 @@ impl Domain {
     ) -> Result<End, Error> {
         let core = self.core();
         match Address::parse(address) {
-            Address::Named(name) => core.open(name, role, options),
+            Address::Named(name) => open_named(core, name, role, options),
             Address::Local(name) => open_local(core, name, role, options),
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
@@ -354,10 +354,9 @@ impl Domain {
             pool,
             quota_bytes,
         };
-        let deadline = Some(Instant::now() + HUNG);
-        match self.core().call(make, &[], deadline)?.0 {
+        match self.core().inquire(make)?.0 {
             Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
-            other => Err(error::protocol(format!("{other:?} where a quota was set"))),
+            other => Err(error::unexpected(&other, "a quota was set")),
         }
     }
 
@@ -377,8 +376,7 @@ impl Domain {
         let (mut all, mut after) = (Vec::new(), PoolId(0));
         loop {
             let make = |req| Request::Figures { req, after };
-            let deadline = Some(Instant::now() + HUNG);
-            match self.core().call(make, &[], deadline)?.0 {
+            match self.core().inquire(make)?.0 {
                 Event::Figures {
                     limit_bytes, pools, ..
                 } => match pools.last().map(|p| p.pool) {
@@ -388,11 +386,7 @@ impl Domain {
                     }
                     _ => return Ok((limit_bytes, all)),
                 },
-                other => {
-                    return Err(error::protocol(format!(
-                        "{other:?} where figures were asked"
-                    )));
-                }
+                other => return Err(error::unexpected(&other, "figures were asked for")),
             }
         }
     }
