@@ -31,6 +31,7 @@ folder=$(mktemp -d)
 export TRANSHIP_SOCKET=$folder/socket RUST_BACKTRACE=0
 parties=()
 keepers=()
+: >"$folder/strikes.log"
 
 # Runs a program again whenever it has ended, as a service manager does.
 keep() {

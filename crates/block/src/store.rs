@@ -111,12 +111,18 @@ impl Debug for Job {
 /// Where blocks are. Jobs run at the same time and end in any order; writes that overlap leave one of them.
 pub trait Store: Send + Sync + Debug {
     /// What there is. Blocks until a server has been reached.
+    ///
+    /// # Errors
+    /// `Gone` where a server was given up.
     fn info(&self) -> Result<Info, Fault>;
     /// Is the data checked on its way, so that whoever writes gives checksums and whoever reads looks at them?
     fn is_checked(&self) -> bool;
     /// How long what was read may be used again.
     fn lease(&self) -> Lease;
     /// Memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
+    ///
+    /// # Errors
+    /// `Gone` where a server was given up; `Invalid` for more than a request may have.
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// How many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;

@@ -27,6 +27,7 @@ pub enum Leaks {
 }
 
 impl Leaks {
+    #[doc(hidden)] // how a domain begins
     pub fn of_environment() -> Leaks {
         let value = tranship_sys::process::trusted_env(VARIABLE);
         match value.as_ref().and_then(|value| value.to_str()) {
