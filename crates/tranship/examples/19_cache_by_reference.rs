@@ -19,12 +19,19 @@ fn read(socket: &str) -> Result<(), Failed> {
     assert!(reader.get(b"nothing")?.is_none());
     let first = reader.get(b"picture")?.ok_or("a miss")?;
     assert_eq!((first.len(), first.flags(), first.ttl()), (LEN, 7, None));
-    println!("I hold {} bytes of {:?}", first.len(), first.view().read_u8(0)?);
+    println!(
+        "I hold {} bytes of {:?}",
+        first.len(),
+        first.view().read_u8(0)?
+    );
 
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?; // the picture was overwritten
     let second = reader.get(b"picture")?.ok_or("a miss")?;
-    let (old, new) = (first.view().read_u8(LEN - 1)?, second.view().read_u8(LEN - 1)?);
+    let (old, new) = (
+        first.view().read_u8(LEN - 1)?,
+        second.view().read_u8(LEN - 1)?,
+    );
     assert_eq!((old, new), (1, 2));
     assert!(second.cas() > first.cas());
     println!("I hold {old} and {new}");
@@ -62,7 +69,11 @@ fn main() -> Result<(), Failed> {
     let mut heard = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
     println!("reader: {}", heard.next().ok_or("nothing")??);
     set(2)?;
-    child.stdin.take().ok_or("no input")?.write_all(b"go on\n")?;
+    child
+        .stdin
+        .take()
+        .ok_or("no input")?
+        .write_all(b"go on\n")?;
     println!("reader: {}", heard.next().ok_or("nothing")??);
     assert!(child.wait()?.success());
     Ok(())
