@@ -5,6 +5,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `block` | [`block`]: a disk's blocks over channels, and NBD |
 //! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
 //! | `cache` | [`cache`]: a cache server, and its values in other processes without being copied |
 //! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
@@ -14,6 +15,8 @@
 //! | `zone` | [`zone`]: the allocator under all of it, for items of one's own |
 //!
 //! NOT here: any code of its own.
+
+#![warn(missing_docs)]
 
 #[doc(inline)]
 pub use tranship_core::{
@@ -116,6 +119,18 @@ pub mod carrier {
 pub mod net {
     #[doc(inline)]
     pub use tranship_channel::{Over, add_to};
+}
+
+/// A disk's blocks over channels, with caches that stay right, and over NBD.
+#[cfg(feature = "block")]
+pub mod block {
+    #[doc(inline)]
+    pub use tranship_block::{
+        Access, BLOCK_BYTES, Blocking, Cache, Cached, Data, Disk, DiskOptions, Done, Endpoint,
+        Fault, Info, Job, Lease, Op, OpenError, Remote, Request, Store, sums,
+    };
+    #[doc(inline)]
+    pub use tranship_block::{front, nbd};
 }
 
 /// A cache server ([`Server`](cache::Server), as `tranship cache` runs it), and its values by reference in other processes ([`Reader`](cache::Reader)).

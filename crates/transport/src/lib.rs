@@ -7,6 +7,7 @@
 //! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
 //! this crate as [`Source`] and [`Target`].
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
 #[cfg(feature = "net")]
@@ -31,6 +32,7 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 /// One message.
 #[derive(Debug, Default)]
 pub struct Frame {
+    /// What is said, before the payload.
     pub bytes: FrameBytes,
     /// A buffer's bytes, which go with it; only on the way out.
     pub payload: Option<Payload>,

@@ -13,6 +13,8 @@
 //!
 //! NOT here: shared pools themselves (`core`), the preload library and the cache server (faces).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod arena;
 mod error;
 mod report;

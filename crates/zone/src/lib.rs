@@ -47,6 +47,8 @@
 //! NOT here: shared memory between domains, liveness of what was sent, quotas. They sit behind [`Backend`],
 //! [`SlabSource`], [`SlabHooks`] and [`Memory`](arena::Memory).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 pub mod arena;
 mod backend;
 mod bits;

@@ -118,6 +118,9 @@ impl Cbuf {
 
     /// Writes all bytes, copied piecemeal unless nobody can change them: however long the buffer says it is, this takes
     /// at most 64 KiB of private memory.
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         // SAFETY: the handle is borrowed, and writes nothing.
         unsafe { self.handle.write_to(to) }

@@ -99,6 +99,9 @@ impl CbufMut {
     }
 
     /// Writes all bytes; see [`Cbuf::write_to`].
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         // SAFETY: the handle is borrowed, and so writes nothing.
         unsafe { self.handle.write_to(to) }

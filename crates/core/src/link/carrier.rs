@@ -93,6 +93,11 @@ impl Ends {
     }
 
     /// Gives an end to whoever accepts next.
+    ///
+    /// Does not block.
+    ///
+    /// # Errors
+    /// `System` where whoever accepts cannot be woken.
     pub fn hand_out(&self, end: Handed) -> Result<(), Error> {
         if !self.feed.as_ref().is_some_and(|feed| feed.put(end.0)) {
             let text = format!("too many wait at {} to be accepted", self.address);

@@ -10,7 +10,7 @@ use super::store::Store;
 use super::tag::Tag;
 use super::waiters::Waiters;
 use crate::base::lock;
-use crate::domain::{DomainCore, PoolShape};
+use crate::domain::{DomainCore, Offer};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -104,8 +104,8 @@ impl OwnPool {
     pub(crate) fn id(&self) -> PoolId {
         self.id
     }
-    pub(crate) fn shape(&self) -> PoolShape {
-        PoolShape {
+    pub(crate) fn shape(&self) -> Offer {
+        Offer {
             pool: self.id,
             writer: self.domain.id(),
             max_bytes: self.max_bytes,

@@ -26,7 +26,7 @@ impl Tag {
     pub(crate) const MOVED: u64 = 1 << 59;
     /// The bytes of a writable one may be written as a slice.
     pub(crate) const SLICE_MUT: u64 = 1 << 60;
-    /// What is done with it is recorded (`domain/trace.rs`). It is asked for together with other bits, so that who does not record pays nothing.
+    /// What is done with it is recorded (`session/trace.rs`). It is asked for together with other bits, so that who does not record pays nothing.
     pub(crate) const TRACED: u64 = 1 << 61;
     /// A large one of a pool of level `none`, in chunks of its own. Of our pools: nobody can write them once it is sent (`pool/large.rs`). Of
     /// another's: nobody can, and they stay where they are as long as it is held (`pool/pins.rs`). Such a one has [`LONG`](Tag::LONG), too.
