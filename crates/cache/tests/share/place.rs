@@ -1,9 +1,10 @@
 //! Where values lie, and that they stay.
 
-use super::kit::{Did, Do, Stage, stage, sum};
+use super::kit::{Did, Do, NAME, Stage, stage, sum, until};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use tranship_cache::Mode;
+use tranship_cache::{Mode, Options, Server, Share};
+use tranship_core::Domain;
 use tranship_testkit::{Watchdog, payload};
 
 fn value(seed: u64, len: usize) -> Vec<u8> {
@@ -152,4 +153,39 @@ fn a_server_that_ends() {
     assert!(why.starts_with("PeerGone"), "{why}");
     assert_eq!(reader.sum("key"), sum(&bytes));
     drop(domain);
+}
+
+/// A successor has the values and, when the former server has let go of it, the name.
+#[test]
+fn a_server_that_is_handed_over() {
+    let _dog = Watchdog::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let control = folder.path().join("control");
+    let first = stage(
+        64 << 20,
+        |_| {},
+        |options| options.take_over = Some(control.clone()),
+    );
+    let bytes = value(1, 100_000);
+    let cas = first.set("key", 3, &bytes);
+    let reader = first.reader();
+    reader.open();
+    assert_eq!(
+        reader.ask(Do::Get(b"key".into(), "old".into())),
+        reader.get("key")
+    );
+    let domain = Domain::builder().socket(&first.manager).connect();
+    let next = Server::start(Options {
+        share: Some(Share::new(domain.expect("a domain"), NAME)),
+        take_over: Some(control),
+        ..Options::default()
+    });
+    let next = next.expect("a successor");
+    assert_eq!(next.taken().map(|taken| taken.store.values), Some(1));
+    let why = reader.refusal("key");
+    assert!(why.starts_with("PeerGone"), "{why}");
+    until(|| reader.ask(Do::Open) == Did::Done);
+    let got = reader.hit("key");
+    assert_eq!((got.flags, got.cas, got.sum), (3, cas, sum(&bytes)));
+    assert_eq!(reader.sum("old"), sum(&bytes));
 }
