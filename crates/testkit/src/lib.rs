@@ -40,6 +40,7 @@ pub mod probe;
 mod random;
 mod relay;
 pub mod resource;
+pub mod service;
 mod skip;
 mod watchdog;
 

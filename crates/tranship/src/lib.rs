@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `block` | [`block`]: a disk's blocks over channels, and NBD |
 //! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
+//! | `cache` | [`cache`]: a cache server, and its values in other processes without being copied |
 //! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
 //! | `mbuf` | [`mbuf`]: network buffers |
 //! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
@@ -130,6 +131,15 @@ pub mod block {
     };
     #[doc(inline)]
     pub use tranship_block::{front, nbd};
+}
+
+/// A cache server ([`Server`](cache::Server), as `tranship cache` runs it), and its values by reference in other processes ([`Reader`](cache::Reader)).
+#[cfg(feature = "cache")]
+pub mod cache {
+    #[doc(inline)]
+    pub use tranship_cache::{
+        Answer, Hit, Limits, Options, Reader, Refused, Sending, Server, Share, Stats, Taken,
+    };
 }
 
 /// A manager inside a program of one's own: configuration and entry points.
