@@ -3,16 +3,19 @@
 //! Handles consist of whole words: a struct with bytes in it is written by parts and moved by wider loads, which the
 //! processor cannot forward from the stores and holds up until they are all in the cache.
 
-/// Slot, generation, class and flags.
+use tranship_zone::CachePlace;
+
+/// Slot, generation, class and flags. A buffer of our own has, where others have the generation, the place of its zone's caches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(u64);
 
 const GENERATION: u32 = 20;
 const CLASS: u32 = GENERATION + tranship_ledger::generation::BITS;
+const FLAGS: u32 = 56;
 const SLOT_MASK: u64 = (1 << GENERATION) - 1;
 const GENERATION_MASK: u64 = (1 << (CLASS - GENERATION)) - 1;
 
-const _: () = assert!(tranship_proto::SLOT_LIMIT as u64 == SLOT_MASK + 1 && CLASS + 8 <= 56);
+const _: () = assert!(tranship_proto::SLOT_LIMIT as u64 == SLOT_MASK + 1 && CLASS + 8 <= FLAGS);
 
 impl Tag {
     /// The slot is of another domain's pool.
@@ -35,8 +38,17 @@ impl Tag {
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]
     pub(crate) fn own(slot: u32, class: u8, flags: u64) -> Tag {
-        debug_assert!(u64::from(slot) <= SLOT_MASK);
-        Tag(u64::from(slot) | u64::from(class) << CLASS | flags)
+        debug_assert!(u64::from(slot) <= SLOT_MASK && flags >> FLAGS << FLAGS == flags);
+        // Masked, so that the compiler knows what is in each part: else the class and the place would wait for the slot.
+        let (slot, flags) = (u64::from(slot) & SLOT_MASK, flags >> FLAGS << FLAGS);
+        Tag(slot | u64::from(class) << CLASS | flags)
+    }
+
+    /// One of our own, with the place of its zone's caches, so that freeing it needs no look-up of that either. Without it freeing takes longer.
+    #[inline(always)]
+    pub(crate) fn with_place(self, place: CachePlace) -> Tag {
+        debug_assert!(!self.has(Tag::FOREIGN) && self.generation() == 0);
+        Tag(self.0 | u64::from(place.number()) << GENERATION)
     }
 
     /// A received buffer: slot and generation out of its id, whose bit fields have the same width.
@@ -48,7 +60,7 @@ impl Tag {
 
     /// The same with these flags, too.
     pub(crate) fn with(self, flags: u64) -> Tag {
-        debug_assert!(flags >> 56 << 56 == flags);
+        debug_assert!(flags >> FLAGS << FLAGS == flags);
         Tag(self.0 | flags)
     }
 
@@ -73,11 +85,16 @@ impl Tag {
     pub(crate) fn class(self) -> u8 {
         (self.0 >> CLASS).to_le_bytes()[0]
     }
+
+    #[inline(always)]
+    pub(crate) fn place(self) -> CachePlace {
+        CachePlace::numbered((self.0 >> GENERATION).to_le_bytes()[0])
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Tag;
+    use super::{CachePlace, Tag};
 
     #[test]
     fn nothing_runs_into_its_neighbour() {
@@ -98,6 +115,11 @@ mod tests {
                     (slot, 0, class)
                 );
                 assert!(!tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED));
+                for place in [0, 1, 127].map(CachePlace::numbered) {
+                    let tag = tag.with_place(place);
+                    assert_eq!((tag.slot(), tag.place(), tag.class()), (slot, place, class));
+                    assert!(!tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED));
+                }
             }
         }
     }
