@@ -68,8 +68,8 @@ impl Short {
     #[inline(always)]
     pub(super) fn kind_of(&self, len: usize) -> Option<Kind> {
         (len < self.end).then(|| {
-            // SAFETY: at most a page.
-            *unsafe { self.kinds.get_unchecked(len.div_ceil(LINE)) }
+            // SAFETY: at most a page, and so no overflow either.
+            *unsafe { self.kinds.get_unchecked((len + (LINE - 1)) / LINE) }
         })
     }
 }
