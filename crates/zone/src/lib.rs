@@ -76,6 +76,7 @@ pub use arena::Arena;
 pub use backend::Backend;
 pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
+pub use direct::CachePlace;
 pub use item::{Bytes, ItemKeg, ItemOptions, ItemZone, Object};
 pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
 pub use own_work::around_own_work;

@@ -254,7 +254,7 @@ impl Drop for CbufMut {
             return drop_long(handle.home(), handle.tag);
         }
         // SAFETY: without `LONG` the class is one of the pool's, as who made the handle promised.
-        unsafe { Self::pool(handle).free_unfrozen(handle.slot(), handle.tag.class()) };
+        unsafe { Self::pool(handle).free_unfrozen(handle.tag) };
     }
 }
 
