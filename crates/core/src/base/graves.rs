@@ -72,7 +72,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 let at = std::ptr::without_provenance::<crate::pool::OwnPool>(at);
-                visits::visit(at, || {
+                visits::visit(at, |_| {
                     inside.wait();
                     over.wait();
                 });
