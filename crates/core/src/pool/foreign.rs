@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 use tranship_ledger::{Bias, StaleReference};
 use tranship_proto::{CbufId, PoolId, Request, Trust};
 use tranship_region::layout::trace::What;
@@ -348,32 +347,6 @@ impl ForeignPool {
         tranship_ledger::raise(self.word(slot));
     }
 
-    /// Counts a reference that is received, before `rcvd`, whose release publishes it. Without a locked instruction, if this thread alone
-    /// receives out of the pool and has no other handle of the buffer.
-    #[inline(always)]
-    pub(crate) fn receive(&self, slot: u32) {
-        let alone = |mark: &Mark| mark.visit(self, || self.bias.raise(mark, self.word(slot)));
-        if !visits::mark().is_some_and(alone) {
-            self.receive_shared(slot);
-        }
-    }
-
-    /// The same by a locked instruction.
-    #[inline(never)]
-    pub(crate) fn receive_shared(&self, slot: u32) {
-        if visits::mark().is_none() {
-            visits::visit(self, |_| {}); // from here on there is one, unless the thread is about to end
-        }
-        let at = std::ptr::from_ref(self).cast();
-        self.bias.share(visits::mark(), visits::marks(), at, || {
-            if !membarrier::private_expedited() {
-                // Not any more. Many times what a store takes to become visible.
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        tranship_ledger::raise(self.word(slot));
-    }
-
     /// Counts a reference that was received. At level `half` the buffer's pages can be read from here on, or also written, if that is the
     /// access; on failure the reference stays counted, as one that reads.
     pub(crate) fn hold(
@@ -609,5 +582,6 @@ fn attach_unwritable(window: &Window, index: u32, fd: &OwnedFd) -> Result<(), Wi
     }
 }
 
+mod counting;
 #[cfg(test)]
 mod tests;
