@@ -3,7 +3,7 @@
 use std::iter::repeat;
 use tranship_sync::atomic::{Ordering, fence};
 
-use crate::generation::{is_published, next_free};
+use crate::generation::{is_published, next_free, published_before};
 use crate::order::{COLLECTION_DIRECT, CollectStep, PASS_DIRECT, Phase};
 use crate::roster::Roster;
 use crate::words::{Generations, Words};
@@ -45,11 +45,10 @@ impl<R: Words, C: Words> Roster<R, C> {
         {
             return false;
         }
-        let mut were = [0; N];
-        for (&slot, was) in few.iter().zip(&mut were) {
-            *was = generations.load(slot);
-            debug_assert!(is_published(*was), "slot {slot} was never sent");
-            generations.store(slot, next_free(*was));
+        for &slot in few {
+            let was = generations.load(slot);
+            debug_assert!(is_published(was), "slot {slot} was never sent");
+            generations.store(slot, next_free(was));
         }
         // Ordering: partner of the fence in `still_names`. Of (epoch raised, ref++, fence, read generation) by who takes from a new queue and our
         // (store generation, fence, read epoch) at least one sees the other.
@@ -58,8 +57,9 @@ impl<R: Words, C: Words> Roster<R, C> {
             return true;
         }
         std::hint::cold_path();
-        for (&slot, was) in few.iter().zip(were) {
-            generations.store(slot, was);
+        for &slot in few {
+            let now = generations.load(slot);
+            generations.store(slot, published_before(now));
         }
         false
     }

@@ -7,6 +7,9 @@
 /// Width of a generation in a table and in an id.
 pub const BITS: u32 = 24;
 
+/// All ones: the last one.
+const MASK: u32 = (1 << BITS) - 1;
+
 /// The generation of a slot that was never used. The writer fills its table with this before it seals it.
 pub const FIRST: u32 = 1;
 
@@ -34,11 +37,26 @@ pub const fn published(free: u32) -> u32 {
     published_in(BITS, free)
 }
 
+/// The same of one that is odd.
+#[must_use]
+#[inline]
+pub const fn published_first(free: u32) -> u32 {
+    debug_assert!(!is_published(free));
+    if free >= MASK { 2 } else { free + 1 }
+}
+
 /// Even to odd: what a slot's generation becomes when its buffer was found dead. An odd one stays.
 #[must_use]
 #[inline]
 pub const fn next_free(published: u32) -> u32 {
     next_free_in(BITS, published)
+}
+
+/// What became this by [`next_free`], if that was even.
+#[must_use]
+#[inline]
+pub const fn published_before(free: u32) -> u32 {
+    free & !1
 }
 
 /// [`published`] at a width of `bits`, from 2 to 31.
@@ -82,6 +100,7 @@ mod tests {
                     break;
                 }
                 free = next_free_in(bits, sent);
+                assert_eq!(published_before(free), sent);
                 assert!(
                     !is_published(free) && free < 1 << bits,
                     "{bits} bits: {sent} became {free}"
@@ -96,6 +115,9 @@ mod tests {
         assert_eq!(next_free(0x00ff_fffe), 0x00ff_ffff);
         assert_eq!(published(0x00ff_ffff), 2);
         assert_eq!(published(FIRST), 2);
+        for odd in [FIRST, 3, 0x00ff_fffd, 0x00ff_ffff] {
+            assert_eq!(published_first(odd), published(odd));
+        }
         assert_eq!(next_free(2), 3);
         assert_eq!(published(2), 2);
         assert_eq!(next_free(3), 3);

@@ -11,6 +11,7 @@
 //!   which senders and receivers touch the counters.
 //! * [`pass_back`], [`take_return`]: the same for a buffer that its receiver hands back.
 //! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
+//! * [`Bias`]: the one thread that counts what it receives without locked instructions.
 //! * [`Handles`]: the writer's private references, of all its threads.
 //! * [`order`]: those orders as data. The exhaustive models in `tests/` step through the same data, so whoever
 //!   changes an order changes the model with it.
@@ -21,6 +22,7 @@
 //! NOT here: mappings and bounds (views are passed in), I/O, time, locks, the ring on which ids travel, the list
 //! of candidates, and who may assign what.
 
+mod bias;
 mod collect;
 mod direct;
 pub mod generation;
@@ -32,6 +34,7 @@ mod scratch;
 mod transfer;
 mod words;
 
+pub use bias::Bias;
 pub use collect::{Batch, StaleRoster};
 pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};

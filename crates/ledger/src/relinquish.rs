@@ -9,6 +9,9 @@
 //!
 //! The two fences make it impossible that the writer does not see the `ref` fall *and* the reader does not see
 //! `relinquish`. The word, read before the look, makes a wake-up count that comes before the wait.
+//!
+//! A thread that counts alone ([`Bias`](crate::Bias)) does not fence. What it let go of before it could see `relinquish` is seen as soon as its store is,
+//! of which nobody tells: the writer looks again after a time that is many times what that takes.
 
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 use tranship_sync::fence_after_rmw;
@@ -22,22 +25,32 @@ pub fn want_releases(relinquish: &AtomicU32, wanted: bool) {
 }
 
 /// `ref--`. If it was the last one and the writer wants to hear of it, the reader's wake word is incremented and `wake_all`
-/// wakes whoever waits on it.
+/// wakes whoever waits on it. `alone` lets it go without a read-modify-write if it can ([`Bias::release`](crate::Bias::release)).
 // Crash: who dies before the wake-up leaves the writer asleep for the rest of a round, and the roster with its references.
 #[inline(always)]
 pub fn release_and_tell(
     refs: &AtomicU32,
+    alone: impl FnOnce(&AtomicU32) -> bool,
     is_wanted: impl FnOnce() -> bool,
     wake: &AtomicU32,
     wake_all: impl FnOnce(),
 ) {
-    // Ordering: release as in `release`; SeqCst, as the fence below is one only with it.
-    if refs.fetch_sub(1, Ordering::SeqCst) == 1 {
+    if alone(refs) {
+        // Ordering: `ref--` before the look; the processor's half is left out, and the writer knows it.
+        #[cfg(not(loom))]
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+    } else {
+        // Ordering: release as in `release`; SeqCst, as the fence below is one only with it.
+        if refs.fetch_sub(1, Ordering::SeqCst) != 1 {
+            return;
+        }
         // Ordering: partner is the fence in `want_releases`.
         fence_after_rmw();
-        if is_wanted() {
-            tell(wake, wake_all);
-        }
+    }
+    if is_wanted() {
+        tell(wake, wake_all);
     }
 }
 

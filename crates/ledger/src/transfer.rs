@@ -6,7 +6,7 @@
 use tranship_sync::atomic::{AtomicU32, Ordering};
 use tranship_sync::fence_after_rmw;
 
-use crate::generation::{StaleReference, is_published, published};
+use crate::generation::{StaleReference, is_published, published, published_first};
 use crate::handles::Handles;
 use crate::order::{
     PASS_BACK, PassStep, RECEIPT_DIRECT, RECEIPT_FORWARDED, RETURN, ReceiptStep, ReturnStep,
@@ -62,7 +62,7 @@ pub fn release(refs: &AtomicU32) -> u32 {
     before.wrapping_sub(1)
 }
 
-/// Receipt of one reference. Then move the ring's cursor. `check` is [`still_names`], and what else depends on it, if the
+/// Receipt of one reference. Then move the ring's cursor. `hold` is [`raise`], or, without a check, [`Bias::raise`](crate::Bias::raise). `check` is [`still_names`], and what else depends on it, if the
 /// sender is not the pool's writer. `reached` is told of each step.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ pub fn release(refs: &AtomicU32) -> u32 {
 // Crash: after `ref++` or after `rcvd++` the domain's words leave the roster with it, and its queues, as sink, too.
 #[inline(always)]
 pub fn receive<E>(
-    refs: &AtomicU32,
+    hold: impl FnOnce(),
     rcvd: &AtomicU32,
     check: Option<impl FnOnce() -> Result<(), E>>,
     mut reached: impl FnMut(ReceiptStep),
@@ -78,7 +78,7 @@ pub fn receive<E>(
     use ReceiptStep::{Check, Count, Fence, Hold};
     const { assert!(matches!(RECEIPT_DIRECT, [Hold, Count])) };
     const { assert!(matches!(RECEIPT_FORWARDED, [Hold, Fence, Check, Count])) };
-    raise(refs);
+    hold();
     reached(Hold);
     if let Some(check) = check {
         check()?;
@@ -162,7 +162,7 @@ pub fn open(generation: &AtomicU32) -> u32 {
 /// The same by the only one who knows the buffer: there is nothing to be asked.
 #[inline(always)]
 fn open_first(generation: &AtomicU32) -> u32 {
-    let even = published(generation.load(Ordering::Relaxed));
+    let even = published_first(generation.load(Ordering::Relaxed));
     // Ordering: as in `open`.
     generation.store(even, Ordering::Release);
     even

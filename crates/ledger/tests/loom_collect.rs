@@ -199,7 +199,7 @@ impl System {
 
     fn receive_by_b(&self) {
         let direct = None::<fn() -> Result<(), ()>>;
-        receive(&self.refs_b, &self.rcvd_b, direct, |_| {}).unwrap();
+        receive(|| raise(&self.refs_b), &self.rcvd_b, direct, |_| {}).unwrap();
     }
 
     fn receive_by_c(&self, rules: Rules) {
@@ -210,7 +210,7 @@ impl System {
         let generation = || self.table[0].load(Ordering::Relaxed);
         let held = if rules.receiver_fences {
             let check = || still_names(named, generation);
-            let held = receive(&self.refs_c, &self.rcvd_c, Some(check), |_| {}).is_ok();
+            let held = receive(|| raise(&self.refs_c), &self.rcvd_c, Some(check), |_| {}).is_ok();
             if !held {
                 release(&self.refs_c);
             }

@@ -72,7 +72,7 @@ impl System {
         self.bytes.with(|bytes| assert_eq!(unsafe { *bytes }, 0));
         let Reader { refs, wake } = &self.readers[reader];
         let is_wanted = || self.relinquish.load(Ordering::Relaxed) != 0;
-        release_and_tell(refs, is_wanted, wake, || self.futex.wake_all());
+        release_and_tell(refs, |_| false, is_wanted, wake, || self.futex.wake_all());
     }
 
     fn words(&self) -> [(&AtomicU32, u32); 2] {

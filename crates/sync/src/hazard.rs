@@ -91,12 +91,13 @@ impl Mark {
     ///
     /// Cost: two plain stores.
     #[inline(always)]
-    pub fn visit<P>(&self, at: *const P, what: impl FnOnce()) {
+    pub fn visit<P, R>(&self, at: *const P, what: impl FnOnce() -> R) -> R {
         // Ordering: relaxed: whatever lets the hold go is a release, and who learns from it that nobody holds it sees this.
         self.at.store(at.cast_mut().cast(), Ordering::Relaxed);
-        what();
+        let done = what();
         // Ordering: release; partner is the acquire in `nobody`: what was done there is over.
         self.at.store(null_mut(), Ordering::Release);
+        done
     }
 
     /// Whoever took it is done with it.

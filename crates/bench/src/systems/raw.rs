@@ -16,8 +16,8 @@ use crate::party::Party;
 use crate::peer::{Peer, Role};
 use crate::touch;
 
-/// How a line is published: as the product does it, whose peer may be asleep.
-const PUBLISH: Publish = Publish::SeqCst;
+/// How a line is published: as the product does it to a peer that busy-polls. Who blocks is woken after each message anyway.
+const PUBLISH: Publish = Publish::Release;
 const HEAD: usize = 64;
 const WAKE: usize = 128;
 const LINES: usize = 4096;

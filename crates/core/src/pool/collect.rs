@@ -3,7 +3,7 @@
 use super::gc::{AHEAD, Gc, LOOK, Standing};
 use super::own::{Class, OwnPool};
 use super::slots::Slot;
-use super::trail::Walk;
+use super::trail::{Walk, run_of};
 use crate::base::lock;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -230,17 +230,31 @@ impl OwnPool {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let Some(mut few) = walk.trail().take_few::<FEW_SLOTS>() else {
+        let Some(few) = walk.trail().take_few::<FEW_SLOTS>() else {
             return;
         };
+        match run_of(&few) {
+            Some(few) => self.look_at_few(gc, few),
+            None => self.look_at_any_few(gc, few),
+        }
+        // Asked for long before they are looked at.
+        gc.roster.prefetch(&[walk.trail().ahead(FEW)]);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_at_any_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
+        self.look_at_few(gc, few);
+    }
+
+    #[inline(always)]
+    fn look_at_few(&self, gc: &mut Gc, mut few: [u32; FEW_SLOTS]) {
         if self.are_dead(gc, &few) {
             self.count_collected(few.len());
             self.hand_back(gc, &mut few);
         } else {
             self.judge_one_by_one(gc, &few, |gc, dead| self.hand_back(gc, dead));
         }
-        // Asked for long before they are looked at.
-        gc.roster.prefetch(&walk.trail().ahead(FEW));
     }
 
     /// Each by itself.

@@ -3,20 +3,21 @@
 use super::guard::Guard;
 use super::pins::Pins;
 use super::tag::Tag;
-use crate::base::lock;
+use crate::base::{lock, visits};
 use crate::domain::{DomainCore, Offer, Subject};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tranship_ledger::StaleReference;
+use tranship_ledger::{Bias, StaleReference};
 use tranship_proto::{CbufId, PoolId, Request, Trust};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{RefsRw, TableRo};
 use tranship_region::{Window, WindowError};
+use tranship_sync::Mark;
 use tranship_sys::map::Access;
-use tranship_sys::{ForkGuard, futex};
+use tranship_sys::{ForkGuard, futex, membarrier};
 
 /// The reader's side of a pool: the window with the chunks shown so far, the writer's slot table, and our
 /// own reference counters.
@@ -36,6 +37,8 @@ pub(crate) struct ForeignPool {
     table: TableRo,
     pub(crate) table_inode: u64,
     refs: RefsRw,
+    /// The thread that counts in them without locked instructions.
+    bias: Bias,
     refs_fd: OwnedFd,
     /// At level `half`.
     guard: Option<Guard>,
@@ -77,6 +80,10 @@ impl ForeignPool {
             .then(|| Guard::new(shape.slots, chunks))
             .transpose()?;
         let (refs_fd, refs) = RefsRw::create(shape.slots)?;
+        let bias = match guard.is_none() && membarrier::private_expedited() {
+            true => Bias::new(),
+            false => Bias::never(),
+        };
         Ok(ForeignPool {
             domain: domain.clone(),
             fork: domain.fork,
@@ -87,6 +94,7 @@ impl ForeignPool {
             table,
             table_inode,
             refs,
+            bias,
             refs_fd,
             guard,
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
@@ -333,7 +341,7 @@ impl ForeignPool {
         tranship_ledger::still_names(generation, || self.generation(slot))
     }
 
-    /// Counts a reference, before `rcvd`, whose release publishes it.
+    /// Counts a reference for another handle, by who has one.
     #[inline(always)]
     pub(crate) fn retain(&self, slot: u32) {
         tranship_ledger::raise(self.word(slot));
@@ -348,7 +356,7 @@ impl ForeignPool {
         access: Access,
     ) -> Result<(), Violation> {
         let slot = id.slot();
-        let raise = || self.retain(slot);
+        let raise = || self.receive_shared(slot);
         let Some(guard) = &self.guard else {
             raise();
             return Ok(());
@@ -436,7 +444,7 @@ impl ForeignPool {
         if self.fork.is_child() {
             return;
         }
-        crate::base::visits::visit(self, || {
+        visits::visit(self, |mark| {
             // Only this domain writes the word, and raises it from one only under the guard's lock or by a handle that is there.
             let word = self.word(slot);
             guard.let_go(
@@ -444,7 +452,7 @@ impl ForeignPool {
                 slot,
                 access,
                 || word.load(Ordering::Acquire) == 1,
-                || self.lower(slot),
+                || self.lower(mark, slot),
             );
         });
     }
@@ -471,14 +479,16 @@ impl ForeignPool {
             return; // the counters belong to the parent and are not even mapped here
         }
         // With the last reference went what kept the pool, but for our look at it.
-        crate::base::visits::visit(self, || self.lower(slot));
+        visits::visit(self, |mark| self.lower(mark, slot));
     }
 
     #[inline(always)]
-    fn lower(&self, slot: u32) {
+    fn lower(&self, mark: &Mark, slot: u32) {
         // Ordering: Relaxed: behind the fence, which is all that a load of memory that is read-only here can have.
         let is_wanted = || self.table.relinquish().load(Ordering::Relaxed) != 0;
-        tranship_ledger::release_and_tell(self.word(slot), is_wanted, self.refs.wake(), || {
+        let alone = |refs: &AtomicU32| self.bias.release(mark, refs);
+        let wake = self.refs.wake();
+        tranship_ledger::release_and_tell(self.word(slot), alone, is_wanted, wake, || {
             self.wake_writer()
         });
     }
@@ -572,5 +582,6 @@ fn attach_unwritable(window: &Window, index: u32, fd: &OwnedFd) -> Result<(), Wi
     }
 }
 
+mod counting;
 #[cfg(test)]
 mod tests;

@@ -198,7 +198,7 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 let at = std::ptr::without_provenance::<super::OwnPool>(at);
-                visits::visit(at, || {
+                visits::visit(at, |_| {
                     inside.wait();
                     over.wait();
                 });

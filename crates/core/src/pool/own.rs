@@ -427,7 +427,7 @@ impl OwnPool {
             LetGo::Unsent => self.free_private(slot, class),
             LetGo::ToQueue => {
                 // Once queued it is the collector's, and with it all that kept the pool.
-                crate::base::visits::visit(self, || {
+                crate::base::visits::visit(self, |_| {
                     self.sent.push(slot);
                     self.news_for_waiters();
                 });

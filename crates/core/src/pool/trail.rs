@@ -47,12 +47,12 @@ impl Trail {
         self.entry(at).load(Ordering::Relaxed) as u32
     }
 
-    /// The slots that will be next and last of the next `count` to be taken, or of an earlier use of the trail: a hint. For who has the
-    /// collector's lock.
+    /// The slot that will be the last of the next `count` to be taken, or one of an earlier use of the trail: a hint. Where slots follow each other the
+    /// counters of the others lie beside its own, or beside those of the ones before. For who has the collector's lock.
     #[inline]
-    pub(super) fn ahead(&self, count: u32) -> [u32; 2] {
+    pub(super) fn ahead(&self, count: u32) -> u32 {
         let head = self.head.0.load(Ordering::Relaxed);
-        [0, count - 1].map(|at| self.slot(head.wrapping_add(at)))
+        self.slot(head.wrapping_add(count - 1))
     }
 
     /// Whether the sender is gone and all that it pushed was taken. For who has the collector's lock.
@@ -100,6 +100,21 @@ impl Trail {
             .0
             .store(head.wrapping_add(count), Ordering::Release);
     }
+}
+
+/// The same slots, if each is the one after the one before, as they mostly are: then their words are found from the first one's.
+#[inline(always)]
+pub(super) fn run_of<const N: usize>(slots: &[u32; N]) -> Option<[u32; N]> {
+    let first = *slots.first()?;
+    #[allow(clippy::cast_possible_truncation)] // a few
+    let most = u32::MAX - N as u32;
+    let is_run = first < most
+        && (0u32..)
+            .zip(slots)
+            .all(|(i, slot)| slot.wrapping_sub(first) == i);
+    #[allow(clippy::cast_possible_truncation)] // as above
+    // SAFETY: below `most` and N.
+    is_run.then(|| std::array::from_fn(|i| unsafe { first.unchecked_add(i as u32) }))
 }
 
 /// The sender's end.
@@ -205,6 +220,18 @@ mod tests {
         assert!(!trail.is_over(), "something is on it");
         assert_eq!(taken(&trail, 8), [5]);
         assert!(trail.is_over());
+    }
+
+    #[test]
+    fn a_run_is_of_slots_one_after_the_other() {
+        let last = u32::MAX - 8;
+        for few in [[7, 8, 9], [0, 1, 2], [last, last + 1, last + 2]] {
+            assert_eq!(run_of(&few), Some(few));
+        }
+        let wraps = [u32::MAX - 1, u32::MAX, 0];
+        for few in [[7, 8, 10], [7, 9, 8], [9, 8, 7], [7, 7, 7], wraps] {
+            assert_eq!(run_of(&few), None, "{few:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_region::layout::RefsRo;
-use tranship_ring::{Point, TIMED, Waited};
+use tranship_ring::{Point, SETTLE, TIMED, Waited};
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -258,6 +258,8 @@ impl OwnPool {
         patience: Patience,
         started: Instant,
     ) -> Result<RawBuf, Error> {
+        // A reader that let go before it could see that somebody waits, and did not fence, tells nobody: what it did is seen after that.
+        let settled_at = Instant::now() + SETTLE;
         loop {
             if self.domain.fork.is_child() {
                 return Err(Kind::Forked.into());
@@ -278,6 +280,10 @@ impl OwnPool {
                 continue;
             }
             drop(queue);
+            let longest = match Instant::now() < settled_at {
+                true => SETTLE,
+                false => Duration::from_millis(100),
+            };
             let local = self.waiters.local.load(Ordering::Acquire);
             let seen = self.reader_words();
             let limit = match self.first_in_line(len, need)? {
@@ -288,7 +294,7 @@ impl OwnPool {
                 return Err(self.out_of_memory(need, limit, started));
             }
             self.say_use();
-            self.wait_for_release(local, &seen, left.min(Duration::from_millis(100)));
+            self.wait_for_release(local, &seen, left.min(longest));
         }
     }
 

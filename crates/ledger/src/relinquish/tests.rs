@@ -7,7 +7,7 @@ fn only_the_last_release_tells_and_only_who_wants_it() {
     let release = || {
         let mut woken = false;
         let is_wanted = || get(&relinquish) != 0;
-        release_and_tell(&refs, is_wanted, &wake, || woken = true);
+        release_and_tell(&refs, |_| false, is_wanted, &wake, || woken = true);
         (get(&refs), get(&wake), woken)
     };
     want_releases(&relinquish, true);

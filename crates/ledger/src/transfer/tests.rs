@@ -46,9 +46,14 @@ fn a_buffer_goes_there_and_is_released() {
     assert!(steps.iter().map(|step| step.0).eq(SEND_FIRST));
     let direct = None::<fn() -> Result<(), ()>>;
     let mut steps = Vec::new();
-    receive(&refs, &rcvd, direct, |step| {
-        steps.push((step, get(&refs), get(&rcvd)));
-    })
+    receive(
+        || raise(&refs),
+        &rcvd,
+        direct,
+        |step| {
+            steps.push((step, get(&refs), get(&rcvd)));
+        },
+    )
     .unwrap();
     let [hold, counted] = RECEIPT_DIRECT;
     assert_eq!(steps, [(hold, 1, u32::MAX), (counted, 1, 0)]);
@@ -60,7 +65,7 @@ fn a_buffer_goes_there_and_is_released() {
         held = get(&refs);
         still_names(id, || get(&table))
     };
-    receive(&refs, &rcvd, Some(check), |_| {}).unwrap();
+    receive(|| raise(&refs), &rcvd, Some(check), |_| {}).unwrap();
     assert_eq!(held, 2, "the reference is up when the generation is read");
     assert_eq!((get(&refs), get(&rcvd)), (2, 1));
     assert_eq!(release(&refs), 1);
@@ -72,7 +77,10 @@ fn a_stale_reference_is_not_counted() {
     let [rcvd, refs] = [0, 0].map(AtomicU32::new);
     let stale = StaleReference { named: 2, found: 3 };
     let check = || still_names(2, || 3);
-    assert_eq!(receive(&refs, &rcvd, Some(check), |_| {}), Err(stale));
+    assert_eq!(
+        receive(|| raise(&refs), &rcvd, Some(check), |_| {}),
+        Err(stale)
+    );
     assert_eq!((release(&refs), get(&rcvd)), (0, 0));
     skip(&rcvd);
     assert_eq!(get(&rcvd), 1);

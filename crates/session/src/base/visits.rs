@@ -1,5 +1,5 @@
 //! Who is still inside a pool that it holds nothing of: a thread that has just let a handle's reference go has one more look
-//! at the pool's words, and by then nothing else keeps the pool ([`Marks`]; one a thread).
+//! at the pool's words, and by then nothing else keeps the pool ([`Marks`]; one a thread). And who counts in it by plain stores ([`Bias`](tranship_ledger::Bias)).
 
 use std::cell::Cell;
 use std::ptr::null;
@@ -30,24 +30,34 @@ thread_local! {
 ///
 /// Cost: two plain stores to a line of the thread's own.
 #[inline(always)]
-pub fn visit<P>(pool: *const P, what: impl FnOnce()) {
-    let mine = MINE.get();
-    if mine.is_null() {
-        return visit_first(pool.cast(), what);
+pub fn visit<P>(pool: *const P, what: impl FnOnce(&Mark)) {
+    match mark() {
+        Some(mark) => mark.visit(pool, || what(mark)),
+        None => visit_first(pool.cast(), what),
     }
+}
+
+/// The thread's mark, if it was in a pool before and is not about to end.
+#[inline(always)]
+pub fn mark() -> Option<&'static Mark> {
     // SAFETY: marks are never freed, and this thread has it until its `LEASE` ends, which clears `MINE`.
-    unsafe { &*mine }.visit(pool, what);
+    unsafe { MINE.get().as_ref() }
+}
+
+/// All threads' marks.
+pub fn marks() -> &'static Marks {
+    &MARKS
 }
 
 /// The first time in this thread; or one of the last, when its other thread-local values end: then for this time only.
 #[cold]
-fn visit_first(pool: *const (), what: impl FnOnce()) {
+fn visit_first(pool: *const (), what: impl FnOnce(&Mark)) {
     let mark = MARKS.take();
     let kept = LEASE.try_with(|lease| lease.0.set(Some(mark))).is_ok();
     if kept {
         MINE.set(mark);
     }
-    mark.visit(pool, what);
+    mark.visit(pool, || what(mark));
     if !kept {
         mark.give_back();
     }
@@ -72,7 +82,7 @@ mod tests {
         let at = pool.addr();
         thread::scope(|s| {
             s.spawn(|| {
-                visit(std::ptr::without_provenance::<u32>(at), || {
+                visit(std::ptr::without_provenance::<u32>(at), |_| {
                     inside.wait();
                     over.wait();
                 });
@@ -89,9 +99,9 @@ mod tests {
         let mine = || MINE.get().addr();
         let first = thread::spawn(move || {
             assert_eq!(mine(), 0);
-            visit(null::<u8>(), || {});
+            visit(null::<u8>(), |_| {});
             let first = mine();
-            visit(null::<u8>(), || {});
+            visit(null::<u8>(), |_| {});
             (first, mine())
         });
         let (first, same) = first.join().expect("no panic");
@@ -99,7 +109,7 @@ mod tests {
         let used: std::collections::HashSet<_> = (0..1000)
             .map(|_| {
                 let thread = thread::spawn(move || {
-                    visit(null::<u8>(), || {});
+                    visit(null::<u8>(), |_| {});
                     mine()
                 });
                 thread.join().expect("no panic")
@@ -114,7 +124,7 @@ mod tests {
         impl Drop for AtTheEnd {
             fn drop(&mut self) {
                 let mut was_inside = false;
-                visit(&raw const *self, || was_inside = !nobody(&raw const *self));
+                visit(&raw const *self, |_| was_inside = !nobody(&raw const *self));
                 assert!(was_inside && nobody(&raw const *self));
             }
         }
@@ -124,11 +134,11 @@ mod tests {
         let ends = thread::spawn(|| {
             // Ended in the opposite order of their first use, or in this one: once each way.
             LATE.with(|_| {});
-            visit(null::<u8>(), || {});
+            visit(null::<u8>(), |_| {});
         });
         ends.join().expect("no panic");
         let ends = thread::spawn(|| {
-            visit(null::<u8>(), || {});
+            visit(null::<u8>(), |_| {});
             LATE.with(|_| {});
         });
         ends.join().expect("no panic");

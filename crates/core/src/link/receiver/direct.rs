@@ -10,6 +10,7 @@ use crate::pool::ForeignPool;
 use std::ptr::NonNull;
 use tranship_ledger::ReceiptStep;
 use tranship_proto::Trust;
+use tranship_ring::Line;
 use tranship_sys::crash;
 
 /// Counters on a cache line.
@@ -59,10 +60,9 @@ impl Receiver {
         matches!(self.ahead, Ahead::Nothing) && !self.fork.is_child()
     }
 
-    /// The next line's bytes, if it is an inline message. After `looks_at_lines`, as `take_direct`.
+    /// The bytes of the next line, which was peeked at, if it is an inline message. After `looks_at_lines`, as `take_direct`.
     #[inline(always)]
-    pub(super) fn take_inline(&mut self) -> Option<(u64, Inline)> {
-        let (first, line) = self.consumer.peek(self.lines)?;
+    pub(super) fn take_inline(&mut self, (first, line): (u64, &Line)) -> Option<(u64, Inline)> {
         let taken = descriptor::inline(first, line)?;
         self.consumer.advance();
         self.give_back_line();
@@ -88,19 +88,18 @@ impl Receiver {
     /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
     /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
-    pub(super) fn take_direct(&mut self) -> Option<Taken> {
-        self.take_named(Carries::Buffer)
+    pub(super) fn take_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
+        self.take_named(Carries::Buffer, line)
     }
 
     /// The same of one that is moved here; a call, so that the other two ways stay short.
     #[inline(never)]
-    pub(super) fn take_moved_direct(&mut self) -> Option<Taken> {
-        self.take_named(Carries::Moved)
+    pub(super) fn take_moved_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
+        self.take_named(Carries::Moved, line)
     }
 
     #[inline(always)]
-    fn take_named(&mut self, carries: Carries) -> Option<Taken> {
-        let (first, line) = self.consumer.peek(self.lines)?;
+    fn take_named(&mut self, carries: Carries, (first, line): (u64, &Line)) -> Option<Taken> {
         // Needs nothing of the line, so it is under way before the line is here.
         tranship_sync::prefetch_read(self.guess.next());
         let (meta, reference) = descriptor::named(carries, first, line)?;
@@ -129,7 +128,12 @@ impl Receiver {
         // SAFETY: `ins` keeps the counters, of which there are as many as slots.
         let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
         let check = at_hand.forwarded.then_some(check);
-        if tranship_ledger::receive(foreign.word(slot), rcvd, check, reached).is_err() {
+        let is_checked = at_hand.forwarded;
+        let hold = || match is_checked {
+            true => foreign.receive_shared(slot),
+            false => foreign.receive(slot),
+        };
+        if tranship_ledger::receive(hold, rcvd, check, reached).is_err() {
             foreign.release(slot);
             return None;
         }

@@ -61,6 +61,45 @@ fn the_last_release_wakes_a_writer_that_wants_it() {
     assert_eq!(wake(), 1);
 }
 
+/// One thread receives and counts alone, another one lets clones go; later a third one receives, too.
+#[test]
+fn references_are_counted_whoever_receives_and_lets_go() {
+    const ROUNDS: u32 = 20_000;
+    let _dog = tranship_testkit::Watchdog::new();
+    let domain = Domain::embedded().expect("a domain");
+    let (pool, _table) = opened(&domain);
+    let (pool, half) = (&pool, &std::sync::Barrier::new(2));
+    std::thread::scope(|s| {
+        let (give, given) = std::sync::mpsc::channel();
+        s.spawn(move || {
+            for round in 0..ROUNDS {
+                pool.receive(round % 2);
+                if round % 3 == 0 {
+                    pool.retain(round % 2);
+                    give.send(round % 2).expect("a thread that lets go");
+                }
+                pool.release(round % 2);
+                if round == ROUNDS / 2 {
+                    half.wait();
+                }
+            }
+        });
+        s.spawn(move || given.into_iter().for_each(|slot| pool.release(slot)));
+        s.spawn(move || {
+            half.wait();
+            for round in 0..ROUNDS {
+                pool.receive(round % 2);
+                pool.release(round % 2);
+            }
+        });
+    });
+    assert!(pool.nothing_held(), "{:?}", pool.held().collect::<Vec<_>>());
+    // Where nobody is the one any more a thread that received alone counts all the same.
+    pool.receive(1);
+    pool.receive(1);
+    assert_eq!(pool.word(1).load(Ordering::Relaxed), 2);
+}
+
 #[test]
 fn a_slot_is_below_the_number_of_slots() {
     let domain = Domain::embedded().expect("a domain");

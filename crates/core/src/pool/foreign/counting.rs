@@ -1,0 +1,35 @@
+//! How what is received is counted: by plain stores as long as one thread receives ([`Bias`](tranship_ledger::Bias)).
+
+use super::ForeignPool;
+use crate::base::visits;
+use std::time::Duration;
+use tranship_sync::Mark;
+use tranship_sys::membarrier;
+
+impl ForeignPool {
+    /// Counts a reference that is received, before `rcvd`, whose release publishes it. Without a locked instruction, if this thread alone
+    /// receives out of the pool and has no other handle of the buffer.
+    #[inline(always)]
+    pub(crate) fn receive(&self, slot: u32) {
+        let alone = |mark: &Mark| mark.visit(self, || self.bias.raise(mark, self.word(slot)));
+        if !visits::mark().is_some_and(alone) {
+            self.receive_shared(slot);
+        }
+    }
+
+    /// The same by a locked instruction.
+    #[inline(never)]
+    pub(crate) fn receive_shared(&self, slot: u32) {
+        if visits::mark().is_none() {
+            visits::visit(self, |_| {}); // from here on there is one, unless the thread is about to end
+        }
+        let at = std::ptr::from_ref(self).cast();
+        self.bias.share(visits::mark(), visits::marks(), at, || {
+            if !membarrier::private_expedited() {
+                // Not any more. Many times what a store takes to become visible.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        tranship_ledger::raise(self.word(slot));
+    }
+}

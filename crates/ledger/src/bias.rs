@@ -1,0 +1,181 @@
+//! References that one thread counts without locked instructions: biased reference counting (Choi, Shull and Torrellas, PACT 2018), with
+//! one word for a counter.
+//!
+//! A domain's `ref` of a slot is raised by who receives the buffer and by who clones a handle, and lowered by who lets one go. As long as one thread
+//! alone receives out of a pool
+//! * a `ref` of 0 is raised by that thread and nobody else: who clones or lets go has a handle, which is counted;
+//! * a `ref` of 1, that of a handle which this thread lets go of, is changed by nobody else: no other handle is there, and nobody else receives.
+//!
+//! So these two are a load and a store. All else, and whatever other threads do, are read-modify-writes. Another thread that is
+//! about to receive ends that first, for ever:
+//!
+//! | the thread that received alone | the other one |
+//! |---|---|
+//! | marks that it is in the pool | says that nobody is alone any more |
+//! | (the compiler keeps the order) | has every thread of the process pass a fence |
+//! | looks whether it is alone | waits until nobody is marked to be in the pool |
+
+use std::ptr;
+use tranship_sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use tranship_sync::{Mark, Marks};
+
+/// Who receives out of a pool without locked instructions: nobody yet, the thread that has a mark, or nobody any more.
+#[derive(Debug)]
+pub struct Bias {
+    who: AtomicPtr<Mark>,
+}
+
+/// Two threads receive, or have received.
+const SHARED: *mut Mark = ptr::without_provenance_mut(1);
+/// It is about to become so; somebody may still be in the pool who has not seen it.
+const ENDING: *mut Mark = ptr::without_provenance_mut(2);
+
+impl Bias {
+    /// The first thread that receives is the one.
+    #[cfg(not(loom))]
+    pub const fn new() -> Bias {
+        Bias {
+            who: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// The same in a model.
+    #[cfg(loom)]
+    pub fn new() -> Bias {
+        Bias {
+            who: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// No thread ever is: where threads cannot be made to pass a fence.
+    pub fn never() -> Bias {
+        Bias {
+            who: AtomicPtr::new(SHARED),
+        }
+    }
+
+    /// Whether who has the mark receives alone. In a visit to the pool by that mark; it stays so until the visit's end.
+    #[inline(always)]
+    fn is_of(&self, mark: &Mark) -> bool {
+        // Ordering: the mark before the look; the processor's half is the fence that who ends this makes all threads pass.
+        #[cfg(not(loom))]
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+        // Relaxed: it is the thread's own mark that it looks for, stored by itself or by who had the mark before.
+        ptr::eq(self.who.load(Ordering::Relaxed), mark)
+    }
+
+    /// Counts a reference that is received; false, and nothing is done, if it takes a read-modify-write. In a visit to the pool.
+    #[inline(always)]
+    pub fn raise(&self, mark: &Mark, refs: &AtomicU32) -> bool {
+        // Ordering: acquire; partner is the release with which other handles went: the collector, which sees only what is stored next, sees what was
+        // read under them.
+        let alone = self.is_of(mark) && refs.load(Ordering::Acquire) == 0;
+        if alone {
+            // Ordering: relaxed; the release of `rcvd` shows it.
+            refs.store(1, Ordering::Relaxed);
+        }
+        alone
+    }
+
+    /// Lets go of the last reference; false, and nothing is done, if it takes a read-modify-write. In a visit to the pool.
+    #[inline(always)]
+    pub fn release(&self, mark: &Mark, refs: &AtomicU32) -> bool {
+        // Ordering: acquire, as in `raise`: of handles that went before this last one.
+        let alone = self.is_of(mark) && refs.load(Ordering::Acquire) == 1;
+        if alone {
+            // Ordering: release; partner is the collector's acquire of `ref`, as in `release` of `transfer.rs`.
+            refs.store(0, Ordering::Release);
+        }
+        alone
+    }
+
+    /// Before a receipt by a read-modify-write: afterwards nobody but the caller, who has the mark or none, receives alone. Not in a visit. `at` is what visits
+    /// to the pool are marked with; `fence_all` makes every thread of the process pass a fence.
+    ///
+    /// Blocks, once in the pool's life: for a system call, and until a few instructions of another thread are over.
+    pub fn share(
+        &self,
+        mark: Option<&Mark>,
+        marks: &Marks,
+        at: *const (),
+        fence_all: impl FnOnce(),
+    ) {
+        let mine = mark.map_or(SHARED, |mark| ptr::from_ref(mark).cast_mut());
+        // Ordering: acquire; partner is the release at the end of this: nobody is in the pool any more who does not know.
+        let mut who = self.who.load(Ordering::Acquire);
+        if who.is_null() {
+            match self
+                .who
+                .compare_exchange(who, mine, Ordering::Relaxed, Ordering::Acquire)
+            {
+                Ok(_) => return,
+                Err(other) => who = other,
+            }
+        }
+        if who == SHARED || who == mine {
+            return;
+        }
+        // Ordering: relaxed; the fences order it. Whoever finds it ending does all of this, too.
+        self.who.store(ENDING, Ordering::Relaxed);
+        // Ordering: partner: the compiler's fence in `is_of`, which this makes a whole one.
+        fence(Ordering::SeqCst);
+        fence_all();
+        while !marks.nobody(at) {
+            tranship_sync::atomic::yield_now();
+        }
+        // Ordering: release; partner is the acquire above.
+        self.who.store(SHARED, Ordering::Release);
+    }
+}
+
+impl Default for Bias {
+    fn default() -> Bias {
+        Bias::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_counts_alone_until_another_one_receives() {
+        let marks = Marks::new();
+        let (mine, theirs) = (marks.take(), marks.take());
+        let (bias, refs) = (Bias::new(), AtomicU32::new(0));
+        let at = ptr::from_ref(&bias).cast();
+        let share = |mark| {
+            let mut fenced = false;
+            bias.share(mark, &marks, at, || fenced = true);
+            fenced
+        };
+        assert!(!bias.raise(mine, &refs), "nobody is the one yet");
+        assert!(!share(Some(mine)) && !share(Some(mine)));
+        assert!(!bias.raise(theirs, &refs) && bias.raise(mine, &refs));
+        assert!(!bias.raise(mine, &refs), "one is held");
+        refs.fetch_add(1, Ordering::Relaxed);
+        assert!(!bias.release(mine, &refs), "two are held");
+        refs.fetch_sub(1, Ordering::Relaxed);
+        assert!(!bias.release(theirs, &refs) && bias.release(mine, &refs));
+        assert_eq!(refs.load(Ordering::Relaxed), 0);
+        assert!(share(Some(theirs)), "the first one is told by a fence");
+        assert!(!share(Some(theirs)) && !share(Some(mine)) && !share(None));
+        for mark in [mine, theirs] {
+            assert!(!bias.raise(mark, &refs));
+        }
+        assert!(!Bias::never().raise(mine, &refs));
+    }
+
+    #[test]
+    fn who_has_no_mark_ends_it_too() {
+        let marks = Marks::new();
+        let mine = marks.take();
+        let (bias, refs) = (Bias::new(), AtomicU32::new(0));
+        let at = ptr::from_ref(&bias).cast();
+        bias.share(None, &marks, at, || panic!("nobody was the one"));
+        bias.share(Some(mine), &marks, at, || panic!("nobody can become it"));
+        assert!(!bias.raise(mine, &refs));
+    }
+}
