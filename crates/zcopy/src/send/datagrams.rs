@@ -283,7 +283,11 @@ impl Sender {
             let before = pieces.len();
             let own = &segments[one.segments.clone()];
             let fits = self.registered.places(own, &mut pieces)
-                && pieces[before..].iter().all(|piece| stretches.take(*piece));
+                && pieces[before..].iter().all(|piece| {
+                    // Of registered pages each piece is a stretch of its own.
+                    stretches.end = 0;
+                    stretches.take(*piece)
+                });
             if !fits {
                 pieces.truncate(before);
                 break;
