@@ -1,9 +1,9 @@
 #!/bin/bash
-# Builds and runs the numbered examples; each must end by itself with success.
+# Builds and runs the numbered examples; each must end by itself with success. Then scripts/upheaval.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
-limit=${EXAMPLE_SECONDS:-120}
+limit=${EXAMPLE_SECONDS:-600}
 
 names=()
 for file in examples/[0-9]*.rs crates/tranship/examples/[0-9]*.rs; do
@@ -19,3 +19,5 @@ for name in "${names[@]}"; do
     # Not a bound on speed: a watchdog, so that an example that hangs is an error.
     timeout "$limit" "$cargo" run --quiet -p tranship --example "$name" </dev/null
 done
+# Those that are programs of their own, while everybody is killed now and then.
+scripts/upheaval.sh

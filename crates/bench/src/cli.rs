@@ -236,6 +236,9 @@ pub enum Bench {
         /// Size of the cold set, MiB.
         #[arg(long, default_value_t = 512)]
         set_mib: usize,
+        /// Where replies go: to a client by loopback, or into a TUN device, the stand-in for a network card (as root).
+        #[arg(long, default_value = "loopback", value_parser = zcopy::SINKS)]
+        sink: String,
     },
     /// GETs from a cache server: ours by reference, copied in batches, copied naively, and Debian's memcached.
     ZcCache {
@@ -295,6 +298,14 @@ pub enum Bench {
         /// Write PREFIX.md and a picture for each figure.
         #[arg(long, value_name = "PREFIX")]
         save: Option<std::path::PathBuf>,
+    },
+    /// Values of a cache server in another process: by reference through a channel, and over TCP.
+    ZcShm {
+        #[command(flatten)]
+        common: Common,
+        /// Bytes of a value.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["4K", "16K", "64K", "256K", "1M"])]
+        payload: Vec<usize>,
     },
     /// Values by UDP, many datagrams in a call: by reference, and copied (as root).
     ZcUdp {

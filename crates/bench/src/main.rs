@@ -337,9 +337,11 @@ fn run(bench: Bench) -> Result<bool> {
             payload,
             depth,
             set_mib,
+            sink,
         } => {
             common.check(&zcopy::SYSTEMS)?;
             let grid = zcopy::Grid {
+                sink: &sink,
                 modes: &mode,
                 clients: &client,
                 payloads: &payload,
@@ -411,6 +413,11 @@ fn run(bench: Bench) -> Result<bool> {
             };
             let outcome = zcopy::memcached::bench(&common, &grid);
             say("zc-memcached", &common, outcome, &["stock"])
+        }
+        Bench::ZcShm { common, payload } => {
+            common.check(&zcopy::shm::SYSTEMS)?;
+            let outcome = zcopy::shm::bench(&common, &payload);
+            say("zc-shm", &common, outcome, &["socket"])
         }
         Bench::ZcUdp {
             common,

@@ -81,6 +81,9 @@ impl Data {
     }
 
     /// Copies bytes in.
+    ///
+    /// # Errors
+    /// `Invalid` beyond its end, or into memory of somebody else's.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Fault> {
         let end = offset.checked_add(bytes.len()).ok_or(Fault::Invalid)?;
         match self {
@@ -99,6 +102,9 @@ impl Data {
     }
 
     /// Copies bytes out.
+    ///
+    /// # Errors
+    /// `Invalid` beyond its end.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Fault> {
         let end = offset.checked_add(to.len()).ok_or(Fault::Invalid)?;
         let view = match self {

@@ -5,10 +5,20 @@ use serde::{Deserialize, Serialize};
 /// Why a request was not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum Fault {
+    /// Beyond the end.
     #[error("{len} bytes at {offset} reach beyond the {size} bytes there are")]
-    Bounds { offset: u64, len: u64, size: u64 },
+    Bounds {
+        /// Where, bytes.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// What there is, bytes.
+        size: u64,
+    },
+    /// Writes are refused.
     #[error("the store is read-only")]
     ReadOnly,
+    /// The disk is full.
     #[error("no space is left on the server's disk")]
     NoSpace,
     /// With the system's error number.
@@ -17,9 +27,13 @@ pub enum Fault {
     /// The block at this offset is not what its checksum says.
     #[error("the block at {0} is not what its checksum says")]
     Corrupt(u64),
+    /// The disk cannot do that.
     #[error("not supported by the server's disk")]
     Unsupported,
-    #[error("a request that cannot be")]
+    /// Not a request.
+    #[error(
+        "the request is not valid: an operation that there is not, or a length that it does not allow"
+    )]
     Invalid,
     /// Whether it was done is not known.
     #[error("the server is gone")]

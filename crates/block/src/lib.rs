@@ -9,6 +9,7 @@
 //!
 //! NOT here: buffers and pools, and how they travel (`core`, `channel`); file systems; the command line (`cli`).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
 mod blocking;

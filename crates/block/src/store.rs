@@ -29,7 +29,10 @@ pub enum Op {
     /// The bytes are not needed any more; what they are then is not said.
     Trim,
     /// The bytes are zero afterwards; with `punch` the space may be given up.
-    Zero { punch: bool },
+    Zero {
+        /// The space may be given up.
+        punch: bool,
+    },
 }
 
 impl Op {
@@ -43,6 +46,7 @@ impl Op {
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
+    /// What.
     pub op: Op,
     /// Where, bytes from the beginning; 0 for a flush.
     pub offset: u64,
@@ -68,6 +72,9 @@ impl Request {
     }
 
     /// May it be done on such a store?
+    ///
+    /// # Errors
+    /// `Bounds` beyond the store's end; `ReadOnly` for what would change it.
     pub fn check(&self, info: &Info) -> Result<(), Fault> {
         let (offset, len, size) = (self.offset, u64::from(self.len), info.size);
         match self.offset.checked_add(len) {
@@ -87,9 +94,11 @@ pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and what follows it.
 pub struct Job {
+    /// What is to be done.
     pub request: Request,
     /// Of a read and a write: room for at least `len` bytes.
     pub data: Data,
+    /// What is called then.
     pub done: Done,
 }
 
@@ -102,12 +111,18 @@ impl Debug for Job {
 /// Where blocks are. Jobs run at the same time and end in any order; writes that overlap leave one of them.
 pub trait Store: Send + Sync + Debug {
     /// What there is. Blocks until a server has been reached.
+    ///
+    /// # Errors
+    /// `Gone` where a server was given up.
     fn info(&self) -> Result<Info, Fault>;
     /// Is the data checked on its way, so that whoever writes gives checksums and whoever reads looks at them?
     fn is_checked(&self) -> bool;
     /// How long what was read may be used again.
     fn lease(&self) -> Lease;
     /// Memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
+    ///
+    /// # Errors
+    /// `Gone` where a server was given up; `Invalid` for more than a request may have.
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// How many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;

@@ -11,16 +11,20 @@
 //!             pageblocks in which little is left
 //! ```
 //!
+//! `share/` shows values to other processes by reference; it knows the store, and nothing of sockets.
+//!
 //! NOT here: the allocator and the sends (`zcopy`), the command line.
 
 mod parcel;
 pub mod parse;
 mod reply;
 mod server;
+mod share;
 mod stats;
 mod store;
 
 pub use parcel::FORMAT;
 pub use server::{Options, Sending, Server, Taken};
+pub use share::{Answer, Hit, Limits, Reader, Refused, Share};
 pub use stats::Stats;
 pub use store::{Item, Mode, Outcome, Store, StoreOptions};

@@ -100,7 +100,7 @@ enum {
     TRANSHIP_ERR_INVALID_ENDPOINT = 208,
     /** this is the wrong end of the channel. What to do: do it at the other end. */
     TRANSHIP_ERR_CHANNEL_DIRECTION = 209,
-    /** the pool is not assigned to the channel. What to do: assign it first, and wait for the completion. */
+    /** the pool does not travel on this channel. What to do: use the channel by which the buffer came, or drop the buffer. */
     TRANSHIP_ERR_POOL_NOT_ASSIGNED = 211,
     /** the pool's memory cannot be mapped where it is to be. What to do: give a larger range of addresses, or a smaller maximum. */
     TRANSHIP_ERR_POOL_MAP = 213,
@@ -112,10 +112,6 @@ enum {
     TRANSHIP_ERR_BUFFER_STATE = 220,
     /** no copy of the buffer came over this channel. What to do: release over the channel that it came by. */
     TRANSHIP_ERR_BUFFER_NOT_A_COPY = 222,
-    /** a buffer size that cannot be. What to do: use a size within the limits. */
-    TRANSHIP_ERR_ALLOC_SIZE = 225,
-    /** its creator gave no right to pass the pool on. What to do: copy into a pool of your own. */
-    TRANSHIP_ERR_NOT_FORWARDABLE = 265,
     /** no mbuf: memory or a limit is exhausted. What to do: drop the packet, or wait. */
     TRANSHIP_ERR_NO_BUFFERS = 300,
     /** the chain has fewer bytes than that. What to do: look at its length first. */

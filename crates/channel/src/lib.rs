@@ -16,6 +16,7 @@
 //!
 //! NOT here: connections, TLS, connecting again (`transport`); channels in shared memory and inside a process (`core`).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
 mod begin;

@@ -1,15 +1,21 @@
 //! The command line: one definition for parsing, help, completions and man pages.
 
+#[cfg(feature = "block")]
 pub(crate) mod block;
+#[cfg(feature = "zcopy")]
 pub(crate) mod cache;
+#[cfg(feature = "demo")]
+pub(crate) mod demo;
 pub(crate) mod experiment;
 pub(crate) mod metrics;
 pub(crate) mod policy;
+#[cfg(feature = "top")]
 pub(crate) mod top;
 mod values;
+#[cfg(feature = "zcopy")]
 pub(crate) mod zcopy;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
 pub(crate) use values::ConnectArgs;
@@ -35,18 +41,22 @@ A reader of standard output that goes away (a broken pipe) is no error. NO_COLOR
 pub(crate) enum Command {
     /// Runs the manager, or looks at its configuration.
     Manager(ManagerArgs),
+    #[cfg(feature = "demo")]
     /// Shows the main job on real input: one producer, four isolated consumers, no copies.
-    Demo(DemoArgs),
+    Demo(demo::DemoArgs),
     /// Sends standard input, or a file, to whoever receives under NAME; done when all of it was taken.
     Send(SendArgs),
     /// Receives under NAME and writes to standard output, or to a file; done when the sender has closed in order.
     Recv(RecvArgs),
     /// Runs a program whose whole heap is charged to it and limited: tranship run --quota 256MiB -- PROGRAM ARGS.
     Run(RunArgs),
+    #[cfg(feature = "block")]
     /// Serves a disk's blocks over channels, and to NBD clients.
     Block(block::BlockArgs),
+    #[cfg(feature = "zcopy")]
     /// Serves memcached's protocol; values go out without being copied.
     Cache(cache::CacheArgs),
+    #[cfg(feature = "zcopy")]
     /// What programs send without copying, and why the rest is copied.
     #[command(subcommand)]
     Zcopy(zcopy::ZcopyAction),
@@ -54,6 +64,7 @@ pub(crate) enum Command {
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.
     Stat(ViewArgs),
+    #[cfg(feature = "top")]
     /// What happens now: rates, who waits on whom, who holds what for how long. Works while the manager hangs.
     Top(top::TopArgs),
     /// The same in figures, as OpenMetrics text: printed once, or served over HTTP, also as a page with live plots.
@@ -71,6 +82,7 @@ pub(crate) enum Command {
     Policy(policy::PolicyAction),
     /// The CBUF paper's experiments, with real processes: what memory costs, and what policies do with it.
     Experiment(experiment::ExperimentArgs),
+    #[cfg(feature = "net")]
     /// Certificates for channels between machines: an authority of one's own, and what it signs.
     #[command(subcommand)]
     Cert(CertAction),
@@ -86,9 +98,10 @@ pub(crate) enum Command {
         /// The folder; it is made if it is not there.
         dir: PathBuf,
     },
+    #[cfg(feature = "demo")]
     /// A consumer of the demonstration; started by `demo`, not by people.
     #[command(name = "demo-consumer", hide = true)]
-    DemoConsumer(ConsumerArgs),
+    DemoConsumer(demo::ConsumerArgs),
     /// A process of an experiment; started by `experiment`, not by people.
     #[command(name = "experiment-part", hide = true)]
     ExperimentPart(experiment::PartArgs),
@@ -133,27 +146,6 @@ pub(crate) struct DaemonArgs {
     pub detached: bool,
     #[command(flatten)]
     pub observe: metrics::ObserveArgs,
-}
-
-#[derive(ClapArgs, Debug)]
-pub(crate) struct DemoArgs {
-    /// The file to work on; default: a few hundred MiB of real data found on this machine.
-    pub file: Option<PathBuf>,
-    /// Frame size, at most 64MiB: there are two dozen frames.
-    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_demo_frame)]
-    pub frame: u64,
-    /// How long each stage runs.
-    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_time)]
-    pub stage: std::time::Duration,
-    /// Where to write the picture of throughput over time.
-    #[arg(long, value_name = "FILE", default_value = "tranship-demo.svg")]
-    pub svg: PathBuf,
-    /// Write no picture, only the plot in the terminal.
-    #[arg(long)]
-    pub no_svg: bool,
-    /// One object with all results instead of tables.
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -254,6 +246,7 @@ pub(crate) struct TraceArgs {
     pub view: ViewArgs,
 }
 
+#[cfg(feature = "net")]
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertAction {
     /// Makes an authority: ca.pem, which everybody gets, and ca-key.pem, which stays where it is.
@@ -307,91 +300,6 @@ pub(crate) struct DoctorArgs {
     pub connect: ConnectArgs,
 }
 
-#[derive(ClapArgs, Debug)]
-pub(crate) struct ConsumerArgs {
-    /// What it does with each frame.
-    #[arg(long)]
-    pub role: ConsumerRole,
-    /// How frames reach it.
-    #[arg(long)]
-    pub over: Transport,
-    /// The writer's output; opened before the lock-down.
-    #[arg(long)]
-    pub output: Option<PathBuf>,
-    /// Length of one pass over the input, bytes.
-    #[arg(long)]
-    pub total: u64,
-    /// The name to receive under.
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Its system calls are counted: it looks for frames without sleeping, reports only at its end, and may be traced.
-    #[arg(long)]
-    pub counted: bool,
-    #[command(flatten)]
-    pub connect: ConnectArgs,
-}
-
-/// The demonstration's consumers.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum ConsumerRole {
-    /// BLAKE3 hash.
-    Hash,
-    /// LZ4 compressor.
-    Lz4,
-    /// Byte statistics: histogram and entropy.
-    Stats,
-    /// Writes all bytes to an output.
-    Writer,
-    /// Tries to write into the frames.
-    Intruder,
-}
-
-impl ConsumerRole {
-    /// Those that work, in the order in which they are shown.
-    pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Lz4, Self::Stats, Self::Writer];
-
-    /// As it is written on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hash => "hash",
-            Self::Lz4 => "lz4",
-            Self::Stats => "stats",
-            Self::Writer => "writer",
-            Self::Intruder => "intruder",
-        }
-    }
-}
-
-/// How the demonstration's frames travel.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Transport {
-    /// By reference.
-    Tranship,
-    /// Over pipes.
-    Pipe,
-    /// Over Unix stream sockets.
-    Stream,
-}
-
-impl Transport {
-    /// As it is written on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Tranship => "tranship",
-            Self::Pipe => "pipe",
-            Self::Stream => "stream",
-        }
-    }
-}
-
-/// As a size; a larger one would ask for more memory than a demonstration should.
-fn parse_demo_frame(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        size if size > 64 << 20 => Err("at most 64MiB".to_owned()),
-        size => Ok(size),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,7 +315,6 @@ mod tests {
         assert_eq!(parse_size("8MiB"), Ok(8 << 20));
         assert_eq!(parse_size("3g"), Ok(3 << 30));
         assert_eq!(parse_size("17"), Ok(17));
-        assert!(parse_demo_frame("64MiB").is_ok() && parse_demo_frame("65MiB").is_err());
         for wrong in ["", "x", "0", "5 parsecs", "99999999999GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
@@ -430,16 +337,6 @@ mod tests {
         assert_eq!(parse_time("5m"), Ok(std::time::Duration::from_secs(300)));
         assert_eq!(parse_time("7"), Ok(std::time::Duration::from_secs(7)));
         assert!(parse_time("1 fortnight").is_err());
-    }
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for role in ConsumerRole::ALL {
-            assert_eq!(ConsumerRole::from_str(role.name(), false), Ok(role));
-        }
-        for transport in [Transport::Tranship, Transport::Pipe, Transport::Stream] {
-            assert_eq!(Transport::from_str(transport.name(), false), Ok(transport));
-        }
     }
 
     #[test]

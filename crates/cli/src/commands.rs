@@ -1,7 +1,10 @@
 //! One module a command.
 
+#[cfg(feature = "block")]
 mod block;
+#[cfg(feature = "zcopy")]
 mod cache;
+#[cfg(feature = "net")]
 mod cert;
 pub(crate) mod connect;
 mod generate;
@@ -14,39 +17,50 @@ mod recv;
 mod run;
 mod send;
 pub(crate) mod sockets;
+#[cfg(feature = "top")]
 mod top;
 mod trace;
 mod view;
+#[cfg(feature = "zcopy")]
 mod zcopy;
 
 use crate::args::{Args, Command};
+#[cfg(feature = "demo")]
+use crate::demo;
 use crate::exit::Answer;
-use crate::{demo, doctor, experiment};
+use crate::{doctor, experiment};
 use anyhow::Result;
 
 /// Runs what the command line asks for.
 pub(crate) fn run(args: Args) -> Result<Answer> {
     match args.command {
         Command::Manager(args) => manager::run(args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(&args),
         Command::Send(args) => send::run(&args),
         Command::Recv(args) => recv::run(&args),
         Command::Run(args) => run::run(&args),
+        #[cfg(feature = "block")]
         Command::Block(args) => block::run(&args),
+        #[cfg(feature = "zcopy")]
         Command::Cache(args) => cache::run(&args),
+        #[cfg(feature = "zcopy")]
         Command::Zcopy(action) => zcopy::run(&action),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
+        #[cfg(feature = "top")]
         Command::Top(args) => top::run(&args),
         Command::Metrics(args) => metrics::run(&args),
         Command::Quota(action) => quota::run(&action),
         Command::Trace(args) => trace::run(&args),
         Command::Policy(action) => policy::run(&action),
         Command::Experiment(args) => experiment::run(&args),
+        #[cfg(feature = "net")]
         Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::man(&dir),
+        #[cfg(feature = "demo")]
         Command::DemoConsumer(args) => demo::run_consumer(&args),
         Command::ExperimentPart(args) => experiment::run_part(&args),
     }

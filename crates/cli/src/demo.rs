@@ -11,7 +11,7 @@ mod sandbox;
 mod table;
 mod worker;
 
-use crate::args::{ConsumerArgs, ConsumerRole, DemoArgs, Transport};
+use crate::args::demo::{ConsumerArgs, ConsumerRole, DemoArgs, Transport};
 use crate::exit::Answer;
 use crate::output;
 use anyhow::{Context, Result};

@@ -7,6 +7,7 @@ mod kernel;
 mod limits;
 mod manager;
 mod memory;
+#[cfg(feature = "net")]
 mod network;
 mod proc;
 
@@ -21,13 +22,14 @@ use std::io::Write;
 /// Looks at everything; the answer is no when something that tranship cannot do without is missing.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     let socket = args.connect.socket.as_deref();
-    let topics: [(&str, Vec<Finding>); 7] = [
+    let topics: Vec<(&str, Vec<Finding>)> = vec![
         ("kernel", kernel::look()),
         ("limits", limits::look()),
         ("memory", memory::look()),
         ("huge pages", huge::look()),
         ("isolation", isolation::look()),
         ("manager", manager::look(socket)),
+        #[cfg(feature = "net")]
         ("network", network::look()),
     ];
     let worst = topics

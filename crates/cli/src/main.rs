@@ -8,6 +8,7 @@
 
 mod args;
 mod commands;
+#[cfg(feature = "demo")]
 mod demo;
 mod doctor;
 mod exit;

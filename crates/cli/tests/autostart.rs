@@ -1,6 +1,5 @@
 //! The manager that a client starts when it finds none: one for all, gone when it has been idle.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use tranship_testkit::Watchdog;
@@ -36,9 +35,12 @@ impl Home {
 
     /// A program that stands for the manager's: a script.
     fn script(&self, text: &str) -> PathBuf {
-        let path = self.path("manager.sh");
-        std::fs::write(&path, text).expect("the script");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("its mode");
+        let (from, path) = (self.path("manager.txt"), self.path("manager.sh"));
+        std::fs::write(&from, text).expect("the script");
+        // By another process: a child that another thread of this one starts would have it open for writing, and nobody could run it then.
+        let mut install = Command::new("install");
+        let made = install.args(["-m", "755"]).arg(from).arg(&path).status();
+        assert!(made.expect("install").success());
         path
     }
 

@@ -1,7 +1,7 @@
 //! The program from outside: exit codes, output for programs and for pipes.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 fn tranship(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
@@ -207,27 +207,33 @@ fn the_manager_serves_a_socket_that_systemd_made() {
     assert!(path.exists(), "the socket is systemd's to remove");
 }
 
-/// Starts a manager in the folder that leaves by itself; its socket.
-fn manager(folder: &Path) -> String {
+/// A process that does not outlive the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A manager that listens, and its socket in the folder.
+fn manager(folder: &Path) -> (Running, String) {
     let socket = folder.join("manager.sock").display().to_string();
-    let mut manager = tranship(&["manager", "--daemonize", "--idle-exit", "1m"]);
-    // It keeps what it inherits open for as long as it lives.
-    let manager = manager.args(["--socket", &socket]).stdout(Stdio::null());
-    assert!(
-        manager
-            .stderr(Stdio::null())
-            .status()
-            .expect("manager")
-            .success()
-    );
-    socket
+    let mut manager = tranship(&["manager", "--socket", &socket]);
+    let manager = manager.stdout(Stdio::null()).stderr(Stdio::null());
+    let manager = Running(manager.spawn().expect("manager"));
+    while tranship_sys::socket::connect(Path::new(&socket)).is_err() {
+        std::thread::yield_now();
+    }
+    (manager, socket)
 }
 
 #[test]
 fn run_puts_a_program_under_the_manager_with_a_limit() {
     let library = tranship_testkit::artifact("tranship-preload", "libtranship_malloc.so");
     let dir = tranship_testkit::folder().expect("a folder");
-    let socket = &manager(dir.path());
+    let (_manager, socket) = &manager(dir.path());
     let mut command = tranship(&["run", "--quota", "64MiB", "--socket", socket, "--library"]);
     let command = command.arg(&library).arg("--");
     // The program looks at itself.
@@ -258,8 +264,11 @@ fn run_finds_its_library_wherever_the_program_was_installed() {
         std::fs::create_dir(at(folder)).expect("a folder");
     }
     let program = at("bin/tranship");
-    std::fs::copy(env!("CARGO_BIN_EXE_tranship"), &program).expect("a copy");
-    let socket = manager(dir.path());
+    // By another process: a child that another thread of this one starts would have it open for writing, and nobody could run it then.
+    let mut copy = Command::new("cp");
+    let copied = copy.arg(env!("CARGO_BIN_EXE_tranship")).arg(&program);
+    assert!(copied.status().expect("cp").success());
+    let (_manager, socket) = manager(dir.path());
     let preloaded = || {
         let mut command = Command::new(&program);
         command.args(["run", "--quota", "64MiB", "--socket", &socket]);

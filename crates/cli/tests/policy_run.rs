@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tranship::manager::Config;
 use tranship::policy::Target;
-use tranship::{Domain, Kind, Pool, PoolOptions};
+use tranship::{Domain, Kind, Pool, PoolOptions, StatRecord};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
@@ -59,6 +59,13 @@ fn quotas<const N: usize>(pools: &[Pool; N]) -> [u64; N] {
     pools.each_ref().map(|p| p.quota_bytes() / MIB)
 }
 
+fn domains(domain: &Domain) -> usize {
+    let records = domain.stat().expect("statistics").into_iter();
+    records
+        .filter(|r| matches!(r, StatRecord::Domain(_)))
+        .count()
+}
+
 fn until(what: impl Fn() -> bool) {
     while !what() {
         std::thread::yield_now();
@@ -87,6 +94,8 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     domain.set_quota(pools[0].id(), 5 * MIB).expect("by hand");
     until(|| quotas(&pools)[0] == 5);
     drop(first);
+    // Until the manager has heard all that it had said, and its end.
+    until(|| domains(&domain) == 1);
     let left = quotas(&pools);
     assert_eq!(left[0], 5);
     // Nobody is there: what is new gets what is left, and nothing moves.

@@ -8,7 +8,7 @@ use tranship_testkit::skipped;
 const EXPOSURE: &str = "--threshold=20";
 
 /// All files in a folder of their own; the services start the program that was built here.
-fn installed() -> (tempfile::TempDir, [PathBuf; 3]) {
+fn installed() -> (tempfile::TempDir, [PathBuf; 4]) {
     let dir = tranship_testkit::folder().expect("a folder");
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     let program = env!("CARGO_BIN_EXE_tranship");
@@ -16,6 +16,7 @@ fn installed() -> (tempfile::TempDir, [PathBuf; 3]) {
         "tranship.service",
         "tranship-web.service",
         "tranship.socket",
+        "tranship-cache.service",
     ]
     .map(|name| {
         let text = std::fs::read_to_string(dist.join(name)).expect("a unit file");
@@ -55,8 +56,8 @@ fn systemd_understands_every_line() {
 
 #[test]
 fn the_services_can_do_little() {
-    let (_dir, [service, web, _]) = installed();
-    for service in [service, web] {
+    let (_dir, [service, web, _, cache]) = installed();
+    for service in [service, web, cache] {
         let arguments = ["security", "--offline=true", "--no-pager", EXPOSURE];
         let Some(output) = analyze(&arguments, &[service]) else {
             return;

@@ -39,9 +39,7 @@ impl Aggregate {
     /// # Errors
     /// `BadArgument` with more than [`MAX_PIECES`] pieces; the piece comes back.
     pub fn push_back(&mut self, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
-        let piece = self.room_for(1, piece)?;
-        self.pieces.push_back(piece);
-        Ok(())
+        self.insert(self.pieces.len(), piece)
     }
 
     /// Adds a piece in front (a header), without copying.
@@ -49,9 +47,7 @@ impl Aggregate {
     /// # Errors
     /// As [`push_back`](Aggregate::push_back).
     pub fn push_front(&mut self, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
-        let piece = self.room_for(1, piece)?;
-        self.pieces.push_front(piece);
-        Ok(())
+        self.insert(0, piece)
     }
 
     /// Adds a piece before the one at `at`, without copying; at the number of pieces: at the end.
@@ -59,15 +55,7 @@ impl Aggregate {
     /// # Errors
     /// As [`push_back`](Aggregate::push_back), and where there is no such place.
     pub fn insert(&mut self, at: usize, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
-        let pieces = self.pieces.len();
-        if at > pieces {
-            let text =
-                format!("no place {at} in an aggregate of {pieces} pieces, at most {pieces}");
-            return Err(SendError::new(Error::new(Kind::BadArgument, text), piece));
-        }
-        let piece = self.room_for(1, piece)?;
-        self.pieces.insert(at, piece);
-        Ok(())
+        insert(&mut self.pieces, at, piece)
     }
 
     /// Takes a piece out; none: there is none at this place.
@@ -80,23 +68,13 @@ impl Aggregate {
     /// # Errors
     /// `BadArgument` with more than [`MAX_PIECES`] pieces together: then the other comes back whole, and this one is as before.
     pub fn append(&mut self, other: Aggregate) -> Result<(), SendError<Aggregate>> {
-        let other = self.room_for(other.pieces.len(), other)?;
-        self.pieces.extend(other.pieces);
-        Ok(())
-    }
-
-    fn room_for<T>(&self, more: usize, what: T) -> Result<T, SendError<T>> {
-        let pieces = self.pieces.len();
-        if pieces + more > MAX_PIECES {
-            let error = Error::new(
-                Kind::BadArgument,
-                format!(
-                    "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
-                ),
-            );
-            return Err(SendError::new(error, what));
+        match no_room(self.pieces.len(), other.pieces.len()) {
+            Some(error) => Err(SendError::new(error, other)),
+            None => {
+                self.pieces.extend(other.pieces);
+                Ok(())
+            }
         }
-        Ok(what)
     }
 
     /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is
@@ -139,6 +117,9 @@ impl Aggregate {
     }
 
     /// Writes all bytes; see [`Cbuf::write_to`]. Takes little memory, whatever the sender says.
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }
@@ -160,6 +141,36 @@ impl Aggregate {
     pub(crate) fn list_pool(&self) -> Option<&Pool> {
         self.list_pool.as_ref()
     }
+}
+
+/// Puts a piece at its place, if there is one.
+pub(crate) fn insert<P>(pieces: &mut VecDeque<P>, at: usize, piece: P) -> Result<(), SendError<P>> {
+    let len = pieces.len();
+    let wrong = match at <= len {
+        true => no_room(len, 1),
+        false => {
+            let text = format!("no place {at} in an aggregate of {len} pieces, at most {len}");
+            Some(Error::new(Kind::BadArgument, text))
+        }
+    };
+    match wrong {
+        Some(error) => Err(SendError::new(error, piece)),
+        None => {
+            pieces.insert(at, piece);
+            Ok(())
+        }
+    }
+}
+
+/// What keeps an aggregate of so many pieces from having more.
+fn no_room(pieces: usize, more: usize) -> Option<Error> {
+    if pieces + more > MAX_PIECES {
+        let text = format!(
+            "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
+        );
+        return Some(Error::new(Kind::BadArgument, text));
+    }
+    None
 }
 
 /// Stores the list of these pieces in a buffer, as `docs/format.md` says; waits for memory as the link does for room. `pool`: where, if not in the pool

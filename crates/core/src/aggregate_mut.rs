@@ -1,8 +1,8 @@
 //! Aggregates whose pieces are their holder's alone: they are moved as one message.
 
-use crate::aggregate::{Aggregate, MAX_PIECES};
+use crate::aggregate::{Aggregate, insert};
 use crate::cbuf::CbufMut;
-use crate::error::{Error, Kind, SendError};
+use crate::error::SendError;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io;
@@ -43,7 +43,7 @@ impl AggregateMut {
     /// Adds a piece at the end.
     ///
     /// # Errors
-    /// `BadArgument` with more than [`MAX_PIECES`] pieces; the piece comes back.
+    /// `BadArgument` with more than [`MAX_PIECES`](crate::MAX_PIECES) pieces; the piece comes back.
     pub fn push_back(&mut self, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
         self.insert(self.pieces.len(), piece)
     }
@@ -61,20 +61,7 @@ impl AggregateMut {
     /// # Errors
     /// As [`push_back`](AggregateMut::push_back), and where there is no such place.
     pub fn insert(&mut self, at: usize, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
-        let pieces = self.pieces.len();
-        let text = match (at <= pieces, pieces < MAX_PIECES) {
-            (true, true) => {
-                self.pieces.insert(at, piece);
-                return Ok(());
-            }
-            (false, _) => {
-                format!("no place {at} in an aggregate of {pieces} pieces, at most {pieces}")
-            }
-            (true, false) => format!(
-                "an aggregate of {pieces} pieces cannot take one more: it has at most {MAX_PIECES}; send it and begin another"
-            ),
-        };
-        Err(SendError::new(Error::new(Kind::BadArgument, text), piece))
+        insert(&mut self.pieces, at, piece)
     }
 
     /// Takes a piece out; none: there is none at this place.
@@ -123,6 +110,9 @@ impl AggregateMut {
     }
 
     /// Writes all bytes; see [`Cbuf::write_to`](crate::Cbuf::write_to). Takes little memory, whatever the sender says.
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }

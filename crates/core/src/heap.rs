@@ -31,9 +31,7 @@ impl Heap {
             heap, quota_bytes, ..
         } = created
         else {
-            return Err(error::protocol(format!(
-                "{created:?} where a heap was asked for"
-            )));
+            return Err(error::unexpected(&created, "a heap was asked for"));
         };
         let own = Arc::new(OwnHeap::new(name, max_bytes, heap, quota_bytes));
         domain.register.add_heap(own.clone());
@@ -64,9 +62,7 @@ impl Heap {
         };
         let answer = self.domain.call_if_prompt(make, &[], None)?.0;
         let Event::Admitted { bytes: got, .. } = answer else {
-            return Err(error::protocol(format!(
-                "{answer:?} where memory was asked for"
-            )));
+            return Err(error::unexpected(&answer, "memory was asked for"));
         };
         Ok(self.own.admit(before, got))
     }

@@ -1,7 +1,7 @@
 //! The client library: domains, pools, buffers, aggregates, links.
 //!
-//! What it is for: everything a program does with tranship on its fast path, and the conversation with the
-//! manager on its slow one.
+//! What it is for: everything a program does with tranship on its fast path. On its slow one it speaks with the manager by the crate `session`,
+//! which is named `domain` here.
 //!
 //! ```text
 //!  Domain ── Pool ── CbufMut ─freeze─► Cbuf ─send─► Sender ═ring═► Receiver ─► Cbuf ─drop─► release
@@ -11,8 +11,7 @@
 //!
 //! Folders, from below; each uses those before it:
 //!
-//! * `error/`, `options`, `base/`: what everything uses.
-//! * `domain/`: the manager's socket, its events, resuming after its death.
+//! * `error/`, `options`: what everything uses.
 //! * `heap`: private memory that is charged like a pool.
 //! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
 //! * `cbuf/`, `aggregate`: the buffers themselves.
@@ -22,13 +21,13 @@
 //! `unsafe` is here for buffers on the hot path: handles point to their pool without counting, because a pool
 //! outlives its outstanding slots, and slices are made over mapped memory after the range was checked.
 //!
-//! NOT here: decisions of the manager, layouts of shared memory, rings, the allocator, the liveness verdict.
+//! NOT here: the conversation with the manager, its decisions, layouts of shared memory, rings, the allocator, the liveness verdict.
+
+#![warn(missing_docs, clippy::missing_errors_doc)]
 
 mod aggregate;
 mod aggregate_mut;
-mod base;
 mod cbuf;
-mod domain;
 mod error;
 mod heap;
 mod link;
@@ -37,10 +36,12 @@ mod membership;
 mod options;
 mod pool;
 
+use tranship_session as domain;
+use tranship_session::base;
+
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use cbuf::{Cbuf, CbufMut};
-pub use domain::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub use error::{
     Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NoAddresses, NotTaken,
     OutOfRange, PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut,
@@ -54,7 +55,7 @@ pub use link::{
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};
-pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
+pub use options::{HeapOptions, LinkOptions, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
@@ -64,3 +65,4 @@ pub use tranship_proto::{
     PoolStat, Pressure,
 };
 pub use tranship_region::{OutOfBounds, View};
+pub use tranship_session::{Got, HeldBuffer, LeakReport, Leaks, Offer, OwnBuffer};

@@ -1,9 +1,10 @@
 //! What a caller may choose, with defaults that need no thought.
 
+use crate::domain::Offer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_proto::{DomainId, Levels, PoolId, Trust};
+use tranship_proto::{Levels, PoolId, Trust};
 
 /// A pool to be made.
 #[derive(Clone, Debug)]
@@ -228,23 +229,6 @@ pub enum WhenFull {
     Error,
     /// Drop what was to be sent, count it, go on.
     DropNew,
-}
-
-/// A pool that a sender wants to send from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offer {
-    /// The pool.
-    pub pool: PoolId,
-    /// Who writes it: the sender, or somebody whose buffers it forwards.
-    pub writer: DomainId,
-    /// Its largest size: address space that a receiver reserves, bytes.
-    pub max_bytes: u64,
-    /// Its buffers: four bytes of counters each are charged to a receiver, and four more for each link.
-    pub slots: u32,
-    /// Its chunk size, bytes.
-    pub chunk_bytes: u64,
-    /// Who can write it.
-    pub trust: Trust,
 }
 
 /// A receiver's answer to offers.

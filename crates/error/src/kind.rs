@@ -124,14 +124,12 @@ kinds! {
     ChannelTrust = 207, EACCES, "the trust levels differ", "use a pool of the level that the channel has";
     InvalidEndpoint = 208, EADDRNOTAVAIL, "there is no such endpoint, or it is taken", "correct the address, or wait for its owner";
     ChannelDirection = 209, EOPNOTSUPP, "this is the wrong end of the channel", "do it at the other end";
-    PoolNotAssigned = 211, ENOTCONN, "the pool is not assigned to the channel", "assign it first, and wait for the completion";
+    PoolNotAssigned = 211, ENOTCONN, "the pool does not travel on this channel", "use the channel by which the buffer came, or drop the buffer";
     PoolMap = 213, EADDRNOTAVAIL, "the pool's memory cannot be mapped where it is to be", "give a larger range of addresses, or a smaller maximum";
     BufferNotOwned = 217, EPERM, "the buffer belongs to another domain", "use the domain, or the end, that it came from";
     BufferInvalid = 218, EBADF, "the buffer is not here", "it was sent, or came back elsewhere: use the handle that is left";
     BufferState = 220, EBUSY, "the buffer's state does not allow this: copies of it are out, or its memory is read-only here", "wait for the releases, or copy it";
     BufferNotACopy = 222, EINVAL, "no copy of the buffer came over this channel", "release over the channel that it came by";
-    AllocSize = 225, EINVAL, "a buffer size that cannot be", "use a size within the limits";
-    NotForwardable = 265, EPERM, "its creator gave no right to pass the pool on", "copy into a pool of your own";
 
     // Network buffers.
     NoBuffers = 300, ENOBUFS, "no mbuf: memory or a limit is exhausted", "drop the packet, or wait";

@@ -7,6 +7,8 @@
 //!
 //! NOT here: the causes. Each crate has its own, beside what fails with them.
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod error;
 mod kind;
 mod unsent;

@@ -30,6 +30,8 @@
 //! NOT here: slabs, buckets and pages (`zone`), the C functions (`tranship-preload`), decisions about who gets memory
 //! (the manager's).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod account;
 mod budget;
 mod classes;

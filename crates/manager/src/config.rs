@@ -193,6 +193,9 @@ impl Default for Config {
 
 impl Config {
     /// Parses a configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line: an unknown key, a value outside its range, rules that contradict each other.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|e| ConfigError::Parse {
             line: e.span().map_or(1, |s| {
@@ -203,6 +206,9 @@ impl Config {
     }
 
     /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// As [`parse`](Config::parse), and a file that cannot be read.
     pub fn load(path: &std::path::Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),

@@ -26,6 +26,11 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts one at a path, or at a fresh one of its own.
+    ///
+    /// Returns when it listens.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`](crate::Listener::bind); `BadArgument` for a configuration that is not consistent; `System`.
     pub fn start(config: Config, path: Option<&Path>) -> Result<Embedded, Error> {
         let mode = config.socket_mode.unwrap_or(0o600);
         let (listener, path, dir) = match path {

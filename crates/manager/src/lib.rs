@@ -7,7 +7,9 @@
 //!
 //! NOT here: any fast path, the client's side of the protocol (`core`), scheduling policies.
 
+#[warn(missing_docs, clippy::missing_errors_doc)]
 mod config;
+#[warn(missing_docs, clippy::missing_errors_doc)]
 mod embedded;
 pub mod page;
 pub mod paths;

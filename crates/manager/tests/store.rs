@@ -3,25 +3,22 @@
 mod common;
 
 use common::*;
-use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use tranship_proto::{Event, Request};
-use tranship_sys::{pidfd, process, socket};
+use tranship_sys::{pidfd, socket};
 use tranship_testkit::artifact;
+use tranship_testkit::service::ServiceManager;
 
-/// Plays systemd: it is told things, keeps descriptors, and starts the manager with them.
+/// A manager as a service.
 struct Service {
     _dog: Watchdog,
-    heard: OwnedFd,
-    store: BTreeMap<String, OwnedFd>,
+    systemd: ServiceManager,
     manager: Option<Child>,
     path: PathBuf,
     config: PathBuf,
-    dir: tempfile::TempDir,
 }
 
 impl Drop for Service {
@@ -33,108 +30,51 @@ impl Drop for Service {
 impl Service {
     fn new() -> Service {
         let dog = watchdog();
-        let dir = tranship_testkit::folder().expect("a folder");
-        let at = dir.path().join("notify");
-        let heard = std::os::unix::net::UnixDatagram::bind(at).expect("a socket");
-        let config = dir.path().join("manager.toml");
+        let systemd = ServiceManager::new();
+        let config = systemd.folder().join("manager.toml");
         // Whoever is awaited is so by its process, not for a while.
         std::fs::write(&config, "grace = \"1ms\"\norphan_interval = \"1ms\"\n").expect("writing");
         Service {
             _dog: dog,
-            heard: heard.into(),
-            store: BTreeMap::new(),
             manager: None,
-            path: dir.path().join("m.sock"),
+            path: systemd.folder().join("m.sock"),
             config,
-            dir,
+            systemd,
         }
     }
 
     /// With everything that is stored, and with its socket if there is one; serves when this returns.
     fn start(&mut self, socket: Option<OwnedFd>) {
-        let names: Vec<&str> = socket
-            .iter()
-            .map(|_| "tranship.socket")
-            .chain(self.store.keys().map(String::as_str))
-            .collect();
-        let fds = socket.iter().chain(self.store.values());
-        // Above those that they are to become.
-        let from: Vec<OwnedFd> = fds
-            .map(|fd| process::dup_above(fd.try_clone().expect("a copy"), 200))
-            .collect();
-        let numbers: Vec<i32> = from.iter().map(AsRawFd::as_raw_fd).collect();
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""])
-            .arg(artifact("tranship-cli", "tranship"))
-            .args(["manager", "--socket"])
-            .arg(&self.path)
-            .arg("--config")
-            .arg(&self.config)
-            .env("NOTIFY_SOCKET", self.dir.path().join("notify"))
-            .env("RUNTIME_DIRECTORY", self.dir.path())
-            .env("LISTEN_FDS", names.len().to_string())
-            .env("LISTEN_FDNAMES", names.join(":"))
-            .stdin(Stdio::null());
-        // SAFETY: only system calls on numbers, which are open until the child has been started.
-        unsafe {
-            command.pre_exec(move || {
-                for (number, to) in numbers.iter().zip(3..) {
-                    if libc::dup2(*number, to) < 0 {
-                        return Err(std::io::Error::last_os_error());
-                    }
-                }
-                Ok(())
-            });
-        }
-        self.manager = Some(command.spawn().expect("starting"));
-        drop(from);
-        while self.hear() != "READY=1" {}
+        let program = artifact("tranship-cli", "tranship");
+        let set = |command: &mut Command| {
+            let command = command.args(["manager", "--socket"]).arg(&self.path);
+            command.arg("--config").arg(&self.config);
+        };
+        self.manager = Some(self.systemd.start(&program, set, socket));
     }
 
     fn kill(&mut self) {
         if let Some(mut manager) = self.manager.take() {
             manager.kill().expect("killing");
             manager.wait().expect("its end");
-            while self.take(true).is_some() {}
+            self.systemd.catch_up();
         }
-    }
-
-    /// The first line of the next notice, which is done.
-    fn hear(&mut self) -> String {
-        self.take(false).expect("a notice")
-    }
-
-    fn take(&mut self, what_is_there: bool) -> Option<String> {
-        let mut buf = [0; 4096];
-        let mut got = socket::recvmsg(&self.heard, &mut buf, what_is_there).ok()?;
-        let text = std::str::from_utf8(&buf[..got.bytes]).expect("text");
-        let mut lines = text.lines();
-        let what = lines.next().unwrap_or_default().to_owned();
-        let name = lines
-            .find_map(|l| l.strip_prefix("FDNAME="))
-            .unwrap_or_default();
-        match what.as_str() {
-            "FDSTORE=1" => {
-                assert!(text.contains("\nFDPOLL=0") && got.fds.len() == 1, "{text}");
-                let fd = got.fds.pop().expect("a descriptor");
-                self.store.insert(name.to_owned(), fd);
-            }
-            "FDSTOREREMOVE=1" => assert!(self.store.remove(name).is_some(), "{name}"),
-            _ => assert!(got.fds.is_empty(), "{text}"),
-        }
-        Some(what)
     }
 
     /// How many are stored of tables, chunks and readers.
     fn has(&self) -> [usize; 3] {
-        ["tranship-t.", "tranship-c.", "tranship-r."]
-            .map(|kind| self.store.keys().filter(|k| k.starts_with(kind)).count())
+        ["tranship-t.", "tranship-c.", "tranship-r."].map(|kind| {
+            self.systemd
+                .store()
+                .keys()
+                .filter(|k| k.starts_with(kind))
+                .count()
+        })
     }
 
     fn until(&mut self, wanted: [usize; 3]) {
         while self.has() != wanted {
-            self.hear();
+            self.systemd.hear();
         }
     }
 }
@@ -247,7 +187,10 @@ fn a_reader_that_ended_meanwhile_is_not_awaited() {
         .find(|k| k.starts_with("tranship-r."))
         .cloned();
     let other = pidfd::open(process.id()).expect("a pidfd");
-    service.store.insert(reader.expect("a reader"), other);
+    service
+        .systemd
+        .store
+        .insert(reader.expect("a reader"), other);
     service.start(None);
     let mut guest = Client::join(&service.path, "guest");
     assert_eq!(guest.sums(), (CHUNK, 0));
@@ -337,11 +280,11 @@ fn what_no_manager_would_have_stored_is_refused() {
         ),
     ];
     for (what, bend) in bends {
-        service.store = good
+        service.systemd.store = good
             .iter()
             .map(|(k, v)| (k.clone(), v.try_clone().expect("a copy")))
             .collect();
-        bend(&mut service.store);
+        bend(&mut service.systemd.store);
         service.start(None);
         let mut guest = Client::join(&service.path, "guest");
         let kept = what == "a pipe for a process" || what == "two tables";
@@ -352,8 +295,8 @@ fn what_no_manager_would_have_stored_is_refused() {
             }
         } else {
             assert_eq!(guest.sums(), (0, 0), "{what}");
-            while !service.store.is_empty() {
-                service.hear();
+            while !service.systemd.store.is_empty() {
+                service.systemd.hear();
             }
         }
         drop(guest);

@@ -184,6 +184,9 @@ impl Mbufs {
     }
 
     /// An mbuf with room for [`MLEN`] bytes.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_get")]
     #[inline]
     pub fn get(&self) -> Result<Chain, NoBuffers> {
@@ -191,6 +194,9 @@ impl Mbufs {
     }
 
     /// An mbuf with a packet header and room for [`MHLEN`] bytes.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_gethdr")]
     #[doc(alias = "m_pkthdr_init")]
     #[inline]
@@ -199,12 +205,18 @@ impl Mbufs {
     }
 
     /// An mbuf of that kind, with those flags; `PKTHDR` among them gives it a header.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[inline(always)]
     pub fn get_with(&self, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
         self.inner.get(self.how, kind, flags).map(Chain::new)
     }
 
     /// A packet: an mbuf with a header, and a cluster of 2 KiB.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getcl")]
     #[inline(always)]
     pub fn getcl(&self) -> Result<Chain, NoBuffers> {
@@ -212,18 +224,27 @@ impl Mbufs {
     }
 
     /// An mbuf with a cluster of 2 KiB, of that kind, with those flags.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[inline(always)]
     pub fn getcl_with(&self, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
         self.inner.getcl(self.how, kind, flags).map(Chain::new)
     }
 
     /// A packet with a cluster of that size.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getjcl")]
     pub fn getjcl(&self, size: ClusterSize) -> Result<Chain, NoBuffers> {
         self.getjcl_with(size, Kind::DATA, Flags::PKTHDR)
     }
 
     /// The same, of that kind, with those flags.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn getjcl_with(
         &self,
         size: ClusterSize,
@@ -236,12 +257,18 @@ impl Mbufs {
     }
 
     /// A packet in one mbuf with room for `len` bytes, at most a page.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `TooLong`. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_get2")]
     pub fn get2(&self, len: usize) -> Result<Chain, Error> {
         self.get_up_to(len, MJUMPAGESIZE)
     }
 
     /// A packet in one mbuf with room for `len` bytes, at most 16 KiB.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `TooLong`. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_get3")]
     pub fn get3(&self, len: usize) -> Result<Chain, Error> {
         self.get_up_to(len, MJUM16BYTES)
@@ -256,6 +283,9 @@ impl Mbufs {
     }
 
     /// An empty packet with room for `len` bytes in as many mbufs as it takes: all of them or none.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getm2")]
     #[doc(alias = "m_getm")]
     pub fn getm2(&self, len: usize) -> Result<Chain, NoBuffers> {
@@ -263,12 +293,18 @@ impl Mbufs {
     }
 
     /// The same, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
         self.inner
             .getm(self.how, len, kind, flags & (Flags::PKTHDR | Flags::EOR))
     }
 
     /// A mini-mbuf with a packet header: for external storage, without a data area of its own.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn mini(&self) -> Result<Chain, NoBuffers> {
         self.inner
             .mini(self.how, Kind::DATA, Flags::PKTHDR)
@@ -276,6 +312,9 @@ impl Mbufs {
     }
 
     /// A cluster by itself (`m_cljget` without an mbuf); [`Chain::attach_mut`] gives it to one (`m_cljset`).
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_cljget")]
     pub fn cluster(&self, size: ClusterSize) -> Result<Cluster, NoBuffers> {
         count(Routine::Clget);

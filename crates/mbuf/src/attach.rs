@@ -18,6 +18,9 @@ impl Chain {
     ///
     /// An owner of at most 56 bytes lies in the mbuf. One that counts references by itself (an `Arc`, `Bytes`) is what
     /// `m_extaddref` is for. When it fails the owner comes back.
+    ///
+    /// # Errors
+    /// The owner, with `Occupied` if the mbuf has data or storage, or `NoBuffers` where a large owner has no room.
     #[doc(alias = "m_extadd")]
     #[doc(alias = "m_extaddref")]
     pub fn attach<T>(&mut self, owner: T) -> Result<(), (Error, T)>
@@ -33,6 +36,9 @@ impl Chain {
 
     /// The same with bytes that may be written, as long as one mbuf only refers to them. All of them become data; to begin
     /// with an empty mbuf, [`truncate`](Self::truncate) it.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
     #[doc(alias = "m_extadd")]
     #[doc(alias = "m_cljset")]
     pub fn attach_mut<T>(&mut self, owner: T) -> Result<(), (Error, T)>
@@ -48,6 +54,9 @@ impl Chain {
 
     /// The same, with a routine that is given the owner when the last mbuf that refers to it is gone, on whatever thread
     /// that happens (`ext_free`).
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach), and both are dropped, without a call.
     #[doc(alias = "ext_free")]
     pub fn attach_with<T, F>(&mut self, owner: T, free: F) -> Result<(), Error>
     where
@@ -75,6 +84,9 @@ impl Chain {
     ///
     /// Bytes of a buffer whose writer is not trusted cannot be read in place; [`pullup`](Self::pullup),
     /// [`copydata`](Self::copydata) and the like copy them out.
+    ///
+    /// # Errors
+    /// The buffer, with `Occupied` if the mbuf has data or storage, `NoBuffers`, or `TooLong`.
     pub fn attach_cbuf(&mut self, buf: Cbuf) -> Result<(), (Error, Cbuf)> {
         let storage = if buf.bytes().is_some() {
             Flags::RDONLY
@@ -88,6 +100,9 @@ impl Chain {
 
     /// Attaches a piece of a file, which is not mapped here (`M_EXTPG`; a sendfile buffer): it can be sent on with
     /// `sendfile`, read, cut and shared like any other data, and is read only where bytes are asked for.
+    ///
+    /// # Errors
+    /// The file, with `TooLong` beyond what a piece can be, or as [`attach`](Self::attach).
     #[doc(alias = "M_EXTPG")]
     #[doc(alias = "mb_alloc_ext_pgs")]
     #[doc(alias = "sf_buf")]

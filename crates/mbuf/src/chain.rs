@@ -108,6 +108,9 @@ impl Chain {
     }
 
     /// Makes it a packet, with an empty header, if it is none.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached.
     pub fn make_packet(&mut self) -> Result<(), NoBuffers> {
         if self.is_packet() {
             return Ok(());
@@ -230,6 +233,9 @@ impl Chain {
 
     /// Leaves room in front of the data to come: an empty first mbuf's data begins `len` bytes from its start, or as
     /// far back as possible (`m_data +=`, `M_ALIGN` the other way round).
+    ///
+    /// # Errors
+    /// `Occupied` if it has data; `TooLong` for more than its room.
     pub fn reserve_front(&mut self, len: usize) -> Result<(), Error> {
         let first = self.first;
         if first.len() != 0 || !first.writable() {
@@ -244,6 +250,9 @@ impl Chain {
     }
 
     /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8 (`M_ALIGN`).
+    ///
+    /// # Errors
+    /// `Occupied` if it has data; `TooLong` for more than its room.
     #[doc(alias = "m_align")]
     #[doc(alias = "M_ALIGN")]
     pub fn align(&mut self, len: usize) -> Result<(), Error> {
@@ -260,6 +269,9 @@ impl Chain {
     }
 
     /// Attaches a cluster of 2 KiB to the first mbuf, which has no data yet (`m_clget`).
+    ///
+    /// # Errors
+    /// `Occupied` if it has data or storage; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_clget")]
     #[doc(alias = "MCLGET")]
     pub fn clget(&mut self) -> Result<(), Error> {
@@ -267,6 +279,9 @@ impl Chain {
     }
 
     /// Attaches a cluster of that size (`m_cljget`).
+    ///
+    /// # Errors
+    /// `Occupied` if it has data or storage; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_cljget")]
     pub fn cljget(&mut self, size: ClusterSize) -> Result<(), Error> {
         self.check_vacant()?;
@@ -284,6 +299,9 @@ impl Chain {
 
     /// Says how many bytes of data the first mbuf has: at most what its storage has from where they begin (`m_len =`). The packet's length
     /// follows.
+    ///
+    /// # Errors
+    /// `TooLong` for more than its storage has from there.
     #[doc(alias = "m_len")]
     pub fn set_first_len(&mut self, len: usize) -> Result<(), Error> {
         let first = self.first;
@@ -308,6 +326,9 @@ impl Chain {
     }
 
     /// Gives this packet's header, tags and all, to another chain, whose own is dropped (`m_move_pkthdr`).
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_move_pkthdr")]
     pub fn move_header(&mut self, to: &mut Chain) -> Result<(), NoBuffers> {
         to.make_packet()?;
@@ -322,6 +343,9 @@ impl Chain {
     }
 
     /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_dup_pkthdr")]
     pub fn dup_header(&self, to: &mut Chain) -> Result<(), NoBuffers> {
         let Some(header) = self.header() else {

@@ -16,6 +16,9 @@ impl Chain {
     ///
     /// The chain stays: drop it once the aggregate is sent, or keep it for sending again. Its buffers cannot be
     /// written in place any more when they are sent.
+    ///
+    /// # Errors
+    /// `TooMany` pieces for one message ([`MAX_PIECES`](tranship_core::MAX_PIECES)); `NoBuffers` when there is no memory, or a limit is reached, in the pool, too; `File` where a piece of a file cannot be read. It waits for nothing, but for files.
     pub fn to_aggregate(&self, pool: &Pool) -> Result<(Aggregate, usize), Error> {
         let mut aggregate = Aggregate::new();
         let full = |_| Error::TooMany {
@@ -93,6 +96,9 @@ impl<T> std::error::Error for NotReceived<T> {}
 impl Mbufs {
     /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied, and
     /// are released as they are dropped; bytes that came inside the message are copied.
+    ///
+    /// # Errors
+    /// The message comes back with `NoBuffers`.
     pub fn receive(&self, message: Message) -> Result<Chain, NotReceived<Message>> {
         let meta = message.meta;
         let back = |body| Message { meta, body };
@@ -130,6 +136,9 @@ impl Mbufs {
     }
 
     /// A packet of one buffer.
+    ///
+    /// # Errors
+    /// The buffer comes back with `NoBuffers`.
     pub fn from_cbuf(&self, buf: Cbuf) -> Result<Chain, NotReceived<Cbuf>> {
         let mut chain = match self.mini() {
             Ok(chain) => chain,
@@ -150,6 +159,9 @@ impl Mbufs {
     }
 
     /// A packet of an aggregate's pieces.
+    ///
+    /// # Errors
+    /// The aggregate comes back with `NoBuffers`.
     pub fn from_aggregate(&self, all: Aggregate) -> Result<Chain, NotReceived<Aggregate>> {
         match self.minis_over(&all) {
             Ok(chain) => {

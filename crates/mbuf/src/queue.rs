@@ -59,6 +59,9 @@ impl PacketQueue {
     }
 
     /// Puts a chain at the end; gives it back if the queue is full (`mbufq_enqueue`, `ENOBUFS`).
+    ///
+    /// # Errors
+    /// The chain, if the queue is full.
     #[doc(alias = "mbufq_enqueue")]
     pub fn enqueue(&mut self, chain: Chain) -> Result<(), Chain> {
         if self.is_full() {

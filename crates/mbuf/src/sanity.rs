@@ -62,6 +62,9 @@ pub enum Insane {
 impl Chain {
     /// Looks at every mbuf. No operation of this library makes a chain that is not sane: it is for tests, and for programs
     /// that look for who wrote over their memory.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
     #[doc(alias = "m_sanity")]
     pub fn sanity(&self) -> Result<(), Insane> {
         let mut total = 0;

@@ -61,6 +61,9 @@ impl Mbufs {
 
 impl TaggedZone {
     /// An mbuf with a header that has the tag, zeroed.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn gethdr(&self) -> Result<Chain, NoBuffers> {
         let fresh = self.home.alloc(self.from.how)?;
         // SAFETY: a cached mbuf of this zone has a valid header with its tag, or without if the last user took it.
@@ -85,6 +88,9 @@ impl TaggedZone {
 
 impl FileZone {
     /// A packet of `len` bytes from `offset` on of the file.
+    ///
+    /// # Errors
+    /// `TooLong` beyond what a piece of a file can be; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn get(&self, offset: u64, len: usize) -> Result<Chain, Error> {
         let limit = u32::MAX as usize;
         let (Ok(start), Ok(size)) = (usize::try_from(offset), u32::try_from(len)) else {

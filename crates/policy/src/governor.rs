@@ -33,6 +33,9 @@ pub struct Governor {
 
 impl Governor {
     /// With the policy that the configuration names.
+    ///
+    /// # Errors
+    /// A name that no policy has; the error lists those that there are.
     pub fn new(config: Config) -> Result<Governor, UnknownPolicy> {
         let policy = (find(&config.policy)?.make)(&config);
         Ok(Governor::with(config, policy))

@@ -16,6 +16,7 @@
 //!
 //! NOT here: I/O, clocks, threads, atomics, `unsafe` code, the manager's books, how memory moves.
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 mod allot;

@@ -5,6 +5,8 @@
 //!
 //! NOT here: namespaces, users, cgroups (whoever starts the process sets these up), and the manager's own confinement, which is narrower.
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod landlock;
 mod seccomp;
 

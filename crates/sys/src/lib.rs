@@ -11,6 +11,7 @@ compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes 
 pub mod aside;
 pub mod cgroup;
 pub mod confine;
+pub mod counter;
 pub mod crash;
 pub mod epoll;
 pub mod errno;
@@ -33,6 +34,7 @@ pub mod process;
 pub mod scatter;
 pub mod schedule;
 pub mod segment;
+pub mod service;
 pub mod signals;
 pub mod socket;
 pub mod stream;

@@ -1,4 +1,4 @@
-//! TAP devices: Linux `Documentation/networking/tuntap.rst`.
+//! TAP and TUN devices: Linux `Documentation/networking/tuntap.rst`.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -9,6 +9,7 @@ use std::io;
 pub const MAX_NAME: usize = 15;
 const TUNSETIFF: Opcode = 0x4004_54ca;
 const TUNSETOFFLOAD: Opcode = 0x4004_54d0;
+const IFF_TUN: u16 = 0x0001;
 const IFF_TAP: u16 = 0x0002;
 const IFF_NO_PI: u16 = 0x1000;
 const IFF_VNET_HDR: u16 = 0x4000;
@@ -27,6 +28,15 @@ struct Request {
 /// `segments`, a `struct virtio_net_hdr` (10 bytes) is in front of each frame, checksums may be partial, and TCP
 /// segments over IPv4 are up to 64 KiB long. Needs CAP_NET_ADMIN.
 pub fn tap(name: &str, segments: bool) -> io::Result<OwnedFd> {
+    device(name, IFF_TAP, segments)
+}
+
+/// The same without link headers: IP packets.
+pub fn tun(name: &str, segments: bool) -> io::Result<OwnedFd> {
+    device(name, IFF_TUN, segments)
+}
+
+fn device(name: &str, kind: u16, segments: bool) -> io::Result<OwnedFd> {
     if name.is_empty() || name.len() > MAX_NAME {
         let bytes = name.len();
         let text = format!("device name {name:?} has {bytes} bytes, allowed are 1 to {MAX_NAME}");
@@ -36,7 +46,7 @@ pub fn tap(name: &str, segments: bool) -> io::Result<OwnedFd> {
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
     let mut request = Request {
         name: [0; MAX_NAME + 1],
-        flags: IFF_TAP | IFF_NO_PI | if segments { IFF_VNET_HDR } else { 0 },
+        flags: kind | IFF_NO_PI | if segments { IFF_VNET_HDR } else { 0 },
         rest: [0; 22],
     };
     request.name[..name.len()].copy_from_slice(name.as_bytes());

@@ -1,12 +1,12 @@
 //! Folders of tests. A run that is killed leaves its own behind; the next one takes them away.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use tempfile::TempDir;
 
 /// Followed by the process that uses it.
-const PREFIX: &str = "tranship-test-";
+pub(crate) const PREFIX: &str = "tranship-test-";
 
 /// A folder that goes with its handle.
 ///
@@ -22,12 +22,17 @@ pub fn folder() -> io::Result<TempDir> {
 
 /// Removes the folders of processes that are gone.
 fn sweep(base: &Path) {
-    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        let pid = owner(&entry.path());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
+    for path in of_the_dead(base) {
+        let _ = std::fs::remove_dir_all(path);
     }
+}
+
+/// What there is of processes that are gone.
+pub(crate) fn of_the_dead(base: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let dead = |pid| !Path::new(&format!("/proc/{pid}")).exists();
+    paths.filter(|path| owner(path).is_some_and(dead)).collect()
 }
 
 /// The process that made a folder of this kind.

@@ -47,13 +47,23 @@ fn join(name: &str, socket: &str, helper: bool) -> Domain {
     builder.helper_thread(helper).connect().expect("connect")
 }
 
-fn pool(domain: &Domain, chunks: usize) -> Pool {
-    pool_of(domain, chunks, Trust::Producer)
+/// Kinds of pools: each level of trust, and sealed buffers.
+const SEALED: usize = Trust::ALL.len();
+
+fn options(chunks: usize) -> PoolOptions {
+    PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64)
 }
 
-fn pool_of(domain: &Domain, chunks: usize, trust: Trust) -> Pool {
-    let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
-    domain.create_pool(options.trust(trust)).expect("pool")
+fn pool(domain: &Domain, chunks: usize) -> Pool {
+    domain.create_pool(options(chunks)).expect("pool")
+}
+
+fn pool_of(domain: &Domain, chunks: usize, kind: usize) -> Pool {
+    let options = match kind {
+        SEALED => options(chunks).trust(Trust::None).seal_from(1),
+        level => options(chunks).trust(Trust::ALL[level]).seal_from(u64::MAX),
+    };
+    domain.create_pool(options).expect("pool")
 }
 
 /// Takes part in the domain's life until the test says the next thing.
@@ -66,9 +76,9 @@ fn turn_until_told(ctl: &Control, domain: &Domain) {
 // Commands: a number of chunks to hold (sent too), 0 to let all go.
 child!(
     fn writes(ctl: Control) {
-        let (socket, helper, level): (String, bool, usize) = ctl.recv().unwrap().unwrap();
+        let (socket, helper, kind): (String, bool, usize) = ctl.recv().unwrap().unwrap();
         let domain = join("writer", &socket, helper);
-        let pool = pool_of(&domain, 256, Trust::ALL[level]);
+        let pool = pool_of(&domain, 256, kind);
         let mut sender = domain.open_sender("spike").unwrap();
         // Its memory is shared with nobody, and counted with the rest.
         let inside = domain.listen("local:inside", Role::Sink).unwrap();
@@ -193,7 +203,7 @@ fn chunk_bytes(peers: &[&Peer]) -> u64 {
     chunks.values().map(|m| m.resident).sum()
 }
 
-fn spike(helper: bool, level: usize) {
+fn spike(helper: bool, kind: usize) {
     let dog = dog();
     let manager = manages().start().expect("manager");
     let socket: String = manager.expect();
@@ -201,9 +211,9 @@ fn spike(helper: bool, level: usize) {
     assert_eq!(totals_are(&alone), [0; 3], "{alone:?}");
     assert!(alone.board_bytes > 0, "its own domain's: {alone:?}");
     let reader = reads().start().expect("reader");
-    assert_eq!(reader.ask::<usize>(&(&socket, helper, level)), 0);
+    assert_eq!(reader.ask::<usize>(&(&socket, helper, kind)), 0);
     let writer = writes().start().expect("writer");
-    writer.send(&(&socket, helper, level)).expect("send");
+    writer.send(&(&socket, helper, kind)).expect("send");
     assert_eq!(reader.expect::<usize>(), 0);
     let both = [&writer, &reader];
     let all = [&manager, &writer, &reader];
@@ -244,16 +254,12 @@ fn spike(helper: bool, level: usize) {
 
 #[test]
 fn after_a_spike_chunks_go_back_when_programs_call_turn() {
-    for level in 0..Trust::ALL.len() {
-        spike(false, level);
-    }
+    (0..=SEALED).for_each(|kind| spike(false, kind));
 }
 
 #[test]
 fn after_a_spike_chunks_go_back_when_programs_never_call() {
-    for level in 0..Trust::ALL.len() {
-        spike(true, level);
-    }
+    (0..=SEALED).for_each(|kind| spike(true, kind));
 }
 
 // Fills a pool until there is no more, touching every byte.

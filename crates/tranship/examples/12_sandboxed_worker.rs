@@ -1,11 +1,16 @@
-//! A worker that looks at what strangers made, in a process that can do nothing else: requests and replies with one that is locked down.
+//! Workers that look at what strangers made, in processes that can do nothing else: requests and replies with workers that are locked down.
 //!
-//! The worker joins, opens its channels, locks itself down, and counts the words of each text that it is sent. One request asks it to open
-//! a file instead, as a text might that found a hole in it.
+//! A worker joins, opens its channels, locks itself down, and counts the words of each text that it is sent. Some requests ask it to open
+//! a file instead, as a text might that found a hole in it. The boss takes any worker that comes, and asks the next one what the last one
+//! died of; so both can be killed and started again at any time (`12_sandboxed_worker boss`, `12_sandboxed_worker worker`), and so can
+//! the manager. Without arguments the boss starts a worker itself, and ends after three requests.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use tranship::sandbox::{Landlock, Sandbox};
-use tranship::{Body, Domain, PoolOptions, Role};
+use tranship::{
+    Body, Domain, Kind, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -13,17 +18,23 @@ type Failed = Box<dyn std::error::Error>;
 const COUNT: u64 = 0;
 const MISBEHAVE: u64 = 1;
 
-/// This program again, as the worker.
-fn worker(socket: &str) -> Result<(), Failed> {
-    let domain = Domain::builder().name("worker").socket(socket).connect()?;
-    let mut requests = domain.open_receiver("requests")?;
+/// How long a worker that has said where it is may take to be there.
+const MOMENT: Duration = Duration::from_secs(5);
+
+fn worker(domain: &Domain) -> Result<(), Failed> {
+    // A name of its own, for the requests to it; the boss learns it by the first word of the replies.
+    let name = format!("requests {}", domain.id().0);
+    let listener = domain.listen(&name, Role::Sink)?;
     let mut replies = domain.open_sender("replies")?;
+    replies.send_inline(name.as_bytes(), 0)?;
+    let mut requests = listener.accept_receiver_within(MOMENT)?;
     // Whatever else is needed is opened here.
     if Sandbox::new().lock_down()? != Landlock::Whole {
         eprintln!(
             "this kernel's Landlock is not all there; the system calls are refused all the same"
         );
     }
+    // Until the boss is gone. Who started this process starts another one then.
     while let Ok(message) = requests.recv() {
         let Body::Buf(text) = &message.body else {
             return Err("a request that is no buffer".into());
@@ -42,35 +53,106 @@ fn worker(socket: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-fn main() -> Result<(), Failed> {
-    if let Some(socket) = std::env::args().nth(1) {
-        return worker(&socket);
+/// A worker, as the boss sees it.
+struct Desk {
+    requests: Sender,
+    replies: Receiver,
+}
+
+struct Boss {
+    domain: Domain,
+    pool: Pool,
+    replies: Listener,
+    desk: Option<Desk>,
+}
+
+impl Boss {
+    fn new(domain: Domain) -> Result<Boss, tranship::Error> {
+        Ok(Boss {
+            pool: domain.create_pool(PoolOptions::new(8 << 20))?,
+            replies: domain.listen("replies", Role::Sink)?,
+            domain,
+            desk: None,
+        })
     }
-    let boss = Domain::builder().name("boss").embedded()?;
-    let socket = boss.socket_path().ok_or("no socket")?;
-    let pool = boss.create_pool(PoolOptions::new(8 << 20))?;
-    let requests = boss.listen("requests", Role::Source)?;
-    let replies = boss.listen("replies", Role::Sink)?;
+
+    /// The next worker that comes.
+    fn next(&self) -> Result<Desk, tranship::Error> {
+        let mut replies = self.replies.accept_receiver()?;
+        let name = replies.recv_timeout(MOMENT)?.to_vec();
+        let options = LinkOptions::new().timeout(MOMENT);
+        let name = String::from_utf8_lossy(&name);
+        let requests = self.domain.open_sender_with(&name, options)?;
+        Ok(Desk { requests, replies })
+    }
+
+    fn try_ask(&mut self, what: u64, text: &str) -> Result<u64, tranship::Error> {
+        // Given back only if all went well.
+        let mut desk = match self.desk.take() {
+            Some(desk) => desk,
+            None => self.next()?,
+        };
+        let buffer = self.pool.alloc_from(text.as_bytes())?;
+        let sent = desk.requests.send_with(buffer, what);
+        sent.map_err(|unsent| unsent.error)?;
+        let answer = desk.replies.recv()?.meta;
+        self.desk = Some(desk);
+        Ok(answer)
+    }
+
+    /// Asks until somebody has answered.
+    fn ask(&mut self, what: u64, text: &str) -> Result<u64, Failed> {
+        use Kind::{Lost, ManagerAway, NotConnected, PeerDied, PeerGone, TimedOut};
+        loop {
+            match self.try_ask(what, text) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => match error.kind() {
+                    // Another worker, or the same one when the manager is back.
+                    PeerGone | PeerDied | Lost | TimedOut | ManagerAway | NotConnected => {
+                        println!("boss: {error}");
+                    }
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+
+    /// A round of questions whose answers are known.
+    fn round(&mut self, text: &str, words: u64) -> Result<(), Failed> {
+        assert_eq!(self.ask(COUNT, text)?, words);
+        assert_eq!(self.ask(MISBEHAVE, "open a file")?, 0, "it got out");
+        assert_eq!(self.ask(COUNT, "still there")?, 2);
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Failed> {
+    let text = "nothing of this is copied on its way ".repeat(2_000);
+    let words = 8 * 2_000;
+    match std::env::args().nth(1).as_deref() {
+        Some("worker") => return worker(&Domain::builder().name("worker").connect()?),
+        Some("boss") => {
+            let mut boss = Boss::new(Domain::builder().name("boss").connect()?)?;
+            for answers in 1.. {
+                boss.round(&text, words)?;
+                if answers % 20 == 0 {
+                    println!("boss: 60 answers");
+                }
+            }
+        }
+        _ => {}
+    }
+    let domain = Domain::builder().name("boss").embedded()?;
+    let socket = domain.socket_path().ok_or("no socket")?;
+    let mut boss = Boss::new(domain)?;
     let mut child = Command::new(std::env::current_exe()?)
-        .arg(&socket)
+        .arg("worker")
+        .env("TRANSHIP_SOCKET", &socket)
         .stdin(Stdio::null())
         .spawn()?;
-    let mut requests = requests.accept_sender()?;
-    let mut replies = replies.accept_receiver()?;
-
-    let mut ask = |what: u64, text: &str| -> Result<u64, Failed> {
-        let mut buffer = pool.alloc(text.len())?;
-        buffer.write(0, text.as_bytes())?;
-        requests.send_with(buffer, what)?;
-        Ok(replies.recv()?.meta)
-    };
-    let text = "nothing of this is copied on its way ".repeat(20_000);
-    assert_eq!(ask(COUNT, &text)?, 8 * 20_000);
-    println!("the worker has counted 160000 words");
-    assert_eq!(ask(MISBEHAVE, "open a file")?, 0, "it got out");
-    println!("it was asked to open a file, and could not");
-    assert_eq!(ask(COUNT, "still there")?, 2);
-    drop(requests);
+    boss.round(&text, words)?;
+    println!("the worker has counted {words} words; it was asked to open a file, and could not");
+    drop(boss);
     assert!(child.wait()?.success());
     Ok(())
 }

@@ -2,60 +2,78 @@
 //! awaited together, with `select!` as ever; the library brings no runtime, and needs none.
 //!
 //! ```text
-//! client ══ TCP ══╗             ╔══ jobs ══► worker 0 ══ results ══╗
-//! client ══ TCP ══╬═ task per ══╣                                  ╠═ the same task
-//! client ══ TCP ══╝   worker    ╚══ jobs ══► worker 1 ══ results ══╝
+//! client ══ TCP ══╗             ╔══ jobs ══► worker ══ results ══╗
+//! client ══ TCP ══╬═ task per ══╣                                ╠═ the same task
+//! client ══ TCP ══╝   worker    ╚══ jobs ══► worker ══ results ══╝
 //! ```
+//!
+//! Each is a program of its own, and any of them can be killed and started again, the manager too: `13_tokio_hub hub 127.0.0.1:7800`,
+//! `13_tokio_hub worker` as often as you like, `13_tokio_hub client 127.0.0.1:7800`. A client whose worker dies loses its connection, and
+//! asks again. Without arguments all of them are parts of one process, and end when every client was answered.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tranship::{Domain, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship::{Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
 
 type Any = Box<dyn std::error::Error + Send + Sync>;
 
 const WORKERS: usize = 2;
 const CLIENTS: usize = 20;
 
-/// Another process, most of the time; it may as well be written without tasks.
-fn worker(number: usize, socket: PathBuf) {
-    let builder = Domain::builder().name("worker").socket(socket);
-    let domain = builder.connect().expect("connect");
-    let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
-    let mut jobs = domain
-        .open_receiver(&format!("jobs {number}"))
-        .expect("jobs");
-    let mut results = domain
-        .open_sender(&format!("results {number}"))
-        .expect("results");
+/// How long a worker that has said where it is may take to be there.
+const MOMENT: Duration = Duration::from_secs(5);
+
+/// It may as well be written without tasks.
+fn worker(domain: &Domain) -> Result<(), Any> {
+    let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+    // A name of its own, for the jobs; the hub learns it by the first word of the results.
+    let name = format!("jobs {}", domain.id().0);
+    let listener = domain.listen(&name, Role::Sink)?;
+    let mut results = domain.open_sender("results")?;
+    results.send_inline(name.as_bytes(), 0)?;
+    let mut jobs = listener.accept_receiver_within(MOMENT)?;
     // Until the hub drops its end.
     while let Ok(job) = jobs.recv() {
         let loud = job.to_vec().to_ascii_uppercase();
-        let result = pool.alloc_from(&loud).expect("alloc").freeze();
         // The word says which client it is for.
-        results.send_with(result, job.meta).expect("send");
+        results.send_with(pool.alloc_from(&loud)?, job.meta)?;
     }
+    Ok(())
+}
+
+/// A worker has come by this channel: has the other one to it, too.
+async fn introduce(hub: Domain, mut results: Receiver) -> Result<(Sender, Receiver), Any> {
+    let name = tokio::time::timeout(MOMENT, results.recv_async()).await??;
+    let name = String::from_utf8(name.to_vec())?;
+    let options = LinkOptions::new().timeout(MOMENT);
+    Ok((hub.open_sender_async(&name, options).await?, results))
 }
 
 /// Serves one worker: takes clients in while it is at work for others.
 async fn serve(
+    hub: Domain,
     pool: Pool,
-    mut jobs: Sender,
-    mut results: Receiver,
+    results: Receiver,
     clients: Arc<TcpListener>,
 ) -> Result<(), Any> {
+    let (mut jobs, mut results) = introduce(hub, results).await?;
     let mut asking: HashMap<u64, TcpStream> = HashMap::new();
     for number in 0.. {
         tokio::select! {
             client = clients.accept() => {
                 let (mut client, _) = client?;
                 let mut text = [0; 256];
-                let length = client.read(&mut text).await?;
-                let job = pool.alloc_from(&text[..length])?.freeze();
+                // A client that says nothing holds up this worker's others, and no longer than that.
+                let read = tokio::time::timeout(MOMENT, client.read(&mut text)).await;
+                let Ok(Ok(length @ 1..)) = read else { continue };
+                let mut job = pool.alloc_async(length).await?;
+                job.write(0, &text[..length])?;
                 // Waits for the worker if it is far behind: then clients wait in the socket's queue.
                 jobs.send_with_async(job, number).await?;
                 asking.insert(number, client);
@@ -64,7 +82,8 @@ async fn serve(
             result = results.recv_async() => {
                 let result = result?;
                 if let Some(mut client) = asking.remove(&result.meta) {
-                    client.write_all(&result.to_vec()).await?;
+                    // It may have gone meanwhile.
+                    let _ = client.write_all(&result.to_vec()).await;
                 }
             }
         }
@@ -72,47 +91,101 @@ async fn serve(
     Ok(())
 }
 
-async fn client(number: usize, address: std::net::SocketAddr) -> Result<(), Any> {
-    let mut hub = TcpStream::connect(address).await?;
-    hub.write_all(format!("client {number} says hello").as_bytes())
-        .await?;
+/// Takes in whatever worker comes. A worker that dies, and what goes wrong with it, ends the task that served it and nothing else.
+async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
+    let tcp = Arc::new(tcp);
+    let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+    let workers = domain.listen("results", Role::Sink)?;
+    let mut serving = JoinSet::new();
+    loop {
+        tokio::select! {
+            worker = workers.accept_receiver_async() => match worker {
+                Ok(results) => {
+                    serving.spawn(serve(domain.clone(), pool.clone(), results, tcp.clone()));
+                }
+                // Workers that are there are served on; the name is there again when the manager is.
+                Err(error) if error.kind() == Kind::ManagerAway => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => return Err(error.into()),
+            },
+            Some(ended) = serving.join_next() => {
+                if let Err(error) = ended? {
+                    println!("hub: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// An answer; none if the hub or the worker was gone before it was there.
+async fn ask(question: &str, hub: SocketAddr) -> Option<String> {
+    let mut hub = TcpStream::connect(hub).await.ok()?;
+    hub.write_all(question.as_bytes()).await.ok()?;
     let mut answer = String::new();
-    hub.read_to_string(&mut answer).await?;
-    assert_eq!(answer, format!("CLIENT {number} SAYS HELLO"));
+    hub.read_to_string(&mut answer).await.ok()?;
+    Some(answer).filter(|answer| !answer.is_empty())
+}
+
+/// Asks until it is answered.
+async fn client(number: usize, address: SocketAddr) {
+    let question = format!("client {number} says hello");
+    let answer = loop {
+        match ask(&question, address).await {
+            Some(answer) => break answer,
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    assert_eq!(answer, question.to_ascii_uppercase());
+}
+
+/// All of it in one process.
+async fn together() -> Result<(), Any> {
+    let domain = Domain::builder().name("hub").embedded()?;
+    let socket = domain.socket_path().ok_or("no socket")?;
+    let tcp = TcpListener::bind("127.0.0.1:0").await?;
+    let address = tcp.local_addr()?;
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|_| {
+            let builder = Domain::builder().name("worker").socket(&socket);
+            thread::spawn(move || worker(&builder.connect()?))
+        })
+        .collect();
+    let mut clients: JoinSet<_> = (0..CLIENTS).map(|number| client(number, address)).collect();
+    let hub = tokio::spawn(hub(domain, tcp));
+    while let Some(answered) = clients.join_next().await {
+        answered?;
+    }
+    // The tasks go, with them their channels, and so the workers come to their end.
+    hub.abort();
+    let _ = hub.await;
+    for worker in workers {
+        // One that was not needed any more before it was known ends with an error.
+        let _ended = worker.join().map_err(|_| "a worker panicked")?;
+    }
+    println!("{CLIENTS} clients answered by {WORKERS} workers");
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Any> {
-    let hub = Domain::builder().name("hub").embedded()?;
-    let socket = hub.socket_path().ok_or("no socket")?;
-    let tcp = Arc::new(TcpListener::bind("127.0.0.1:0").await?);
-    let address = tcp.local_addr()?;
-    let pool = hub.create_pool(PoolOptions::new(1 << 20))?;
-
-    let (mut workers, mut serving) = (Vec::new(), JoinSet::new());
-    for number in 0..WORKERS {
-        let jobs = hub.listen(&format!("jobs {number}"), Role::Source)?;
-        let results = hub.listen(&format!("results {number}"), Role::Sink)?;
-        let socket = socket.clone();
-        workers.push(thread::spawn(move || worker(number, socket)));
-        let jobs = jobs.accept_sender_async().await?;
-        let results = results.accept_receiver_async().await?;
-        serving.spawn(serve(pool.clone(), jobs, results, tcp.clone()));
-    }
-
-    let mut clients: JoinSet<_> = (0..CLIENTS).map(|number| client(number, address)).collect();
-    for _ in 0..CLIENTS {
-        tokio::select! {
-            Some(answered) = clients.join_next() => answered??,
-            Some(ended) = serving.join_next() => ended??,
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["hub", address] => {
+            let domain = Domain::builder().name("hub").connect()?;
+            hub(domain, TcpListener::bind(address).await?).await
         }
+        ["worker"] => worker(&Domain::builder().name("worker").connect()?),
+        ["client", address] => {
+            let address = address.parse()?;
+            for answers in 1.. {
+                client(answers, address).await;
+                if answers % 60 == 0 {
+                    println!("client: 60 answers");
+                }
+            }
+            Ok(())
+        }
+        _ => together().await,
     }
-    // The tasks go, with them their channels, and so the workers come to their end.
-    serving.shutdown().await;
-    for worker in workers {
-        worker.join().map_err(|_| "a worker panicked")?;
-    }
-    println!("{CLIENTS} clients answered by {WORKERS} workers");
-    Ok(())
 }

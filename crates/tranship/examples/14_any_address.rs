@@ -2,7 +2,7 @@
 //! (`tcp:`, with TLS). The writer sends what it has by turns shared, moved and inline, all on one channel; the reader waits for it and for a
 //! socket together.
 //!
-//! Without arguments it plays both ends itself, over every kind of address and at every level of trust. With two of them it is one end:
+//! Without arguments it plays both ends itself, over every kind of address, at every level of trust and with sealed buffers. With two of them it is one end:
 //! `14_any_address read tcp:0.0.0.0:7700/numbers` on one machine, `14_any_address write tcp:THAT-MACHINE:7700/numbers` on another, with a level
 //! of trust as a third argument if you like; `tranship cert` makes the credentials that both need. Example 15 is the same under tokio.
 
@@ -28,8 +28,24 @@ fn bytes(number: u64) -> Result<Vec<u8>, Any> {
     Ok(vec![u8::try_from(number % 251)?; len])
 }
 
-fn write(domain: &Domain, address: &str, trust: Trust) -> Result<(), Any> {
-    let pool = domain.create_pool(PoolOptions::new(8 << 20).trust(trust))?;
+/// The levels of trust, and the lowest once more with larger buffers that are sealed for everybody instead of copied.
+fn levels() -> impl Iterator<Item = &'static str> {
+    Trust::ALL.iter().map(|trust| trust.name()).chain([SEALED])
+}
+
+const SEALED: &str = "sealed";
+
+fn options(level: &str) -> Result<PoolOptions, Any> {
+    let options = PoolOptions::new(8 << 20);
+    if level == SEALED {
+        return Ok(options.trust(Trust::None).seal_from(200_000));
+    }
+    let trust = Trust::ALL.into_iter().find(|trust| trust.name() == level);
+    Ok(options.trust(trust.ok_or("no such level of trust")?))
+}
+
+fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
+    let pool = domain.create_pool(options(level)?)?;
     let mut to = domain.open_sender(address)?;
     for number in 0..MESSAGES {
         let bytes = bytes(number)?;
@@ -87,14 +103,14 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
 }
 
 /// Both ends, in two domains of this process.
-fn both(here: &Domain, there: &Domain, address: &str, trust: Trust) -> Result<(), Any> {
+fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = LinkOptions::new().snapshots(copies.id());
     let listener = there.listen_with(address, Role::Sink, options)?;
     let (near, mut far) = UnixStream::pair()?;
     thread::scope(|scope| -> Result<(), Any> {
         let writer = scope.spawn(|| {
-            let written = write(here, address, trust);
+            let written = write(here, address, level);
             written.inspect_err(|error| eprintln!("writing to {address}: {error}"))
         });
         // Else a writer that fails would be waited for, for ever.
@@ -111,11 +127,8 @@ fn main() -> Result<(), Any> {
     tranship::net::add_to(&here)?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["write", address] => return write(&here, address, Trust::default()),
-        ["write", address, level] => {
-            let trust = Trust::ALL.into_iter().find(|t| t.name() == level);
-            return write(&here, address, trust.ok_or("no such level of trust")?);
-        }
+        ["write", address] => return write(&here, address, Trust::default().name()),
+        ["write", address, level] => return write(&here, address, level),
         ["read", address] => {
             let copies = copies(&here)?;
             let options = LinkOptions::new().snapshots(copies.id());
@@ -151,13 +164,11 @@ fn main() -> Result<(), Any> {
         "shm:numbers",
         &format!("tcp:{port}/numbers"),
     ] {
-        for trust in Trust::ALL {
-            both(&here, &there, address, trust)?;
+        for level in levels() {
+            both(&here, &there, address, level)?;
         }
-        println!(
-            "{address}: {MESSAGES} messages at each of {} levels of trust",
-            Trust::ALL.len()
-        );
+        let levels = levels().collect::<Vec<_>>().join(", ");
+        println!("{address}: {MESSAGES} messages at each of {levels}");
     }
     Ok(())
 }

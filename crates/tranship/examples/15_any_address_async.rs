@@ -1,6 +1,6 @@
 //! Example 14 under tokio: one program, whatever is between its two ends, that awaits its channel and a socket together.
 //!
-//! Without arguments it plays both ends, over every kind of address and at every level of trust. With two of them it is one end, and the other
+//! Without arguments it plays both ends, over every kind of address, at every level of trust and with sealed buffers. With two of them it is one end, and the other
 //! one may be example 14: `15_any_address_async read ADDRESS`, `15_any_address_async write ADDRESS [LEVEL]`.
 
 use std::sync::Arc;
@@ -22,8 +22,24 @@ fn bytes(number: u64) -> Result<Vec<u8>, Any> {
     Ok(vec![u8::try_from(number % 251)?; len])
 }
 
-async fn write(domain: &Domain, address: &str, trust: Trust) -> Result<(), Any> {
-    let pool = domain.create_pool(PoolOptions::new(8 << 20).trust(trust))?;
+/// The levels of trust, and the lowest once more with larger buffers that are sealed for everybody instead of copied.
+fn levels() -> impl Iterator<Item = &'static str> {
+    Trust::ALL.iter().map(|trust| trust.name()).chain([SEALED])
+}
+
+const SEALED: &str = "sealed";
+
+fn options(level: &str) -> Result<PoolOptions, Any> {
+    let options = PoolOptions::new(8 << 20);
+    if level == SEALED {
+        return Ok(options.trust(Trust::None).seal_from(200_000));
+    }
+    let trust = Trust::ALL.into_iter().find(|trust| trust.name() == level);
+    Ok(options.trust(trust.ok_or("no such level of trust")?))
+}
+
+async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
+    let pool = domain.create_pool(options(level)?)?;
     let options = LinkOptions::new();
     let mut to = domain.open_sender_async(address, options).await?;
     for number in 0..MESSAGES {
@@ -78,7 +94,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
 }
 
 /// Both ends, in two domains of this process.
-async fn both(here: &Domain, there: &Domain, address: &str, trust: Trust) -> Result<(), Any> {
+async fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = LinkOptions::new().snapshots(copies.id());
     let listener = there.listen_with(address, Role::Sink, options)?;
@@ -89,7 +105,7 @@ async fn both(here: &Domain, there: &Domain, address: &str, trust: Trust) -> Res
         assert_eq!(read(from, near).await?, (MESSAGES, true));
         Ok(())
     };
-    tokio::try_join!(write(here, address, trust), reader)?;
+    tokio::try_join!(write(here, address, level), reader)?;
     Ok(())
 }
 
@@ -100,11 +116,8 @@ async fn main() -> Result<(), Any> {
     tranship::net::add_to(&here)?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["write", address] => return write(&here, address, Trust::default()).await,
-        ["write", address, level] => {
-            let trust = Trust::ALL.into_iter().find(|t| t.name() == level);
-            return write(&here, address, trust.ok_or("no such level of trust")?).await;
-        }
+        ["write", address] => return write(&here, address, Trust::default().name()).await,
+        ["write", address, level] => return write(&here, address, level).await,
         ["read", address] => {
             let copies = copies(&here)?;
             let options = LinkOptions::new().snapshots(copies.id());
@@ -137,13 +150,11 @@ async fn main() -> Result<(), Any> {
         "shm:numbers",
         &format!("tcp:{port}/numbers"),
     ] {
-        for trust in Trust::ALL {
-            both(&here, &there, address, trust).await?;
+        for level in levels() {
+            both(&here, &there, address, level).await?;
         }
-        println!(
-            "{address}: {MESSAGES} messages at each of {} levels of trust",
-            Trust::ALL.len()
-        );
+        let levels = levels().collect::<Vec<_>>().join(", ");
+        println!("{address}: {MESSAGES} messages at each of {levels}");
     }
     Ok(())
 }

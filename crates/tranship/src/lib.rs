@@ -5,7 +5,9 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `block` | [`block`]: a disk's blocks over channels, and NBD |
 //! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
+//! | `cache` | [`cache`]: a cache server, and its values in other processes without being copied |
 //! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
 //! | `mbuf` | [`mbuf`]: network buffers |
 //! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
@@ -13,6 +15,8 @@
 //! | `zone` | [`zone`]: the allocator under all of it, for items of one's own |
 //!
 //! NOT here: any code of its own.
+
+#![warn(missing_docs)]
 
 #[doc(inline)]
 pub use tranship_core::{
@@ -115,6 +119,27 @@ pub mod carrier {
 pub mod net {
     #[doc(inline)]
     pub use tranship_channel::{Over, add_to};
+}
+
+/// A disk's blocks over channels, with caches that stay right, and over NBD.
+#[cfg(feature = "block")]
+pub mod block {
+    #[doc(inline)]
+    pub use tranship_block::{
+        Access, BLOCK_BYTES, Blocking, Cache, Cached, Data, Disk, DiskOptions, Done, Endpoint,
+        Fault, Info, Job, Lease, Op, OpenError, Remote, Request, Store, sums,
+    };
+    #[doc(inline)]
+    pub use tranship_block::{front, nbd};
+}
+
+/// A cache server ([`Server`](cache::Server), as `tranship cache` runs it), and its values by reference in other processes ([`Reader`](cache::Reader)).
+#[cfg(feature = "cache")]
+pub mod cache {
+    #[doc(inline)]
+    pub use tranship_cache::{
+        Answer, Hit, Limits, Options, Reader, Refused, Sending, Server, Share, Stats, Taken,
+    };
 }
 
 /// A manager inside a program of one's own: configuration and entry points.

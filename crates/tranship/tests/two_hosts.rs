@@ -56,11 +56,16 @@ fn the_same_programs_on_two_hosts() {
     let folder = tempfile::tempdir().expect("a folder");
     let lab = Lab::new(Random::printed("two hosts")).expect("lab");
     let credentials = credentials(&lab, folder.path());
-    let levels = Trust::ALL.map(|trust| (EXAMPLES[0], EXAMPLES[0], trust));
+    // As the examples have them.
+    let levels = Trust::ALL
+        .iter()
+        .map(|trust| trust.name())
+        .chain(["sealed"]);
+    let levels = levels.map(|level| (EXAMPLES[0], EXAMPLES[0], level));
     let others = [(0, 1), (1, 0), (1, 1)];
-    let others = others.map(|(w, r)| (EXAMPLES[w], EXAMPLES[r], Trust::default()));
-    for (number, (writer, reader, trust)) in levels.into_iter().chain(others).enumerate() {
-        if number == Trust::ALL.len() {
+    let others = others.map(|(w, r)| (EXAMPLES[w], EXAMPLES[r], Trust::default().name()));
+    for (number, (writer, reader, level)) in levels.chain(others).enumerate() {
+        if number == Trust::ALL.len() + 1 {
             lab.weather(Weather {
                 loss_per_mille: 5,
                 delay: Duration::from_millis(1),
@@ -72,14 +77,11 @@ fn the_same_programs_on_two_hosts() {
         let mut reads = lab.command(0, example(reader));
         let reads = start(reads.args(["read", &address]), &credentials[0]);
         let mut writes = lab.command(1, example(writer));
-        let mut writes = start(
-            writes.args(["write", &address, trust.name()]),
-            &credentials[1],
-        );
+        let mut writes = start(writes.args(["write", &address, level]), &credentials[1]);
         let read = reads.wait_with_output().expect("its end");
         assert!(writes.wait().expect("its end").success(), "{writer}");
         assert!(read.status.success(), "{reader}");
         let said = String::from_utf8_lossy(&read.stdout);
-        assert_eq!(said.trim(), "60 messages", "{writer} to {reader}, {trust}");
+        assert_eq!(said.trim(), "60 messages", "{writer} to {reader}, {level}");
     }
 }

@@ -7,6 +7,7 @@
 //! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
 //! this crate as [`Source`] and [`Target`].
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
 #[cfg(feature = "net")]
@@ -31,6 +32,7 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 /// One message.
 #[derive(Debug, Default)]
 pub struct Frame {
+    /// What is said, before the payload.
     pub bytes: FrameBytes,
     /// A buffer's bytes, which go with it; only on the way out.
     pub payload: Option<Payload>,
@@ -65,8 +67,14 @@ impl<E: Into<Error>> From<E> for RecvError {
 /// One end of a connection. Nothing here blocks.
 pub trait Transport: Send + Debug {
     /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has changed.
+    ///
+    /// # Errors
+    /// `Full`; `PeerGone` when the connection is over; `System`. It does not block.
     fn send(&mut self, frame: &Frame) -> Result<(), Error>;
     /// Takes the next frame, if one is there. The bytes of a buffer may follow it.
+    ///
+    /// # Errors
+    /// The connection is over, or the peer broke the protocol. It does not block.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
     /// How many bytes follow the frame that [`Transport::recv`] gave last, and have to be taken before the next one.
     fn brings(&self) -> usize {
@@ -78,6 +86,9 @@ pub trait Transport: Send + Debug {
     }
     /// Takes those that are there, the next ones each time, to their place (of exactly that length); says whether all
     /// have come. The frame counts as taken only then.
+    ///
+    /// # Errors
+    /// As [`recv`](Transport::recv). It does not block.
     fn fill(&mut self, _place: &Place) -> Result<bool, RecvError> {
         Ok(true)
     }
@@ -130,6 +141,9 @@ pub trait Wait: Send + Sync + Debug {
 /// A name that somebody may connect to, once.
 pub trait Listener: Send + Debug {
     /// The connection, if one is there.
+    ///
+    /// # Errors
+    /// Nobody can be accepted any more. It does not block.
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
     /// What to wait on for [`Listener::accept`].
     fn waiter(&self) -> Arc<dyn Wait>;
@@ -138,7 +152,13 @@ pub trait Listener: Send + Debug {
 /// A way to make connections.
 pub trait Backend: Send + Sync + Debug {
     /// Takes the name.
+    ///
+    /// # Errors
+    /// `NameTaken`, `InvalidEndpoint`; `System`. It does not block.
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error>;
     /// Connects to who listens there.
+    ///
+    /// # Errors
+    /// `InvalidEndpoint` where nobody listens; `PeerGone`, `System`. It waits as long as the backend's timing says.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error>;
 }

@@ -47,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "core",
         &[
             "tranship-core",
+            "tranship-session",
             "tranship-manager",
             "tranship-policy",
             "tranship-proto",

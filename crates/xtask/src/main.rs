@@ -1,5 +1,5 @@
 //! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | tidy | site | all`,
-//! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`.
+//! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`. `lines` counts.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
 //! changes of the code.
@@ -11,6 +11,7 @@ mod errors;
 mod findings;
 mod header;
 mod layers;
+mod lines;
 mod mutants;
 mod site;
 mod source;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         "surface" => match std::env::args().nth(2).as_deref() {
             Some("write") => surface::write(&root).and_then(|()| surface::check(&root)),
             Some("check") => surface::check(&root),
-            _ => return show(&root),
+            _ => return show(&chore, surface::all(&root)),
         },
         "tidy" => tidy::check(&root),
         "site" => match std::env::args().nth(2).as_deref() {
@@ -56,12 +57,17 @@ fn main() -> ExitCode {
             found.merge(header::check(&root)?);
             found.merge(tidy::check(&root)?);
             found.merge(site::check(&root)?);
+            found.merge(mutants::check(&root)?);
             Ok(found)
         }),
+        "lines" => {
+            let named: Vec<String> = std::env::args().skip(2).collect();
+            return show(&chore, lines::table(&root, &named));
+        }
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], surface [check | write], tidy, site [stage DIR], all, mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], surface [check | write], tidy, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }
@@ -75,14 +81,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn show(root: &Path) -> ExitCode {
-    match surface::all(root) {
+/// Prints what there is, or why there is nothing.
+fn show(chore: &str, text: anyhow::Result<String>) -> ExitCode {
+    match text {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("xtask surface: {error:#}");
+            eprintln!("xtask {chore}: {error:#}");
             ExitCode::from(2)
         }
     }

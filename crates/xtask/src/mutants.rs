@@ -8,6 +8,7 @@ mod table;
 mod tree;
 mod verdict;
 
+use crate::findings::Findings;
 use anyhow::{Context, Result, ensure};
 use list::{Group, Mutation};
 use std::path::Path;
@@ -15,6 +16,28 @@ use std::time::{Duration, Instant};
 use table::Table;
 use tree::{Tests, Tree};
 use verdict::Verdict;
+
+/// Every change's text is found in exactly one place, so that the lists follow the code.
+pub(crate) fn check(root: &Path) -> Result<Findings> {
+    let mut findings = Findings::default();
+    for group in list::read(&root.join("crates/xtask/mutations"))? {
+        for mutation in &group.mutations {
+            findings.saw();
+            let text = std::fs::read_to_string(root.join(&mutation.file));
+            if let Err(error) = text
+                .map_err(Into::into)
+                .and_then(|text| mutation.apply(&text))
+            {
+                findings.error(format!(
+                    "{}: {}: {error:#}",
+                    mutation.at(&group),
+                    mutation.file
+                ));
+            }
+        }
+    }
+    Ok(findings)
+}
 
 /// Runs the mutations that a filter fits (`Mutation::matches`); without filters, all. The answer is no if one lives that should
 /// not.

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use tranship_testkit::{Watchdog, artifact, skipped};
+use tranship_testkit::{Port, Watchdog, artifact, skipped};
 use zcopy::Report;
 
 /// Bytes of the objects.
@@ -51,7 +51,7 @@ fn head_of(stream: &mut impl Read) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-struct Varnish(Child, u16, tempfile::TempDir);
+struct Varnish(Child, Port, tempfile::TempDir);
 
 impl Drop for Varnish {
     fn drop(&mut self) {
@@ -65,9 +65,7 @@ impl Drop for Varnish {
 impl Varnish {
     fn start() -> Varnish {
         let folder = tempfile::tempdir().expect("a folder");
-        let free = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = Port::reserve().expect("a port");
         let started = Command::new("varnishd")
             .args([
                 "-F",
@@ -78,7 +76,7 @@ impl Varnish {
                 "-s",
                 "malloc,256m",
             ])
-            .args(["-a", &format!("127.0.0.1:{port}")])
+            .args(["-a", &format!("127.0.0.1:{}", port.number())])
             .args(["-b", &format!("127.0.0.1:{}", origin())])
             .arg("-n")
             .arg(folder.path())
@@ -92,6 +90,7 @@ impl Varnish {
             .spawn()
             .expect("varnishd");
         let mut varnish = Varnish(started, port, folder);
+        let port = varnish.1.number();
         // It listens when it has compiled its rules.
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = varnish.0.try_wait().expect("wait") {
@@ -111,7 +110,7 @@ impl Varnish {
 
     /// The body of an object, and whether Varnish had it.
     fn get(&self, size: usize) -> (Vec<u8>, bool) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.1)).expect("connect");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.1.number())).expect("connect");
         let request = format!("GET /{size} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("write");
         let head = head_of(&mut stream);

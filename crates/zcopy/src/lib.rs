@@ -13,6 +13,8 @@
 //!
 //! NOT here: shared pools themselves (`core`), the preload library and the cache server (faces).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 mod arena;
 mod error;
 mod report;
@@ -24,4 +26,4 @@ pub use arena::{Options, Place, Stats};
 pub use error::Error;
 pub use report::{Copied, Report, ReportError, Took};
 pub use send::{Cause, Choice, Counts, Explanation, Piece, Sender, Socket, Way, Why};
-pub use value::{Arena, Value, ValueMut};
+pub use value::{Arena, Mark, Value, ValueMut};

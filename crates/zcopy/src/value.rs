@@ -7,7 +7,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The twin allocator (ZCopy, section 3.2.1): memory for values that are sent many times, beside the program's heap.
 ///
@@ -277,6 +277,32 @@ impl Value {
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.0.arena.frozen(self.as_ptr(), self.len()).is_some()
+    }
+}
+
+/// Tells a value from all others, and whether it is still there, without keeping it.
+#[derive(Clone, Debug)]
+pub struct Mark(Weak<Owned>);
+
+impl Value {
+    /// What it can be recognised by.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark(Arc::downgrade(&self.0))
+    }
+}
+
+impl Mark {
+    /// Is it of this value?
+    #[must_use]
+    pub fn is_of(&self, value: &Value) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&value.0))
+    }
+
+    /// Has the value's last handle gone?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 

@@ -8,48 +8,74 @@
 use crate::front::{Front, NOBODYS};
 
 /// Zones that have a place of their own.
-pub(crate) const ZONES: usize = 128;
+pub(crate) const ZONES: usize = 127;
+/// All places. The last is that of all zones that have none of their own: there is always a shut front.
+const PLACES: usize = ZONES + 1;
 
-/// Where the calling thread's front for a zone is found.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place(usize);
+const _: () = assert!(PLACES.is_power_of_two() && PLACES <= 1 << u8::BITS);
 
-impl Place {
-    /// Of the zone of this index. All that have none of their own share the last, where there is always a shut one.
-    pub(crate) fn of(index: usize) -> Place {
-        Place(index.min(ZONES))
+/// Where each thread finds its cache of a zone ([`Zone::place`](crate::Zone::place)): who keeps it beside what a zone is found by saves the
+/// loads of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CachePlace(u8);
+
+impl CachePlace {
+    /// Of the zone of this index.
+    pub(crate) fn of(index: usize) -> CachePlace {
+        #[allow(clippy::cast_possible_truncation)] // the last is below 256
+        CachePlace(index.min(ZONES) as u8)
+    }
+
+    /// As a number.
+    #[inline(always)]
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The place of this number. Of another number than of a place's it is some place.
+    #[inline(always)]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation)] // below 256
+    pub fn numbered(number: u8) -> CachePlace {
+        CachePlace(number & (PLACES - 1) as u8)
+    }
+
+    #[inline(always)]
+    fn index(self) -> usize {
+        usize::from(self.0)
     }
 }
 
 /// All places are as in a new thread.
 pub(crate) fn reset() {
-    (0..=ZONES).for_each(|place| set(Place(place), &NOBODYS));
+    (0..PLACES).for_each(|index| set(CachePlace::of(index), &NOBODYS));
 }
 
 #[cfg(not(all(feature = "static-tls", target_arch = "x86_64", not(miri))))]
 mod table {
-    use super::{Front, NOBODYS, Place, ZONES};
+    use super::{CachePlace, Front, NOBODYS, PLACES};
     use std::cell::Cell;
 
     thread_local! {
-        static TABLE: [Cell<*const Front>; ZONES + 1] =
-            const { [const { Cell::new(&raw const NOBODYS) }; ZONES + 1] };
+        static TABLE: [Cell<*const Front>; PLACES] =
+            const { [const { Cell::new(&raw const NOBODYS) }; PLACES] };
     }
 
     #[inline(always)]
-    pub(crate) fn get(place: Place) -> *const Front {
+    pub(crate) fn get(place: CachePlace) -> *const Front {
         // SAFETY: a place is at most the last.
-        TABLE.with(|table| unsafe { table.get_unchecked(place.0) }.get())
+        TABLE.with(|table| unsafe { table.get_unchecked(place.index()) }.get())
     }
 
-    pub(crate) fn set(place: Place, front: *const Front) {
-        TABLE.with(|table| table[place.0].set(front));
+    pub(crate) fn set(place: CachePlace, front: *const Front) {
+        TABLE.with(|table| table[place.index()].set(front));
     }
 }
 
 #[cfg(all(feature = "static-tls", target_arch = "x86_64", not(miri)))]
 mod table {
-    use super::{Front, NOBODYS, Place, ZONES};
+    use super::{CachePlace, Front, NOBODYS, PLACES};
     use std::arch::{asm, global_asm};
 
     global_asm!(
@@ -57,19 +83,19 @@ mod table {
         ".globl tranship_zone_fronts",
         ".hidden tranship_zone_fronts",
         ".type tranship_zone_fronts, @object",
-        ".size tranship_zone_fronts, ({zones} + 1) * 8",
+        ".size tranship_zone_fronts, {places} * 8",
         ".p2align 6",
         "tranship_zone_fronts:",
-        ".rept {zones} + 1",
+        ".rept {places}",
         ".quad {nobodys}",
         ".endr",
         ".popsection",
-        zones = const ZONES,
+        places = const PLACES,
         nobodys = sym NOBODYS,
     );
 
     #[inline(always)]
-    pub(crate) fn get(place: Place) -> *const Front {
+    pub(crate) fn get(place: CachePlace) -> *const Front {
         let front;
         // SAFETY: the offset of the calling thread's table, and a word of it: a place is at most the last.
         unsafe {
@@ -77,21 +103,21 @@ mod table {
                 "mov {at}, qword ptr [rip + tranship_zone_fronts@GOTTPOFF]",
                 "mov {at}, qword ptr fs:[{at} + 8 * {place}]",
                 at = out(reg) front,
-                place = in(reg) place.0,
+                place = in(reg) place.index(),
                 options(pure, readonly, nostack, preserves_flags),
             );
         }
         front
     }
 
-    pub(crate) fn set(place: Place, front: *const Front) {
+    pub(crate) fn set(place: CachePlace, front: *const Front) {
         // SAFETY: as in `get`.
         unsafe {
             asm!(
                 "mov {at}, qword ptr [rip + tranship_zone_fronts@GOTTPOFF]",
                 "mov qword ptr fs:[{at} + 8 * {place}], {front}",
                 at = out(reg) _,
-                place = in(reg) place.0,
+                place = in(reg) place.index(),
                 front = in(reg) front,
                 options(nostack, preserves_flags),
             );

@@ -47,6 +47,8 @@
 //! NOT here: shared memory between domains, liveness of what was sent, quotas. They sit behind [`Backend`],
 //! [`SlabSource`], [`SlabHooks`] and [`Memory`](arena::Memory).
 
+#![warn(missing_docs, clippy::missing_errors_doc)]
+
 pub mod arena;
 mod backend;
 mod bits;
@@ -74,6 +76,7 @@ pub use arena::Arena;
 pub use backend::Backend;
 pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
+pub use direct::CachePlace;
 pub use item::{Bytes, ItemKeg, ItemOptions, ItemZone, Object};
 pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
 pub use own_work::around_own_work;

@@ -5,7 +5,7 @@
 //! destructor gives everything back.
 
 use crate::cache::Cache;
-use crate::direct::{self, Place, ZONES};
+use crate::direct::{self, CachePlace, ZONES};
 use crate::front::{Front, OwnFront};
 use crate::own_work::OwnWork;
 use std::cell::{Cell, RefCell};
@@ -61,7 +61,7 @@ struct Caches {
 /// This thread's front at `place`, or one that is always shut. It may belong to a zone that is gone: its `seen`
 /// is then no current zone's control word. Not to be kept: slow paths replace it.
 #[inline(always)]
-pub(crate) fn front(place: Place) -> *const Front {
+pub(crate) fn front(place: CachePlace) -> *const Front {
     direct::get(place)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn get(index: usize) -> Option<Arc<Cache>> {
 
 /// The address of this thread's front at `index`, or that of none of its own. Allocates nothing.
 pub(crate) fn peek(index: usize) -> *const Front {
-    far_front(index).unwrap_or_else(|| front(Place::of(index)))
+    far_front(index).unwrap_or_else(|| front(CachePlace::of(index)))
 }
 
 /// Puts a cache into this thread's table; `false` if the thread is ending and can have none.
@@ -107,7 +107,7 @@ pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
             ..ZONES => caches.table[index],
             _ => &raw const **caches.shut.get_or_insert_with(OwnFront::new),
         };
-        direct::set(Place::of(index), own);
+        direct::set(CachePlace::of(index), own);
         replaced
     });
     replaced.is_ok()

@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::cache::Cache;
 use crate::config::{Level, ZoneConfig, ZoneStats};
 use crate::depot::Depot;
-use crate::direct::Place;
+use crate::direct::CachePlace;
 use crate::local;
 use crate::lock::Lock;
 use crate::reaper::{self, Managed};
@@ -35,7 +35,7 @@ struct Hot {
     /// Caches whose `seen` equals this may be used by their owners without a lock. Changes with every request to all
     /// threads; they then flush, and adopt the new value (not under pressure: then nothing is cached).
     control: AtomicU64,
-    place: Place,
+    place: CachePlace,
 }
 
 pub(crate) struct Inner<B> {
@@ -91,7 +91,7 @@ impl<B: Backend> Zone<B> {
         let inner = Arc::new_cyclic(|me| Inner {
             hot: Hot {
                 control: AtomicU64::new(identity.number << 24),
-                place: Place::of(identity.index),
+                place: CachePlace::of(identity.index),
             },
             identity,
             limit: AtomicU32::new(config.initial.min(config.max)),
@@ -169,13 +169,27 @@ impl<B: Backend> Zone<B> {
     }
 
     /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure, once
-    /// the zone is closed, and if there were 128 zones before it (whose caches `alloc` looks for elsewhere).
+    /// the zone is closed, and if there were 127 zones before it (whose caches `alloc` looks for elsewhere).
     #[inline(always)]
     #[must_use]
     pub fn alloc_cached(&self) -> Option<u32> {
-        let hot = &self.inner.hot;
+        self.alloc_cached_at(self.place())
+    }
+
+    /// As [`alloc_cached`](Self::alloc_cached), with the zone's [`place`](Self::place) at hand: to find it takes as long as all the rest. With
+    /// another place: `None`.
+    #[inline(always)]
+    #[must_use]
+    pub fn alloc_cached_at(&self, place: CachePlace) -> Option<u32> {
         // SAFETY: the calling thread's, or always shut.
-        unsafe { (*local::front(hot.place)).pop(&hot.control) }
+        unsafe { (*local::front(place)).pop(&self.inner.hot.control) }
+    }
+
+    /// Where threads find their caches of it. It stays the same.
+    #[inline(always)]
+    #[must_use]
+    pub fn place(&self) -> CachePlace {
+        self.inner.hot.place
     }
 
     /// Takes an item back, on any thread.
@@ -190,9 +204,15 @@ impl<B: Backend> Zone<B> {
     #[inline(always)]
     #[must_use]
     pub fn free_cached(&self, item: u32) -> bool {
-        let hot = &self.inner.hot;
-        // SAFETY: as in `alloc_cached`.
-        unsafe { (*local::front(hot.place)).push(&hot.control, item) }
+        self.free_cached_at(self.place(), item)
+    }
+
+    /// As [`free_cached`](Self::free_cached), with the zone's [`place`](Self::place) at hand. With another place: `false`.
+    #[inline(always)]
+    #[must_use]
+    pub fn free_cached_at(&self, place: CachePlace, item: u32) -> bool {
+        // SAFETY: as in `alloc_cached_at`.
+        unsafe { (*local::front(place)).push(&self.inner.hot.control, item) }
     }
 
     /// As [`free_cached`](Self::free_cached), of several: how many there was room for, the first ones. The last of them is handed out first.
@@ -200,7 +220,7 @@ impl<B: Backend> Zone<B> {
     #[must_use]
     pub fn free_cached_many(&self, items: &[u32]) -> usize {
         let hot = &self.inner.hot;
-        // SAFETY: as in `alloc_cached`.
+        // SAFETY: as in `alloc_cached_at`.
         unsafe { (*local::front(hot.place)).push_many(&hot.control, items) }
     }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::watchdog;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship_zone::{Backend, Level, Zone, ZoneConfig};
+use tranship_zone::{Backend, CachePlace, Level, Zone, ZoneConfig};
 
 #[derive(Default)]
 struct Store(Mutex<Vec<u32>>);
@@ -69,6 +69,34 @@ fn many_zones_do_not_mix_their_items() {
         let back = zone.backend().0.lock().expect("no panic").len();
         assert_eq!(back, 200);
     }
+}
+
+/// Only with its own place a zone finds a cache, and only there it puts what is freed.
+#[test]
+fn in_the_place_of_another_zone_nothing_is_found() {
+    let _places = places();
+    let [one, two] =
+        [0..100, 100..200].map(|items| Zone::new(ZoneConfig::for_item(64), Store::of(items)));
+    for zone in [&one, &two] {
+        zone.free(zone.alloc().expect("100 items"));
+    }
+    assert_ne!(one.place(), two.place());
+    for number in 0..=u8::MAX {
+        let place = CachePlace::numbered(number);
+        let is_its = place == one.place();
+        assert_eq!(place.number() == number, number < 128, "{number}");
+        let item = one.alloc_cached_at(place);
+        assert_eq!(item.is_some(), is_its, "{number}");
+        let item = item.or_else(|| one.alloc()).expect("cached");
+        assert!(item < 100, "{item} is the other's");
+        let is_freed = one.free_cached_at(place, item);
+        assert_eq!(is_freed, is_its, "{number}");
+        if !is_freed {
+            one.free(item);
+        }
+    }
+    let stats = one.stats();
+    assert_eq!((stats.allocs, stats.frees), (257, 257));
 }
 
 /// A place is had by the next zone, however many there were at once.

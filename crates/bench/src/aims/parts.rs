@@ -208,6 +208,7 @@ fn cold_gets(common: &Common) -> Result<Done> {
     ];
     let payloads = gains.map(|(payload, _)| payload);
     let grid = zcopy::Grid {
+        sink: "loopback",
         modes: &[],
         clients: &["drop".to_owned()],
         payloads: &payloads,

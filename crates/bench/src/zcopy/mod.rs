@@ -7,12 +7,15 @@
 
 pub mod cache;
 mod client;
+mod counters;
 pub mod fault;
 pub mod memcached;
 mod pairs;
 pub mod paper;
 mod ring;
 mod server;
+pub mod shm;
+mod tun;
 pub mod udp;
 pub mod varnish;
 mod work;
@@ -35,6 +38,9 @@ pub const MODES: [&str; 2] = ["cold", "hot"];
 /// What the client does with them.
 pub const CLIENTS: [&str; 2] = ["drop", "copy"];
 
+/// Where replies go: to a client by loopback, or into a device as a card is.
+pub const SINKS: [&str; 2] = ["loopback", "tun"];
+
 /// Bytes of the hot set.
 const HOT: usize = 1 << 20;
 /// Bytes of the cold set with `--quick`, at most.
@@ -49,10 +55,13 @@ pub struct Grid<'a> {
     pub depths: &'a [usize],
     /// Bytes of the cold set.
     pub set: usize,
+    /// Of [`SINKS`].
+    pub sink: &'a str,
 }
 
 pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
     let mut outcome = Outcome::default();
+    counters::say_missing("zc-send");
     let mut systems: Vec<_> = SYSTEMS
         .into_iter()
         .filter(|name| common.wants(name))
@@ -68,12 +77,21 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
         eprintln!("SKIPPED: of zc-send, send-zc: {error:#}");
         systems.retain(|name| *name != "send-zc");
     }
+    let tun = grid.sink == "tun";
+    if tun {
+        // It has no client that could copy, and a ring of its own server.
+        systems.retain(|name| *name != "send-zc");
+        if let Err(missing) = tun::possible() {
+            eprintln!("SKIPPED: zc-send, sink tun: {missing}");
+            return outcome;
+        }
+    }
     for mode in MODES {
         if !wanted(grid.modes, mode) {
             continue;
         }
         for client in CLIENTS {
-            if !wanted(grid.clients, client) {
+            if !wanted(grid.clients, client) || (tun && client == "copy") {
                 continue;
             }
             for value in common.some_of(grid.payloads) {
@@ -94,13 +112,14 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
                         system,
                         key: Key {
                             mode,
-                            op: client.to_owned(),
+                            op: if tun { "tun" } else { client }.to_owned(),
                             payload_bytes: Some(value),
                             depth: Some(depth),
                             ..Key::default()
                         },
                         measure: Box::new(move |number| {
-                            run(number, common.cores(), system, work, client)
+                            let op = if tun { "tun" } else { client };
+                            run(number, common.cores(), system, work, op)
                         }),
                     });
                     outcome.group(common.runs_or(9), cells.collect());
@@ -135,7 +154,9 @@ fn run(
     let how = server::How {
         way,
         together: system != "naive",
+        tun: op == "tun",
     };
+    let ask = if how.tun { tun::ask } else { client::ask };
     let members = vec![
         Member {
             core: cores[0],
@@ -143,7 +164,7 @@ fn run(
         },
         Member {
             core: cores[1],
-            body: Box::new(move |party| client::ask(party, work)),
+            body: Box::new(move |party| ask(party, work)),
         },
     ];
     let mut results = party::run(number, members)?.into_iter();
@@ -155,5 +176,6 @@ fn run(
             row.facts.insert("server_cpu_ns", cpu.median_ns);
         }
     }
+    counters::note(&mut client, &server);
     Ok(client)
 }

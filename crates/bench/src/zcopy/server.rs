@@ -1,8 +1,10 @@
 //! The server: an epoll loop of one thread.
 
+use super::counters::{self, Counters};
+use super::tun;
 use super::work::{CONNECTIONS, HEADER, Work, cpu};
 use crate::party::Party;
-use crate::stats::{Facts, Measured};
+use crate::stats::Measured;
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -25,6 +27,8 @@ pub struct How {
     pub way: Option<Way>,
     /// All that are due in one call; else one.
     pub together: bool,
+    /// Into a TUN device.
+    pub tun: bool,
 }
 
 pub fn serve(party: &Party, work: Work, how: How) -> Result<Vec<Measured>> {
@@ -39,7 +43,10 @@ pub fn serve(party: &Party, work: Work, how: How) -> Result<Vec<Measured>> {
     arena.protect();
     let mut sender = Sender::new()?;
     sender.force(how.way);
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    if how.tun {
+        tun::enter(party)?;
+    }
+    let listener = TcpListener::bind(if how.tun { tun::LISTEN } else { "127.0.0.1:0" })?;
     party.tell(1, u64::from(listener.local_addr()?.port()))?;
     let mut all = Vec::new();
     let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
@@ -68,7 +75,7 @@ pub fn serve(party: &Party, work: Work, how: How) -> Result<Vec<Measured>> {
     while open > 0 {
         events.clear();
         rustix::event::epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
-        begun = begun.or_else(|| Some(cpu()));
+        begun = begun.or_else(|| Some((cpu(), Counters::begin())));
         for event in &events {
             let one = &mut all[usize::try_from(event.data.u64())?];
             if !one.serve(&mut sender, &values, how.together, &mut served)? {
@@ -77,18 +84,14 @@ pub fn serve(party: &Party, work: Work, how: How) -> Result<Vec<Measured>> {
             }
         }
     }
-    let cpu = cpu().saturating_sub(begun.context("nobody asked")?);
+    let (begun, counted) = begun.context("nobody asked")?;
+    let cpu = cpu().saturating_sub(begun);
+    let mut rows = vec![counters::row("", cpu as f64 / served.max(1) as f64)];
+    rows.extend(counted.rows(served));
     if std::env::var_os("TRANSHIP_BENCH_EXPLAIN").is_some() {
         eprintln!("{:#?} {:#?}", sender.counts(), sender.explain());
     }
-    Ok(vec![Measured {
-        op: String::new(),
-        median_ns: cpu as f64 / served.max(1) as f64,
-        p99_ns: 0.0,
-        per_second: 0.0,
-        facts: Facts::new(),
-        sampled: None,
-    }])
+    Ok(rows)
 }
 
 impl Due {

@@ -48,6 +48,9 @@ enum Engine {
 
 impl Disk {
     /// Opens a file or a block device, alone unless it is read-only. Waits for a server that is just ending.
+    ///
+    /// # Errors
+    /// What keeps it from being opened: in use, not a file or a device, a size that is no multiple of the block's, or what the kernel says.
     pub fn open(path: &Path, options: &DiskOptions) -> Result<Arc<Disk>, OpenError> {
         let system = |error| OpenError::System {
             path: path.to_owned(),

@@ -11,18 +11,36 @@ use std::time::{Duration, Instant};
 /// Why a disk cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The kernel refused.
     #[error("{path}: {error}")]
-    System { path: PathBuf, error: io::Error },
+    System {
+        /// The file or device.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// A folder, a pipe or the like.
     #[error("{0} is neither a file nor a block device")]
     LaneKind(PathBuf),
+    /// Somebody else serves it.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
+    /// Another size than it has was asked for.
     #[error(
         "{path} has {has} bytes, not {wants}: an existing one is not cut, and a device has the size that it has"
     )]
-    Size { path: PathBuf, has: u64, wants: u64 },
+    Size {
+        /// The file or device.
+        path: PathBuf,
+        /// Its size, bytes.
+        has: u64,
+        /// What was asked for, bytes.
+        wants: u64,
+    },
+    /// A new or empty file, and no size.
     #[error("{0} has no bytes: say its size")]
     Empty(PathBuf),
+    /// Direct input and output was asked for.
     #[error(
         "{0} cannot be read and written without the page cache: its file system, or its size, does not allow it"
     )]

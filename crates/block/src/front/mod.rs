@@ -29,6 +29,9 @@ pub struct Direct {
 
 impl Direct {
     /// Of a disk that nobody else writes to: what goes past this is not seen by the caches of its clients.
+    ///
+    /// # Errors
+    /// What the kernel says where it gives no random numbers.
     pub fn new(store: Arc<dyn Store>) -> std::io::Result<Direct> {
         let leases = Leases::new()?;
         Ok(Direct { store, leases })
@@ -104,6 +107,9 @@ pub struct Front {
 
 impl Front {
     /// Begins to serve; an error if the address cannot be had.
+    ///
+    /// # Errors
+    /// As [`Domain::listen`](tranship_core::Domain::listen), and what making a domain fails with.
     pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let door = Door::open(at, behind, &stop)?;

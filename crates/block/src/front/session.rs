@@ -117,7 +117,7 @@ impl Session {
             return Ok(());
         }
         let info = self.served.store.info();
-        let info = info.map_err(|_: Fault| Error::from(Kind::PeerGone))?;
+        let info = info.map_err(Error::of(Kind::PeerGone))?;
         let opening = self.served.leases.as_ref().map(|leases| leases.opening);
         self.welcomed = true;
         let words = wire::encode(&Say::Welcome(info, opening));
@@ -127,7 +127,10 @@ impl Session {
 
     fn take(&mut self, message: Message, is_over: &dyn Fn() -> bool) -> Result<(), Error> {
         let Some((Ask::Do(request), number, data)) = wire::open::<Ask>(message) else {
-            return Err(wire::violation("it", "a message that cannot be"));
+            return Err(wire::violation(
+                "it",
+                "a message that is none of the protocol's",
+            ));
         };
         if !self.welcomed {
             return Err(wire::violation("it", "a question before it was welcomed"));

@@ -14,7 +14,9 @@ use tranship_sys::socket;
 /// Where clients connect: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
+    /// A socket at a path.
     Unix(PathBuf),
+    /// A host and a port.
     Tcp(String),
 }
 

@@ -198,7 +198,10 @@ impl Remote {
 
     fn take(&self, link: &mut Link, message: Message) -> Result<(), Error> {
         let Some((said, number, data)) = wire::open::<Say>(message) else {
-            return Err(wire::violation("the server", "a message that cannot be"));
+            return Err(wire::violation(
+                "the server",
+                "a message that is none of the protocol's",
+            ));
         };
         match said {
             Say::Ticket(ticket) if !link.greeted => self.greet(link, ticket),

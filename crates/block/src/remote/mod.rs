@@ -131,6 +131,9 @@ impl Remote {
     }
 
     /// Waits until the server has been reached, at most `limit`.
+    ///
+    /// # Errors
+    /// `Gone` when it was not reached; [`why`](Remote::why) says more.
     pub fn wait(&self, limit: Duration) -> Result<Info, Fault> {
         let state = self.wait_until(limit, |state| state.out.is_some());
         match &state.out {

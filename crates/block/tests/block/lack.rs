@@ -4,7 +4,7 @@ use crate::kit;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_block::{Access, Blocking, Data, Endpoint, Job, Op, Request, Store, sums};
-use tranship_core::{CbufMut, Domain, Pool, PoolOptions, Trust};
+use tranship_core::{CbufMut, Domain, Limit, Pool, PoolOptions, Shortage, Trust};
 use tranship_manager::Config;
 
 const SIZE: u64 = 1 << 20;
@@ -16,9 +16,15 @@ fn hog(domain: &Domain) -> (Vec<CbufMut>, Pool) {
     let options = PoolOptions::new(TOTAL).chunk_bytes(64 << 10);
     let pool = domain.create_pool(options).expect("a pool");
     let mut all = Vec::new();
-    // What the manager does not give for so long it does not have.
-    while let Ok(buffer) = pool.alloc_timeout(64 << 10, Duration::from_secs(2)) {
-        all.push(buffer);
+    // What the manager refuses it does not have.
+    loop {
+        match pool.alloc_timeout(64 << 10, Duration::from_secs(2)) {
+            Ok(buffer) => all.push(buffer),
+            Err(error) => match error.find() {
+                Some(Shortage { limit, .. }) if *limit == Limit::Late => {}
+                _ => break,
+            },
+        }
     }
     (all, pool)
 }

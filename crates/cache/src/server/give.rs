@@ -1,13 +1,12 @@
 //! The server's side of a hand-over: a thread waits for a successor at the control socket.
 
-use super::handover::{Say, as_file, hear, is_friend, odd, say};
-use super::running::Running;
+use super::handover::{Say, as_file, hear, is_friend, odd, say, write_down};
+use super::running::{Crew, Running};
 use super::worker::Worker;
-use crate::parcel::{FORMAT, Parcel};
+use crate::parcel::FORMAT;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tranship_sys::{epoll, socket};
 
 /// Replies that a client has not taken and that are handed over; who has taken less loses its connection, as slow clients do.
@@ -22,65 +21,50 @@ pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, bell: &OwnedFd) {
         }
         let given = socket::accept(listener).and_then(|to| meet(running, &to, listener));
         match given {
-            Ok(true) => return running.gone(),
-            Ok(false) => {}
+            Ok(Some(pid)) => return running.gone(pid),
+            Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the cache was not handed over, and is served on"),
         }
     }
 }
 
-/// True if it is somebody else's now.
-fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<bool> {
+/// The process that has it now, if it is somebody else's.
+fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<Option<u32>> {
     if !is_friend(to)? {
         return Err(odd("somebody who is another user asked for the cache"));
     }
     let Some(heard) = hear(to)? else {
-        return Ok(false);
+        return Ok(None);
     };
     match heard.say {
         Say::Take(FORMAT) => {}
         Say::Take(other) => {
             let why = format!("it hands over in format {FORMAT}, and not in {other}");
             say(to, &Say::No(why), &[])?;
-            return Ok(false);
+            return Ok(None);
         }
         _ => return Err(odd("a successor that begins with something else")),
     }
-    let workers = running.pause();
-    let given = give(running, &workers, to, listener);
-    if let Ok(true) = given {
+    let mut crew = running.pause();
+    let given = give(running, &mut crew, to, listener);
+    if given.is_ok() {
         // They have nothing to give back any more: the arena is not ours.
-        drop(workers);
+        drop(crew);
     } else {
         running.shared.store.arena().take_back();
-        running.serve(workers)?;
+        running.serve(crew)?;
     }
-    given
+    given?;
+    Ok(Some(socket::peer_credentials(to)?.pid))
 }
 
-fn give(
-    running: &Running,
-    workers: &[Worker],
-    to: &OwnedFd,
-    listener: &OwnedFd,
-) -> io::Result<bool> {
+fn give(running: &Running, crew: &mut Crew, to: &OwnedFd, listener: &OwnedFd) -> io::Result<()> {
     let shared = &running.shared;
     shared.store.arena().give_away();
-    let (items, lost) = shared.store.write_down();
-    let mut parcel = Parcel {
-        numbers: shared.store.next_number(),
-        items,
-        ..Parcel::default()
-    };
-    // Relaxed: nobody changes it, as nobody serves.
-    let flush_at = shared.flush_at.load(Ordering::Relaxed);
-    if flush_at != 0 {
-        let left = flush_at - i64::from(shared.store.now());
-        parcel.flush_in = u64::try_from(left.max(1)).unwrap_or(1);
-    }
+    let (mut parcel, lost) = write_down(shared);
     let mut streams: Vec<BorrowedFd<'_>> = Vec::new();
     let mut slow = 0;
-    for connection in workers.iter().flat_map(Worker::connections) {
+    for connection in crew.workers.iter().flat_map(Worker::connections) {
         match connection.write_down(REPLIES) {
             Some(client) => {
                 parcel.connections.push(client);
@@ -108,8 +92,10 @@ fn give(
         Some(Say::No(why)) => return Err(odd(format!("the successor cannot use it: {why}"))),
         _ => return Err(odd("the successor went away")),
     }
+    // The name is to be had when the successor goes on; its readers come to that.
+    crew.desk = None;
     // From here on it is the successor's, whether it hears this or that we are dead.
     let _ = say(to, &Say::Yours, &[]);
     tracing::info!(items, clients, lost, slow, "handed over");
-    Ok(true)
+    Ok(())
 }

@@ -11,8 +11,11 @@
 //!
 //! Until `ready` came the server can go on as before, and does so when the successor is gone or says nothing.
 
+use super::shared::Shared;
+use crate::parcel::Parcel;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_sys::{epoll, memfd, process, socket};
 
@@ -107,6 +110,23 @@ pub(super) fn hear(from: impl AsFd) -> io::Result<Option<Heard>> {
 pub(super) fn is_friend(socket: impl AsFd) -> io::Result<bool> {
     let uid = socket::peer_credentials(socket)?.uid;
     Ok(uid == process::geteuid() || uid == 0)
+}
+
+/// What a successor has to know about what is stored, and of how many values it cannot. Nobody serves meanwhile.
+pub(super) fn write_down(shared: &Shared) -> (Parcel, u64) {
+    let (items, lost) = shared.store.write_down();
+    let mut parcel = Parcel {
+        numbers: shared.store.next_number(),
+        items,
+        ..Parcel::default()
+    };
+    // Relaxed: nobody changes it, as nobody serves.
+    let flush_at = shared.flush_at.load(Ordering::Relaxed);
+    if flush_at != 0 {
+        let left = flush_at - i64::from(shared.store.now());
+        parcel.flush_in = u64::try_from(left.max(1)).unwrap_or(1);
+    }
+    (parcel, lost)
 }
 
 /// Bytes as a file without a name.

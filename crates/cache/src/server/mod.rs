@@ -5,6 +5,7 @@ mod connection;
 mod datagram;
 mod give;
 mod handover;
+mod keep;
 mod meta;
 mod report;
 mod running;
@@ -14,10 +15,11 @@ mod worker;
 
 pub use shared::{Options, Sending};
 
+use crate::share::{self, Desk};
 use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
 use connection::Connection;
-use running::Running;
+use running::{Crew, Running};
 use shared::Shared;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -27,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
+use tranship_sys::service::Notifier;
 use tranship_sys::{eventfd, socket};
 
 /// A running server.
@@ -50,8 +53,8 @@ struct Control {
 /// What a server had from the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
-    /// The process that had it.
-    pub from: u32,
+    /// The process that had it; none if it lay with the service manager.
+    pub from: Option<u32>,
     /// What it stored.
     pub store: Adopted,
     /// Its connections.
@@ -67,7 +70,16 @@ struct Begin {
     connections: Vec<Connection>,
     flush_in: u64,
     taken: Option<Taken>,
-    pending: Option<take::Pending>,
+    pending: Pending,
+}
+
+/// What has to be done before it may write to the arena.
+enum Pending {
+    Nothing,
+    /// The former server lets go of it.
+    Former(take::Pending),
+    /// Nobody finds it in the service manager's store again.
+    Stored(keep::Once),
 }
 
 fn store_options(options: &Options) -> StoreOptions {
@@ -78,18 +90,47 @@ fn store_options(options: &Options) -> StoreOptions {
 }
 
 impl Begin {
-    /// Empty.
+    /// Empty, or with what the service manager has kept.
     fn new(options: &Options) -> io::Result<Begin> {
-        Ok(Begin {
-            listener: TcpListener::bind(options.listen)?,
-            datagrams: options.udp.map(UdpSocket::bind).transpose()?,
+        let found = keep::find(options);
+        let mut begin = Begin {
+            listener: match found.listener {
+                Some(listener) => listener,
+                None => TcpListener::bind(options.listen)?,
+            },
+            datagrams: match found.datagrams {
+                Some(datagrams) => Some(datagrams),
+                None => options.udp.map(UdpSocket::bind).transpose()?,
+            },
             control: options.take_over.as_deref().map(control).transpose()?,
             store: Store::new(store_options(options)).map_err(io::Error::other)?,
             connections: Vec::new(),
             flush_in: 0,
             taken: None,
-            pending: None,
-        })
+            pending: Pending::Nothing,
+        };
+        let Some(keep::Values {
+            arena,
+            parcel,
+            once,
+        }) = found.values
+        else {
+            return Ok(begin);
+        };
+        match Store::adopt(store_options(options), arena, &parcel.items, parcel.numbers) {
+            Ok((store, adopted)) => {
+                begin.store = store;
+                begin.flush_in = parcel.flush_in;
+                begin.taken = Some(Taken {
+                    from: None,
+                    store: adopted,
+                    connections: 0,
+                });
+                begin.pending = Pending::Stored(once);
+            }
+            Err(error) => tracing::warn!(%error, "the values that were kept cannot be used"),
+        }
+        Ok(begin)
     }
 
     /// With what another server had.
@@ -119,12 +160,12 @@ impl Begin {
             datagrams,
             flush_in: parcel.flush_in,
             taken: Some(Taken {
-                from: offered.from,
+                from: Some(offered.from),
                 store: adopted,
                 connections: connections.len(),
             }),
             connections,
-            pending: Some(pending),
+            pending: Pending::Former(pending),
         })
     }
 }
@@ -139,6 +180,18 @@ fn control(at: &Path) -> io::Result<OwnedFd> {
         }
         other => other,
     }
+}
+
+/// For readers by reference. A successor gets the name later, from the server before it.
+fn desk(options: &Options, later: bool) -> io::Result<Option<Desk>> {
+    let Some(share) = &options.share else {
+        return Ok(None);
+    };
+    let mut desk = Desk::new(share, options.patience).map_err(io::Error::other)?;
+    if !later {
+        desk.listen().map_err(io::Error::other)?;
+    }
+    Ok(Some(desk))
 }
 
 impl Server {
@@ -174,6 +227,7 @@ impl Server {
         let shared = Arc::new(Shared {
             store: begin.store,
             counts: (0..threads).map(|_| Counts::default()).collect(),
+            shown: share::Counts::default(),
             options,
             open: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
@@ -200,12 +254,22 @@ impl Server {
             workers.push(worker);
             bells.push(bell);
         }
-        if let Some(pending) = begin.pending {
-            pending.ready()?;
-            shared.store.begin()?;
+        let former = matches!(begin.pending, Pending::Former(_));
+        let desk = desk(&shared.options, former)?;
+        match begin.pending {
+            Pending::Nothing => {}
+            Pending::Former(pending) => {
+                pending.ready()?;
+                shared.store.begin()?;
+            }
+            Pending::Stored(once) => {
+                once.use_up()?;
+                shared.store.begin()?;
+            }
         }
-        let running = Arc::new(Running::new(shared, listener, begin.datagrams, bells));
-        running.serve(workers)?;
+        let running = Running::new(shared, listener, begin.datagrams, bells)?;
+        let running = Arc::new(running);
+        running.serve(Crew { workers, desk })?;
         let mut server = Server {
             running: Arc::clone(&running),
             control: None,
@@ -234,10 +298,34 @@ impl Server {
         self.running.when_gone(Box::new(tell));
     }
 
-    /// Has another server taken over?
+    /// The process of the server that has taken over, if one has.
     #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.running.is_gone()
+    pub fn gone_to(&self) -> Option<u32> {
+        self.running.gone_to()
+    }
+
+    /// Ends it, and has the service manager keep what the next one needs to go on; says how many values that are. Nothing if another server has taken
+    /// over.
+    ///
+    /// # Errors
+    /// If the kernel refuses memory, or the service manager is not there. Then nothing is kept.
+    pub fn keep(mut self, to: &Notifier) -> io::Result<usize> {
+        self.end();
+        if self.running.gone_to().is_some() {
+            return Ok(0);
+        }
+        let Running {
+            shared,
+            listener,
+            datagrams,
+            ..
+        } = &*self.running;
+        keep::keep(shared, listener, datagrams.as_ref(), to)
+    }
+
+    /// Has the service manager let go of what an earlier server left: this one has it, or it cannot be used.
+    pub fn forget_kept(to: &Notifier) {
+        keep::forget(to);
     }
 
     /// Where it serves TCP.
@@ -274,7 +362,7 @@ impl Server {
         if let Some(control) = self.control.take() {
             let _ = eventfd::signal(&control.bell);
             let _ = control.thread.join();
-            if !self.running.is_gone() {
+            if self.running.gone_to().is_none() {
                 let _ = std::fs::remove_file(control.path);
             }
         }

@@ -49,6 +49,11 @@ fn general(shared: &Shared, replies: &mut Replies) {
     for (name, value) in shared.stats().rows() {
         row(replies, name, value);
     }
+    if shared.options.share.is_some() {
+        for (name, value) in shared.shown.rows() {
+            row(replies, name, value);
+        }
+    }
     row(replies, "threads", shared.counts.len());
     row(replies, "limit_maxbytes", limit);
     row(replies, "bytes", used);

@@ -2,6 +2,7 @@
 
 use super::shared::Shared;
 use super::worker::Worker;
+use crate::share::Desk;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -18,15 +19,31 @@ pub(super) struct Running {
     pub(super) listener: Arc<TcpListener>,
     pub(super) datagrams: Option<UdpSocket>,
     bells: Vec<OwnedFd>,
-    workers: Mutex<Vec<JoinHandle<Worker>>>,
+    desk_bell: OwnedFd,
+    threads: Mutex<Threads>,
     /// The server ends, for good.
     ending: AtomicBool,
     gone: Mutex<Gone>,
 }
 
+/// Who serves, while nobody does.
+#[derive(Default)]
+pub(super) struct Crew {
+    pub(super) workers: Vec<Worker>,
+    /// For readers by reference.
+    pub(super) desk: Option<Desk>,
+}
+
+#[derive(Default)]
+struct Threads {
+    workers: Vec<JoinHandle<Worker>>,
+    desk: Option<JoinHandle<Desk>>,
+}
+
 #[derive(Default)]
 struct Gone {
-    is: bool,
+    /// The process that has it.
+    to: Option<u32>,
     tell: Option<Told>,
 }
 
@@ -46,41 +63,55 @@ impl Running {
         listener: Arc<TcpListener>,
         datagrams: Option<UdpSocket>,
         bells: Vec<OwnedFd>,
-    ) -> Running {
-        Running {
+    ) -> io::Result<Running> {
+        Ok(Running {
+            desk_bell: eventfd::create()?,
             shared,
             listener,
             datagrams,
             bells,
-            workers: Mutex::default(),
+            threads: Mutex::default(),
             ending: AtomicBool::new(false),
             gone: Mutex::default(),
-        }
+        })
     }
 
     /// Has these work.
-    pub(super) fn serve(&self, workers: Vec<Worker>) -> io::Result<()> {
+    pub(super) fn serve(&self, crew: Crew) -> io::Result<()> {
         // Ordering: as in `pause`; threads that begin see it.
         let ends = self.is_stopping();
         self.shared.stop.store(ends, Ordering::Release);
-        let mut threads = lock(&self.workers);
-        for worker in workers {
+        let mut threads = lock(&self.threads);
+        for worker in crew.workers {
             let thread = std::thread::Builder::new().name(format!("cache-{}", worker.number()));
-            threads.push(thread.spawn(move || worker.run())?);
+            threads.workers.push(thread.spawn(move || worker.run())?);
+        }
+        if let Some(desk) = crew.desk {
+            let (shared, bell) = (Arc::clone(&self.shared), self.desk_bell.try_clone()?);
+            let work = move || {
+                let desk = desk.run(&shared.store, &shared.shown, &shared.stop, &bell);
+                let _ = eventfd::drain(&bell);
+                desk
+            };
+            let thread = std::thread::Builder::new().name("cache-shm".to_owned());
+            threads.desk = Some(thread.spawn(work)?);
         }
         Ok(())
     }
 
     /// Has them stop where they are.
-    pub(super) fn pause(&self) -> Vec<Worker> {
+    pub(super) fn pause(&self) -> Crew {
         // Ordering: release, partner of the workers' acquire after the bell.
         self.shared.stop.store(true, Ordering::Release);
-        for bell in &self.bells {
+        for bell in self.bells.iter().chain([&self.desk_bell]) {
             let _ = eventfd::signal(bell);
         }
-        let threads = std::mem::take(&mut *lock(&self.workers));
-        let ended = threads.into_iter().map(JoinHandle::join);
-        ended.filter_map(Result::ok).collect()
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        let ended = threads.workers.into_iter().map(JoinHandle::join);
+        Crew {
+            workers: ended.filter_map(Result::ok).collect(),
+            desk: threads.desk.and_then(|desk| desk.join().ok()),
+        }
     }
 
     pub(super) fn end(&self) {
@@ -93,9 +124,9 @@ impl Running {
     }
 
     /// It was handed over.
-    pub(super) fn gone(&self) {
+    pub(super) fn gone(&self, to: u32) {
         let mut gone = lock(&self.gone);
-        gone.is = true;
+        gone.to = Some(to);
         let tell = gone.tell.take();
         drop(gone);
         if let Some(tell) = tell {
@@ -103,13 +134,13 @@ impl Running {
         }
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        lock(&self.gone).is
+    pub(super) fn gone_to(&self) -> Option<u32> {
+        lock(&self.gone).to
     }
 
     pub(super) fn when_gone(&self, tell: Told) {
         let mut gone = lock(&self.gone);
-        if gone.is {
+        if gone.to.is_some() {
             drop(gone);
             tell();
         } else {

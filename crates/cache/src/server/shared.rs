@@ -1,5 +1,6 @@
 //! What all workers share, options included.
 
+use crate::share::{self, Share};
 use crate::stats::{Counts, Stats};
 use crate::store::Store;
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ pub struct Options {
     /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
     /// connections; and lets itself be taken over there.
     pub take_over: Option<PathBuf>,
+    /// Shows values to other processes by reference.
+    pub share: Option<Share>,
     /// How replies are sent.
     pub sending: Sending,
 }
@@ -58,6 +61,7 @@ impl Default for Options {
             longest: 1 << 20,
             patience: Duration::from_secs(60),
             take_over: None,
+            share: None,
             sending: Sending::Chosen,
         }
     }
@@ -69,6 +73,7 @@ pub(crate) struct Shared {
     pub(super) store: Store,
     pub(super) options: Options,
     pub(super) counts: Box<[Counts]>,
+    pub(super) shown: share::Counts,
     /// Connections now.
     pub(super) open: AtomicUsize,
     pub(super) stop: AtomicBool,

@@ -296,7 +296,7 @@ class MatAllocator : public cv::MatAllocator
             if (step != nullptr)
                 step[i] = bytes;
             if (sizes[i] < 0 || (sizes[i] != 0 && bytes > SIZE_MAX / 2 / static_cast<size_t>(sizes[i])))
-                return TRANSHIP_ERR_ALLOC_SIZE;
+                return TRANSHIP_ERR_TOO_LARGE;
             bytes *= static_cast<size_t>(sizes[i]);
         }
         /* A part may have one dimension more. */

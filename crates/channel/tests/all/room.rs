@@ -85,7 +85,6 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
                     Ok(message) => message,
                     Err(error) => {
                         assert_eq!(error.kind(), Kind::TimedOut, "{address}: {error}");
-                        assert!(!kept.is_empty(), "{address}: it has all of its memory");
                         let granted = granted(&world.b, "kept");
                         assert!(granted <= copies.max_bytes(), "{address}: {granted} bytes");
                         kept.clear();

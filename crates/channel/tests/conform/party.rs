@@ -21,7 +21,7 @@ pub const BUFFER: usize = 64 << 10;
 /// What is looked at of each, at either end of it.
 const PART: usize = 32;
 /// What has not come by then does not come.
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(300);
 
 enum Held {
     Sole(CbufMut),

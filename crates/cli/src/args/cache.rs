@@ -1,13 +1,52 @@
 //! `tranship cache`.
 
+use super::ConnectArgs;
 use super::values::{parse_size, parse_time};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(ClapArgs, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    pub action: Option<CacheAction>,
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum CacheAction {
+    /// Prints values of a server of this machine, read by reference: out of memory that it shows to this process, read-only.
+    ///
+    /// The exit code is 1 if there is nothing under one of the keys.
+    Get(GetArgs),
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct GetArgs {
+    /// By a channel, from the server that was started with --shm NAME: the only way so far.
+    #[arg(long, required = true)]
+    pub shm: bool,
+    /// The name that the server was given.
+    #[arg(short, long, default_value = "cache")]
+    pub name: String,
+    /// How long to wait for a server, and for its answers.
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    pub wait: Duration,
+    /// What is known of each value, as JSON, instead of the value.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+    /// The keys.
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<String>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ServeArgs {
     /// Where TCP is served. There is no password: whoever reaches it may read and write.
     #[arg(
         short,
@@ -39,4 +78,21 @@ pub(crate) struct CacheArgs {
     /// start and for each upgrade.
     #[arg(long, value_name = "SOCKET")]
     pub take_over: Option<PathBuf>,
+    /// Shows values by reference to processes that connect to this name, under the manager's rules: what was shown to one, all of them can read.
+    #[arg(long, value_name = "NAME")]
+    pub shm: Option<String>,
+    /// Memory for values that are shown so, beside the other.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size, requires = "shm")]
+    pub shm_memory: u64,
+    /// Processes that may read so at a time; each may hold its part of that memory.
+    #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "shm")]
+    pub shm_readers: u16,
+    /// Values that one of them may hold at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 256, requires = "shm")]
+    pub shm_held: u16,
+    /// How long it may hold one before it gets no other.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, requires = "shm")]
+    pub shm_hold: Duration,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
 }

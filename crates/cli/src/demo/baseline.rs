@@ -7,7 +7,7 @@ pub(crate) use wire::consume;
 
 use super::plan::{Plan, Reached};
 use super::worker::{Start, Worker};
-use crate::args::{ConsumerRole, Transport};
+use crate::args::demo::{ConsumerRole, Transport};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::net::Shutdown;

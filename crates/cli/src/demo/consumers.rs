@@ -9,7 +9,7 @@ mod writer;
 
 pub(crate) use work::{Outcome, Work};
 
-use crate::args::ConsumerRole;
+use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::Path;

@@ -17,7 +17,7 @@ pub(crate) use trouble::{Trouble, trouble};
 
 use super::plan::{Plan, Reached};
 use super::worker::{Finished, Start, Worker};
-use crate::args::{ConsumerRole, Transport};
+use crate::args::demo::{ConsumerRole, Transport};
 use anyhow::{Context, Result};
 use lane::{Lane, PATIENCE};
 use std::process::Stdio;

@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::worker::Finished;
-use crate::args::Transport;
+use crate::args::demo::Transport;
 use std::path::Path;
 use std::time::Duration;
 

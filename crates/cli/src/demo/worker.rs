@@ -3,7 +3,7 @@
 use super::consumers::Outcome;
 use super::progress::{Line, Progress};
 use super::sandbox::Confinement;
-use crate::args::{ConsumerRole, Transport};
+use crate::args::demo::{ConsumerRole, Transport};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};

@@ -3,12 +3,11 @@
 use crate::kit::{Home, Running, run, started, watchdog};
 use crate::nbd::{Client, FLUSH};
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
+use tranship_testkit::Port;
 use tranship_transport::net::certificate;
 
 /// Two authorities, and credentials of each for this machine.
@@ -40,32 +39,20 @@ fn failed(child: Child) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// Below the ports that the kernel gives to whoever asks for any: nobody else has it by the time it is used. Each once.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
-    loop {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(port < 32_000, "no port is free");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 #[test]
 fn each_reason_has_its_own_words() {
     let _dog = watchdog();
     let home = Home::new();
     certificates(&home);
-    let port = free_port();
+    let [port, silent] = [(); 2].map(|()| Port::reserve().expect("a port"));
+    let port = port.number();
     let at = format!("tcp:127.0.0.1:{port}/disk");
     let serve = ["block", "serve", &at, "disk.img", "--size", "1MiB"];
     let mut server = with_tls(&home, "ours", &serve);
     let server = server.stdout(Stdio::piped()).spawn().expect("a server");
     let _server: Running = started(server);
     let bench = |whose: &str, at: &str| begun(with_tls(&home, whose, &["block", "bench", at]));
-    let nowhere = format!("tcp:127.0.0.1:{}/disk", free_port());
+    let nowhere = format!("tcp:127.0.0.1:{}/disk", silent.number());
     let other = format!("tcp:127.0.0.1:{port}/films");
     let cases = [
         ("our authority", bench("theirs", &at)),
@@ -116,7 +103,8 @@ fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
     let dog = watchdog();
     let home = Home::new();
     certificates(&home);
-    let at = format!("tcp:127.0.0.1:{}/disk", free_port());
+    let port = Port::reserve().expect("a port");
+    let at = format!("tcp:127.0.0.1:{}/disk", port.number());
     let begin = |log: &Path, arguments: &[&str]| {
         let mut service = with_tls(&home, "ours", &[&["-v", "block"], arguments].concat());
         let log = File::create(log).expect("a log");

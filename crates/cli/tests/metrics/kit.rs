@@ -1,7 +1,7 @@
 //! Managers, and what is asked of them.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -79,12 +79,6 @@ pub fn start(mut command: Command, words: &str) -> (Running, String) {
             return (running, line);
         }
     }
-}
-
-/// A port that nobody has just now.
-pub fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 pub fn get(mut stream: impl Read + Write, path: &str) -> String {

@@ -1,13 +1,13 @@
 //! The page in a real browser: it draws, it shows names as text, it asks nobody else for anything.
 
 use super::browser::open;
-use super::kit::{Manager, port};
+use super::kit::Manager;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship::{Domain, Pool, PoolOptions, Role};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Port, Watchdog};
 
 const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
@@ -24,15 +24,17 @@ wide: document.documentElement.scrollWidth > innerWidth })";
 struct Page {
     manager: Manager,
     url: String,
+    _port: Port,
 }
 
 fn page(more: &[&str]) -> Page {
-    let port = port();
-    let port_ = port.to_string();
+    let port = Port::reserve().expect("a port");
+    let port_ = port.number().to_string();
     let manager = Manager::start(&[&["--web", &port_], more].concat());
     Page {
         manager,
-        url: format!("http://127.0.0.1:{port}/"),
+        url: format!("http://127.0.0.1:{port_}/"),
+        _port: port,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Who serves what, and until when.
 
-use super::kit::{Manager, get_tcp, get_unix, port, start, start_at, tranship};
+use super::kit::{Manager, get_tcp, get_unix, start, start_at, tranship};
 use std::os::unix::fs::PermissionsExt;
 use tranship::{Domain, Pool, PoolOptions};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Port, Watchdog};
 
 const MIB: u64 = 1 << 20;
 
@@ -59,7 +59,8 @@ fn the_text_is_printed_once() {
 #[test]
 fn a_manager_has_figures_beside_it_for_as_long_as_it_lives() {
     let _dog = Watchdog::new();
-    let (tcp, web) = (port(), port());
+    let ports = [(); 2].map(|()| Port::reserve().expect("a port"));
+    let [tcp, web] = ports.each_ref().map(Port::number);
     let (tcp_, web_) = (tcp.to_string(), web.to_string());
     let flags = ["--metrics", "--metrics-tcp", &tcp_, "--web", &web_];
     let mut manager = Manager::start(&flags);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tranship::{Cbuf, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship::{Cbuf, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
 
 pub const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 const CHUNK: u64 = 64 << 10;
@@ -48,12 +48,13 @@ impl Stage {
         let mut command = Command::new(TRANSHIP);
         command.args(["manager", "--socket"]).arg(&socket);
         let manager = Running::start(command.stdin(Stdio::null()));
-        while !socket.exists() {
-            std::thread::yield_now();
-        }
-        let join = |name: &str| {
+        let join = |name: &str| loop {
             let builder = Domain::builder().name(name).socket(&socket);
-            builder.helper_thread(true).connect().expect("connect")
+            match builder.helper_thread(true).connect() {
+                // Its file is there before it listens.
+                Err(error) if error == Kind::NoManager => std::thread::yield_now(),
+                joined => break joined.expect("connect"),
+            }
         };
         let (camera, viewer) = (join("camera"), join("viewer"));
         let options = PoolOptions::new(8 * CHUNK)

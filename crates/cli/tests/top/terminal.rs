@@ -5,6 +5,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 use std::sync::{Arc, Condvar, Mutex};
@@ -48,7 +49,10 @@ impl Terminal {
         unlockpt(&outside).expect("it");
         let name = ptsname(&outside, Vec::new()).expect("its name");
         let name = name.into_string().expect("text");
-        let inside = File::options().read(true).write(true).open(name);
+        // Not this process's own, whose end would be its own.
+        let mut inside = File::options();
+        inside.read(true).write(true).custom_flags(libc::O_NOCTTY);
+        let inside = inside.open(name);
         let inside = inside.expect("its other side");
         tcsetwinsize(&inside, winsize(120, 30)).expect("a size");
         let end = || inside.try_clone().expect("another");

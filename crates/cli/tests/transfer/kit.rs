@@ -28,7 +28,7 @@ impl Running {
                 return status;
             }
             assert!(
-                begin.elapsed() < Duration::from_secs(120),
+                begin.elapsed() < Duration::from_secs(600),
                 "the watchdog's time is over"
             );
             std::thread::yield_now();

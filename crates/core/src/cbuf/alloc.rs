@@ -10,6 +10,9 @@ use tranship_region::View;
 impl Pool {
     /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
     /// A request that can never be met is an error at once.
+    ///
+    /// # Errors
+    /// `TooLarge` for more than the pool's quota, or maximum, can ever hold; `Forked`.
     #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<CbufMut, Error> {
         self.alloc_with(len, || Patience::Forever)
@@ -18,12 +21,18 @@ impl Pool {
     /// The same without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
     /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
     /// 20 ms, and there is one in 50 ms at most.
+    ///
+    /// # Errors
+    /// As [`alloc`](Pool::alloc), and `OutOfMemory`, which says who holds how much.
     #[inline(always)]
     pub fn try_alloc(&self, len: usize) -> Result<CbufMut, Error> {
         self.alloc_with(len, || Patience::None)
     }
 
     /// The same, waiting at most that long.
+    ///
+    /// # Errors
+    /// As [`alloc`](Pool::alloc), and `OutOfMemory` when the time is over.
     pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, Error> {
         self.alloc_with(len, || {
             Instant::now()
@@ -58,6 +67,9 @@ impl Pool {
     }
 
     /// A buffer with these bytes.
+    ///
+    /// # Errors
+    /// As [`alloc`](Pool::alloc). It blocks as that does.
     pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, Error> {
         let mut buf = self.alloc(bytes.len())?;
         buf.fill_from(View::from_slice(bytes));
@@ -67,6 +79,10 @@ impl Pool {
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
     /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
     /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`Kind::BufferInvalid`](crate::Kind::BufferInvalid).
+    /// It does not block.
+    ///
+    /// # Errors
+    /// These two; `Stale` for an id of another pool, too.
     pub fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
         let raw = self.own_ref().lookup(id)?;
         // SAFETY: just counted by it, of a buffer that was sent.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
-use tranship_proto::CbufId;
+use tranship_proto::{CbufId, DomainId};
 use tranship_region::View;
 use tranship_sys::map::Access;
 
@@ -105,8 +105,22 @@ impl Cbuf {
         !self.handle.is_inherited() && pool.is_private(self.handle.slot())
     }
 
+    /// Whether another domain holds this buffer of one's own, or has a message with it that it has not taken: as the counters say at this moment.
+    /// A domain that counts less than it holds sees the memory used again. `false` for buffers of others. Takes the lock of the pool's collector.
+    pub fn is_held_by(&self, domain: DomainId) -> bool {
+        let Home::Own(pool) = self.handle.home() else {
+            return false;
+        };
+        // SAFETY: pools outlive their outstanding slots.
+        let pool = unsafe { pool.as_ref() };
+        !self.handle.is_inherited() && pool.is_held_by(self.handle.slot(), domain)
+    }
+
     /// Writes all bytes, copied piecemeal unless nobody can change them: however long the buffer says it is, this takes
     /// at most 64 KiB of private memory.
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         // SAFETY: the handle is borrowed, and writes nothing.
         unsafe { self.handle.write_to(to) }

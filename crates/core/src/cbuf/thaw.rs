@@ -9,6 +9,9 @@ use std::mem::ManuallyDrop;
 impl Cbuf {
     /// A writable buffer with the same bytes: in place if it is of `pool`, the only handle, and was
     /// never sent; else a fresh copy out of `pool`.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`], if it is copied. It blocks as that does.
     pub fn make_mut(self, pool: &Pool) -> Result<CbufMut, Error> {
         if self.handle().is_inherited() {
             return Err(Kind::Forked.into());
@@ -26,6 +29,10 @@ impl Cbuf {
     }
 
     /// The same buffer, exclusive again, if it [`is_unique`](Cbuf::is_unique); else itself.
+    /// It does not block.
+    ///
+    /// # Errors
+    /// The buffer, unchanged.
     pub fn try_into_mut(self) -> Result<CbufMut, Cbuf> {
         if !self.is_unique() {
             return Err(self);

@@ -99,6 +99,9 @@ impl CbufMut {
     }
 
     /// Writes all bytes; see [`Cbuf::write_to`].
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         // SAFETY: the handle is borrowed, and so writes nothing.
         unsafe { self.handle.write_to(to) }
@@ -251,7 +254,7 @@ impl Drop for CbufMut {
             return drop_long(handle.home(), handle.tag);
         }
         // SAFETY: without `LONG` the class is one of the pool's, as who made the handle promised.
-        unsafe { Self::pool(handle).free_unfrozen(handle.slot(), handle.tag.class()) };
+        unsafe { Self::pool(handle).free_unfrozen(handle.tag) };
     }
 }
 

@@ -42,6 +42,11 @@ pub struct Inlet(Sender);
 
 impl Ends {
     /// An end by which the program sends to `place`, messages of at most so many bytes, and the carrier's.
+    ///
+    /// Does not block.
+    ///
+    /// # Errors
+    /// `BadArgument` for lines outside their range; `System`.
     pub fn sending(&self, place: &str, most_bytes: u64) -> Result<(Outlet, Handed), Error> {
         let (mut sender, mut receiver) = self.pair(place)?;
         sender.limit(most_bytes);
@@ -51,6 +56,11 @@ impl Ends {
     }
 
     /// An end by which the program receives from `place`, and the carrier's.
+    ///
+    /// As [`sending`](Ends::sending).
+    ///
+    /// # Errors
+    /// The same.
     pub fn receiving(&self, place: &str) -> Result<(Inlet, Handed), Error> {
         let (sender, receiver) = self.pair(place)?;
         Ok((Inlet(sender), Handed(End::Sink(receiver))))
@@ -75,6 +85,9 @@ impl Ends {
 
     /// Where what arrives goes: the pool that the options name ([`LinkOptions::snapshots`]), else a new one of this channel's
     /// ([`LinkOptions::arrivals`]).
+    ///
+    /// # Errors
+    /// As [`Domain::create_pool`](crate::Domain::create_pool), and it blocks as that does; `BadArgument` for a pool that is not this domain's.
     pub fn arrivals(&self) -> Result<Pool, Error> {
         let plain = PoolOptions::new(ARRIVALS_BYTES)
             .name("arrivals")
@@ -99,11 +112,17 @@ impl Outlet {
     }
 
     /// Says something to the program, as its receiver does.
+    ///
+    /// # Errors
+    /// As [`Receiver::send_control`]. It does not block.
     pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         self.0.send_control(bytes, meta)
     }
 
     /// Says to the program that its receiver has let go of something.
+    ///
+    /// # Errors
+    /// As [`Receiver::send_control`]. It does not block.
     pub fn tell_released(&mut self, meta: u64) -> Result<(), Error> {
         self.0.tell_released(None, meta)
     }
@@ -141,6 +160,9 @@ impl Inlet {
     }
 
     /// What the program has said to the sender.
+    ///
+    /// # Errors
+    /// As [`Sender::try_recv_control`]. It does not block.
     pub fn try_control(&mut self) -> Result<Option<Message>, Error> {
         self.0.try_recv_control()
     }

@@ -22,6 +22,9 @@ pub trait Carrier: Send + Sync + Debug {
     /// Without the colon, in small letters.
     fn schemes(&self) -> &[&str];
     /// Listens there, and [hands out](Ends::hand_out) an end for everyone who connects, until what this gives is dropped.
+    ///
+    /// # Errors
+    /// `InvalidEndpoint`, `NameTaken` for a place that cannot be had; whatever else keeps it from listening. It does not block.
     fn listen(
         &self,
         scheme: &str,
@@ -30,6 +33,9 @@ pub trait Carrier: Send + Sync + Debug {
     ) -> Result<Box<dyn Any + Send + Sync>, Error>;
     /// Connects to who listens there, waiting for that as long as the options say ([`Ends::timeout`]), and
     /// somebody [wants it](Ends::is_wanted).
+    ///
+    /// # Errors
+    /// `TimedOut`; `SameRole`; whatever keeps the connection from being made.
     fn open(&self, scheme: &str, rest: &str, ends: &Ends) -> Result<Handed, Error>;
 }
 
@@ -93,6 +99,11 @@ impl Ends {
     }
 
     /// Gives an end to whoever accepts next.
+    ///
+    /// Does not block.
+    ///
+    /// # Errors
+    /// `System` where whoever accepts cannot be woken.
     pub fn hand_out(&self, end: Handed) -> Result<(), Error> {
         if !self.feed.as_ref().is_some_and(|feed| feed.put(end.0)) {
             let text = format!("too many wait at {} to be accepted", self.address);

@@ -145,6 +145,9 @@ impl Sender {
     }
 
     /// The same with a word of the sender's that arrives with it.
+    ///
+    /// # Errors
+    /// As without the word.
     pub fn send_with_async(
         &mut self,
         payload: impl Into<Payload>,
@@ -158,6 +161,9 @@ impl Sender {
     }
 
     /// Moves a buffer, as [`move_buffer`](Sender::move_buffer), for awaiting: see [`send_async`](Sender::send_async).
+    ///
+    /// # Errors
+    /// As [`move_buffer`](Sender::move_buffer), and `System` as for [`Receiver::recv_async`].
     pub fn move_buffer_async(
         &mut self,
         buf: CbufMut,
@@ -166,6 +172,9 @@ impl Sender {
     }
 
     /// The same with a word of the sender's that arrives with it.
+    ///
+    /// # Errors
+    /// As without the word.
     pub fn move_buffer_with_async(
         &mut self,
         buf: CbufMut,
@@ -176,6 +185,9 @@ impl Sender {
     }
 
     /// Moves all pieces of an aggregate, as [`move_aggregate`](Sender::move_aggregate), for awaiting: see [`send_async`](Sender::send_async).
+    ///
+    /// # Errors
+    /// As [`move_aggregate`](Sender::move_aggregate), and `System` as for [`Receiver::recv_async`].
     pub fn move_aggregate_async(
         &mut self,
         aggregate: AggregateMut,
@@ -374,17 +386,22 @@ impl Listener {
     ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin {
         let domain = self.domain().clone();
         Looking::new(domain, || {
+            self.check_role(Role::Source)?;
             let end = self.look_for_connection()?;
             end.map(|end| end.into_sender()).transpose()
         })
     }
 
     /// The same as its receiving end. For a listener with [`Role::Sink`](crate::Role::Sink).
+    ///
+    /// # Errors
+    /// As [`accept_receiver`](Listener::accept_receiver), and `System` as for [`Receiver::recv_async`].
     pub fn accept_receiver_async(
         &self,
     ) -> impl Future<Output = Result<Receiver, Error>> + Send + Unpin {
         let domain = self.domain().clone();
         Looking::new(domain, || {
+            self.check_role(Role::Sink)?;
             let end = self.look_for_connection()?;
             end.map(|end| end.into_receiver()).transpose()
         })

@@ -1,7 +1,7 @@
 //! An exported name: everyone who connects gets a link of its own.
 
 use super::feed::{Fed, Feed};
-use super::open::{Accepting, End};
+use super::open::{self, Accepting, End};
 use super::sleep::LOOK;
 use super::{Receiver, Sender};
 use crate::base::checked_name;
@@ -80,33 +80,66 @@ impl Listener {
     }
 
     /// The next connection, as its sending end. For a listener with [`Role::Source`].
+    ///
+    /// Waits for ever, for a manager that is away, too.
+    ///
+    /// # Errors
+    /// `ChannelDirection` for a listener of the other role; `CutOff` when no manager can be reached any more; `Forked`; `System`. That somebody
+    /// connects and is gone again is none: the next one is waited for.
     pub fn accept_sender(&self) -> Result<Sender, Error> {
         self.accept_sender_within(None)
     }
 
     /// The same, waiting at most that long.
+    /// `None`: for ever; [`Duration::ZERO`]: not at all.
+    ///
+    /// # Errors
+    /// As [`accept_sender`](Listener::accept_sender), and `TimedOut`.
     pub fn accept_sender_within(
         &self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Sender, Error> {
-        self.accept(timeout.into())?.into_sender()
+        self.accept(Role::Source, timeout.into())?.into_sender()
     }
 
     /// The next connection, as its receiving end. For a listener with [`Role::Sink`].
+    ///
+    /// Waits for ever, for a manager that is away, too.
+    ///
+    /// # Errors
+    /// As [`accept_sender`](Listener::accept_sender), and what making a pool for arrivals fails with ([`Domain::create_pool`](crate::Domain::create_pool)).
     pub fn accept_receiver(&self) -> Result<Receiver, Error> {
         self.accept_receiver_within(None)
     }
 
     /// The same, waiting at most that long.
+    /// `None`: for ever; [`Duration::ZERO`]: not at all.
+    ///
+    /// # Errors
+    /// As [`accept_receiver`](Listener::accept_receiver), and `TimedOut`.
     pub fn accept_receiver_within(
         &self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Receiver, Error> {
-        self.accept(timeout.into())?.into_receiver()
+        self.accept(Role::Sink, timeout.into())?.into_receiver()
     }
 
-    fn accept(&self, timeout: Option<Duration>) -> Result<End, Error> {
+    /// Who asks for the other end than this listener has is wrong before anybody has connected.
+    pub(super) fn check_role(&self, asked: Role) -> Result<(), Error> {
+        let (role, call) = match self.role {
+            Role::Source => ("source", "accept_sender"),
+            Role::Sink => ("sink", "accept_receiver"),
+        };
+        if asked == self.role {
+            return Ok(());
+        }
+        let text = format!("this side of {:?} is the {role}: use {call}", self.name);
+        Err(Error::new(Kind::ChannelDirection, text))
+    }
+
+    fn accept(&self, role: Role, timeout: Option<Duration>) -> Result<End, Error> {
         self.domain.check_fork()?;
+        self.check_role(role)?;
         let started = Instant::now();
         let deadline = timeout.and_then(|t| started.checked_add(t));
         let timed_out = || {
@@ -175,7 +208,7 @@ impl Listener {
             false => Ok(()),
         };
         while let Some(incoming) = next_incoming(domain, &self.export, Backlog::pop) {
-            let begun = domain.begin_accept(name, incoming, options);
+            let begun = open::begin_accept(domain, name, incoming, options);
             lock(&self.begun).extend(self.unless_gone(begun)?);
         }
         // The manager is not spoken to under its lock.
@@ -183,7 +216,7 @@ impl Listener {
         let (mut made, mut waiting) = (Ok(None), Vec::new());
         while matches!(made, Ok(None)) {
             let Some(accepting) = begun.next() else { break };
-            let end = domain.end_accept(&accepting, options, Some(Instant::now()));
+            let end = open::end_accept(domain, &accepting, options, Some(Instant::now()));
             match self.unless_gone(end) {
                 Ok(Some(None)) => waiting.push(accepting),
                 end => made = end.map(Option::flatten),
@@ -274,7 +307,7 @@ impl Drop for Listener {
             return;
         }
         for accepting in lock(&self.begun).drain(..) {
-            self.domain.drop_accept(&accepting);
+            open::drop_accept(&self.domain, &accepting);
         }
         forget(&self.domain, &self.export);
     }

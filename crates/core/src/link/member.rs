@@ -2,9 +2,8 @@
 
 use super::shared::LinkShared;
 use crate::base::lock;
-use crate::domain::{DomainCore, Gone, LinkMember, PoolShape, Taken, Watch};
+use crate::domain::{DomainCore, Gone, LinkMember, Offer, Taken, Watch};
 use crate::error::{self, Error};
-use crate::options::Offer;
 use crate::pool::{ForeignPool, OwnPool};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -65,12 +64,12 @@ impl LinkMember for LinkShared {
     fn levels(&self) -> Levels {
         self.levels
     }
-    fn offered(&self, shape: PoolShape, known: bool, fds: Vec<OwnedFd>) -> Result<Taken, Error> {
-        self.check_offer(shape)?;
-        if let Some(own) = OwnPool::find(&self.domain, shape.pool) {
+    fn offered(&self, offer: Offer, known: bool, fds: Vec<OwnedFd>) -> Result<Taken, Error> {
+        self.check_offer(offer)?;
+        if let Some(own) = OwnPool::find(&self.domain, offer.pool) {
             return Ok((self.accept_own(&own)?, None));
         }
-        let existing = ForeignPool::find(&self.domain, shape.pool);
+        let existing = ForeignPool::find(&self.domain, offer.pool);
         if let Some(foreign) = &existing {
             foreign.set_spoken_of(true);
         }
@@ -80,7 +79,7 @@ impl LinkMember for LinkShared {
                 let [table, process] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
                     error::protocol(format!("an offer with {} descriptors, not 2", fds.len()))
                 })?;
-                let opened = ForeignPool::open(&self.domain, shape, table, process)?;
+                let opened = ForeignPool::open(&self.domain, offer, table, process)?;
                 (Arc::new(opened), true)
             }
         };
@@ -93,7 +92,7 @@ impl LinkMember for LinkShared {
             Some(fd.map_err(Error::system("fcntl"))?)
         };
         if fresh {
-            self.domain.register.add_foreign(shape.pool, foreign);
+            self.domain.register.add_foreign(offer.pool, foreign);
         }
         Ok((rcvd, refs))
     }
@@ -122,27 +121,19 @@ impl LinkShared {
     }
 
     /// Whether a pool is wanted here.
-    fn check_offer(&self, shape: PoolShape) -> Result<(), Error> {
-        let offer = Offer {
-            pool: shape.pool,
-            writer: shape.writer,
-            max_bytes: shape.max_bytes,
-            slots: shape.slots,
-            chunk_bytes: shape.chunk_bytes,
-            trust: shape.trust,
-        };
-        if !self.levels.has(shape.trust) {
+    fn check_offer(&self, offer: Offer) -> Result<(), Error> {
+        if !self.levels.has(offer.trust) {
             return Err(error::refused(Refusal {
                 code: RefusalCode::Trust,
-                asked: shape.trust as u64,
+                asked: offer.trust as u64,
                 available: self.levels.bits(),
             }));
         }
         // Offered again after the manager's answer was lost it is not asked about again.
-        if self.find(shape.pool).is_none() && !self.wants(&offer) {
+        if self.find(offer.pool).is_none() && !self.wants(&offer) {
             return Err(error::refused(Refusal {
                 code: RefusalCode::Access,
-                asked: shape.max_bytes,
+                asked: offer.max_bytes,
                 available: 0,
             }));
         }

@@ -53,6 +53,9 @@ impl Message {
         self.len() == 0
     }
     /// Writes all bytes, with little memory however much the sender says there is; see [`Cbuf::write_to`].
+    ///
+    /// # Errors
+    /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         match &self.body {
             Body::Inline(inline) => to.write_all(inline),

@@ -44,7 +44,7 @@ pub use inline::Inline;
 pub use listener::Listener;
 pub(crate) use local::{listen as listen_local, open as open_local};
 pub use message::{Body, Message, Payload};
-pub(crate) use open::End;
+pub(crate) use open::{End, open as open_named};
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
 pub use relay::{Relay, RelayEnd, RelayStop};

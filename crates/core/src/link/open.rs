@@ -120,7 +120,7 @@ impl Opening {
         let (domain, lines) = (&self.domain, self.options.lines);
         let asking = match self.asking.take() {
             Some(asking) => asking,
-            None => domain.begin_open(&self.name, self.role, lines)?,
+            None => begin_open(domain, &self.name, self.role, lines)?,
         };
         match domain.answer(asking.asked, until) {
             Ok(None) => {
@@ -129,7 +129,7 @@ impl Opening {
             }
             Ok(Some(parcel)) => {
                 let what = (self.name.as_str(), self.role);
-                let end = domain.end_open(asking, parcel, what, &self.options);
+                let end = end_open(domain, asking, parcel, what, &self.options);
                 end.map(Some)
             }
             Err(error) => {
@@ -153,208 +153,224 @@ impl Drop for Opening {
     }
 }
 
-impl DomainCore {
-    /// Connects to an exported name as `role`.
-    pub(crate) fn open(&self, name: &str, role: Role, options: &LinkOptions) -> Result<End, Error> {
-        let mut opening = Opening::new(self, name, role, options);
-        loop {
-            match opening.look(opening.deadline) {
-                Ok(Some(end)) => return Ok(end),
-                Ok(None) => self.nap(),
-                Err(error) => return Err(error),
-            }
+/// Connects to an exported name as `role`.
+pub(crate) fn open(
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    options: &LinkOptions,
+) -> Result<End, Error> {
+    let mut opening = Opening::new(domain, name, role, options);
+    loop {
+        match opening.look(opening.deadline) {
+            Ok(Some(end)) => return Ok(end),
+            Ok(None) => domain.nap(),
+            Err(error) => return Err(error),
         }
     }
+}
 
-    fn begin_open(&self, name: &str, role: Role, lines: u32) -> Result<Asking, Error> {
-        checked_name(name)?;
-        let half = own_half(role, lines)?;
-        let request = |req| Request::Connect {
-            req,
-            name: name.into(),
-            role,
+fn begin_open(domain: &DomainCore, name: &str, role: Role, lines: u32) -> Result<Asking, Error> {
+    checked_name(name)?;
+    let half = own_half(role, lines)?;
+    let request = |req| Request::Connect {
+        req,
+        name: name.into(),
+        role,
+        lines,
+        wait: true,
+    };
+    let asked = domain.ask_now(request, &[half.0.as_fd()])?;
+    Ok(Asking { half, asked })
+}
+
+fn end_open(
+    domain: &DomainCore,
+    Asking { half, asked }: Asking,
+    (event, fds): Parcel,
+    (name, role): (&str, Role),
+    options: &LinkOptions,
+) -> Result<End, Error> {
+    let (
+        Event::Opened {
+            channel,
+            peer,
+            peer_uid,
+            peer_pid,
             lines,
-            wait: true,
-        };
-        let asked = self.ask_now(request, &[half.0.as_fd()])?;
-        Ok(Asking { half, asked })
-    }
-
-    fn end_open(
-        &self,
-        Asking { half, asked }: Asking,
-        (event, fds): Parcel,
-        (name, role): (&str, Role),
-        options: &LinkOptions,
-    ) -> Result<End, Error> {
-        let (
-            Event::Opened {
-                channel,
-                peer,
-                peer_uid,
-                peer_pid,
-                lines,
-                ..
-            },
-            Ok([theirs, process]),
-        ) = (event, <[OwnedFd; 2]>::try_from(fds))
-        else {
-            return Err(error::protocol("an answer to Connect that is none"));
-        };
-        let result = other_half(&theirs, role.opposite(), lines).and_then(|theirs| {
-            let link = LinkShared::new(
-                self,
-                channel,
-                role,
-                name,
-                (peer, peer_uid, peer_pid),
-                process,
-                half,
-                theirs,
-                options,
-            );
-            let end = self.finish(link, options)?;
-            // The manager that made the channel is gone, and the next one was perhaps not told of it.
-            if self.era() == asked.era {
-                Ok(end)
-            } else {
-                end.abandon();
-                Err(Kind::ManagerAway.into())
-            }
-        });
-        self.close_on_error(channel, result)
-    }
-
-    /// Accepts a connection to one of our names: the manager is asked.
-    pub(super) fn begin_accept(
-        &self,
-        name: &str,
-        incoming: Parcel,
-        options: &LinkOptions,
-    ) -> Result<Accepting, Error> {
-        let (
-            Event::Incoming {
-                channel,
-                peer,
-                peer_uid,
-                peer_pid,
-                role,
-                lines,
-                ..
-            },
-            Some(theirs),
-        ) = (incoming.0, incoming.1.into_iter().next())
-        else {
-            return Err(error::protocol("an incoming channel that is none"));
-        };
-        let halves = own_half(role, options.lines)
-            .and_then(|own| Ok((own, other_half(&theirs, role.opposite(), lines)?)));
-        let (own, theirs) = match halves {
-            Ok(halves) => halves,
-            Err(error) => {
-                let _ = self.tell(&Request::Reject { channel }, &[]);
-                return Err(error);
-            }
-        };
-        let shown = own.0.try_clone().map_err(Error::system("fcntl"))?;
-        // The peer may use the channel, and offer a pool, before our answer comes: put the link on record
-        // first, with the peer's process filled in from the answer.
-        let (placeholder, _write) =
-            tranship_sys::socket::pair().map_err(Error::system("socketpair"))?;
-        let link = Arc::new(LinkShared::new(
-            self,
+            ..
+        },
+        Ok([theirs, process]),
+    ) = (event, <[OwnedFd; 2]>::try_from(fds))
+    else {
+        return Err(error::protocol("an answer to Connect that is none"));
+    };
+    let result = other_half(&theirs, role.opposite(), lines).and_then(|theirs| {
+        let link = LinkShared::new(
+            domain,
             channel,
             role,
             name,
             (peer, peer_uid, peer_pid),
-            placeholder,
-            own,
+            process,
+            half,
             theirs,
             options,
-        ));
-        self.register.add_link(channel, link.clone());
-        let lines = options.lines;
-        let request = move |req| Request::Accept {
-            req,
+        );
+        let end = finish(domain, link, options)?;
+        // The manager that made the channel is gone, and the next one was perhaps not told of it.
+        if domain.era() == asked.era {
+            Ok(end)
+        } else {
+            end.abandon();
+            Err(Kind::ManagerAway.into())
+        }
+    });
+    close_on_error(domain, channel, result)
+}
+
+/// Accepts a connection to one of our names: the manager is asked.
+pub(super) fn begin_accept(
+    domain: &DomainCore,
+    name: &str,
+    incoming: Parcel,
+    options: &LinkOptions,
+) -> Result<Accepting, Error> {
+    let (
+        Event::Incoming {
             channel,
+            peer,
+            peer_uid,
+            peer_pid,
+            role,
             lines,
-        };
-        let asked = self.ask_now(request, &[shown.as_fd()]);
-        let asked = self.close_on_error(channel, asked)?;
-        Ok(Accepting { link, asked })
-    }
+            ..
+        },
+        Some(theirs),
+    ) = (incoming.0, incoming.1.into_iter().next())
+    else {
+        return Err(error::protocol("an incoming channel that is none"));
+    };
+    let halves = own_half(role, options.lines)
+        .and_then(|own| Ok((own, other_half(&theirs, role.opposite(), lines)?)));
+    let (own, theirs) = match halves {
+        Ok(halves) => halves,
+        Err(error) => {
+            let _ = domain.tell(&Request::Reject { channel }, &[]);
+            return Err(error);
+        }
+    };
+    let shown = own.0.try_clone().map_err(Error::system("fcntl"))?;
+    // The peer may use the channel, and offer a pool, before our answer comes: put the link on record
+    // first, with the peer's process filled in from the answer.
+    let (placeholder, _write) =
+        tranship_sys::socket::pair().map_err(Error::system("socketpair"))?;
+    let link = Arc::new(LinkShared::new(
+        domain,
+        channel,
+        role,
+        name,
+        (peer, peer_uid, peer_pid),
+        placeholder,
+        own,
+        theirs,
+        options,
+    ));
+    domain.register.add_link(channel, link.clone());
+    let lines = options.lines;
+    let request = move |req| Request::Accept {
+        req,
+        channel,
+        lines,
+    };
+    let asked = domain.ask_now(request, &[shown.as_fd()]);
+    let asked = close_on_error(domain, channel, asked)?;
+    Ok(Accepting { link, asked })
+}
 
-    /// Takes the manager's answer, if there is one by the deadline.
-    pub(super) fn end_accept(
-        &self,
-        accepting: &Accepting,
-        options: &LinkOptions,
-        deadline: Option<Instant>,
-    ) -> Result<Option<End>, Error> {
-        let link = &accepting.link;
-        let result = match self.answer(accepting.asked, deadline) {
-            Ok(None) => return Ok(None),
-            Ok(Some((Event::Accepted { .. }, fds))) => {
-                if let Some(process) = fds.into_iter().next() {
-                    link.set_peer_process(process);
-                }
-                End::new(Arc::clone(link), options)
+/// Takes the manager's answer, if there is one by the deadline.
+pub(super) fn end_accept(
+    domain: &DomainCore,
+    accepting: &Accepting,
+    options: &LinkOptions,
+    deadline: Option<Instant>,
+) -> Result<Option<End>, Error> {
+    let link = &accepting.link;
+    let result = match domain.answer(accepting.asked, deadline) {
+        Ok(None) => return Ok(None),
+        Ok(Some((Event::Accepted { .. }, fds))) => {
+            if let Some(process) = fds.into_iter().next() {
+                link.set_peer_process(process);
             }
-            Ok(Some(_)) => Err(error::protocol("an answer to Accept that is none")),
-            Err(error) => {
-                if error.find::<Refusal>().is_none() {
-                    self.forget(accepting.asked);
-                }
-                Err(error)
+            End::new(Arc::clone(link), options)
+        }
+        Ok(Some(_)) => Err(error::protocol("an answer to Accept that is none")),
+        Err(error) => {
+            if error.find::<Refusal>().is_none() {
+                domain.forget(accepting.asked);
             }
-        };
-        self.close_on_error(link.channel, result).map(Some)
-    }
-
-    /// Nobody takes it any more.
-    pub(super) fn drop_accept(&self, accepting: &Accepting) {
-        self.forget(accepting.asked);
-        let nobody: Result<(), Error> = Err(Kind::PeerGone.into());
-        let _ = self.close_on_error(accepting.link.channel, nobody);
-    }
-
-    fn finish(&self, link: LinkShared, options: &LinkOptions) -> Result<End, Error> {
-        let link = Arc::new(link);
-        self.register.add_link(link.channel, link.clone());
-        self.take_early(link.channel)?;
-        End::new(link, options)
-    }
-
-    fn close_on_error<T>(&self, channel: ChannelId, result: Result<T, Error>) -> Result<T, Error> {
-        if result.is_err() {
-            self.drop_early(channel);
-            self.forget_link(channel);
-            let _ = self.tell(&Request::CloseChannel { channel }, &[]);
+            Err(error)
         }
-        result
-    }
+    };
+    close_on_error(domain, link.channel, result).map(Some)
+}
 
-    /// The cursors of a link are gone: the manager is told, now or when it is back.
-    pub(super) fn leave_link(&self, channel: ChannelId) {
-        let Some(link) = LinkShared::of(self, channel) else {
-            return;
-        };
-        self.unpoll(&link);
-        if link.inside.is_some() || self.say_closed(&*link) {
-            self.register.remove_link(channel);
-        }
-        link.unregister();
-        self.let_go();
-    }
+/// Nobody takes it any more.
+pub(super) fn drop_accept(domain: &DomainCore, accepting: &Accepting) {
+    domain.forget(accepting.asked);
+    let nobody: Result<(), Error> = Err(Kind::PeerGone.into());
+    let _ = close_on_error(domain, accepting.link.channel, nobody);
+}
 
-    /// Takes a link off the register: it was never used. Its peer may have been told of it by a manager that is gone.
-    fn forget_link(&self, channel: ChannelId) {
-        if let Some(link) = LinkShared::of(self, channel) {
-            self.register.remove_link(channel);
-            link.ring.end(Ending::Never);
-            self.unpoll(&link);
-        }
+fn finish(domain: &DomainCore, link: LinkShared, options: &LinkOptions) -> Result<End, Error> {
+    let link = Arc::new(link);
+    domain.register.add_link(link.channel, link.clone());
+    domain.take_early(link.channel)?;
+    End::new(link, options)
+}
+
+fn close_on_error<T>(
+    domain: &DomainCore,
+    channel: ChannelId,
+    result: Result<T, Error>,
+) -> Result<T, Error> {
+    if result.is_err() {
+        domain.drop_early(channel);
+        forget(domain, channel);
+        let _ = domain.tell(&Request::CloseChannel { channel }, &[]);
     }
+    result
+}
+
+/// Takes a link off the register: it was never used. Its peer may have been told of it by a manager that is gone.
+fn forget(domain: &DomainCore, channel: ChannelId) {
+    if let Some(link) = LinkShared::of(domain, channel) {
+        domain.register.remove_link(channel);
+        link.ring.end(Ending::Never);
+        link.unpoll();
+    }
+}
+
+impl LinkShared {
+    /// Its cursors are gone: the manager is told, now or when it is back.
+    pub(super) fn leave(&self) {
+        let (domain, channel) = (&self.domain, self.channel);
+        if LinkShared::of(domain, channel).is_none() {
+            return; // it was never used
+        }
+        self.unpoll();
+        if self.inside.is_some() || domain.say_closed(self) {
+            domain.register.remove_link(channel);
+        }
+        self.unregister();
+        domain.let_go();
+    }
+}
+
+/// A carrier has made the other end than it was asked for.
+fn wrong_end(does: &str) -> Error {
+    let text = format!("the carrier has made the other end, which {does}");
+    Error::new(Kind::ChannelDirection, text)
 }
 
 impl End {
@@ -371,9 +387,7 @@ impl End {
                 sender.link.register(sender.peer_place());
                 Ok(sender)
             }
-            End::Sink(_) => Err(error::protocol(
-                "this listener receives: use accept_receiver",
-            )),
+            End::Sink(_) => Err(wrong_end("receives")),
         }
     }
 
@@ -383,7 +397,7 @@ impl End {
                 receiver.link.register(receiver.peer_place());
                 Ok(receiver)
             }
-            End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),
+            End::Source(_) => Err(wrong_end("sends")),
         }
     }
 

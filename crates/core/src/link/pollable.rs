@@ -4,7 +4,7 @@ use super::Receiver;
 use super::shared::{Bell, Gone, LinkShared};
 use super::sleep::LOOK;
 use crate::base::lock;
-use crate::domain::{DomainCore, Key, NAP};
+use crate::domain::{Key, NAP};
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
@@ -17,6 +17,11 @@ use tranship_sys::socket;
 impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
+    ///
+    /// Asks the manager for the descriptor and waits for its answer, once.
+    ///
+    /// # Errors
+    /// `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
     pub fn set_pollable(&mut self) -> Result<(), Error> {
         let (link, domain) = (&self.link, &self.link.domain);
         domain.check_fork()?;
@@ -205,19 +210,20 @@ impl LinkShared {
     }
 }
 
-impl DomainCore {
-    pub(super) fn unpoll(&self, link: &LinkShared) {
-        let bell = std::mem::take(&mut *lock(&link.bell));
+impl LinkShared {
+    /// Nobody waits for it any more.
+    pub(super) fn unpoll(&self) {
+        let bell = std::mem::take(&mut *lock(&self.bell));
         if let Some(near) = &bell.near {
             if bell.polled {
-                self.poll_no_more(near);
+                self.domain.poll_no_more(near);
             }
             if bell.watched {
-                self.tasks.unwatch(near);
+                self.domain.tasks.unwatch(near);
             }
         }
         if let Some(asked) = bell.asked {
-            self.forget(asked);
+            self.domain.forget(asked);
         }
     }
 }

@@ -142,10 +142,15 @@ impl Receiver {
     }
 
     /// The next message, if one is there. Never blocks. `None` also while the message that is next cannot be had yet: the manager has
-    /// still to confirm its pool, or to show us its memory, and may be away. It stays the next one.
+    /// still to confirm its pool, or to show us its memory, and may be away; or a copy of it has no room yet. It stays the next one.
     ///
     /// Cost of a direct receipt: the line's cache miss, no system call; no locked instruction as long as one thread of the domain alone receives out of the pool,
     /// afterwards one.
+    ///
+    /// # Errors
+    /// When nothing comes any more, and everything was taken: `PeerGone`, the sender has closed in order; `PeerDied`, it died or gave up ([`Sender::abandon`](crate::Sender::abandon)). Before that `Lost`,
+    /// if messages went with the memory that they were in; `ChunkPending`, if no manager can be reached that could show it; `PeerViolation`, which ends the channel; `TooLarge` where a copy
+    /// can never have room; `Forked`; `System`.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
         if self.looks_at_lines()
@@ -196,6 +201,9 @@ impl Receiver {
 
     /// The next message, waiting as the link's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
     /// not shown to us before.
+    ///
+    /// # Errors
+    /// As [`try_recv`](Receiver::try_recv).
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, Error> {
         loop {
@@ -218,6 +226,9 @@ impl Receiver {
     }
 
     /// The next message, waiting at most that long.
+    ///
+    /// # Errors
+    /// As [`recv`](Receiver::recv), and `TimedOut`.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, Error> {
         let limit = Limit {
             started: Instant::now(),
@@ -323,6 +334,10 @@ impl Receiver {
     }
 
     /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
+    /// It does not block.
+    ///
+    /// # Errors
+    /// `TooLarge` for more than 48 bytes; `Full` when the sender does not take what it was sent back; `PeerGone`; `Forked`.
     pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         let fail = |error: Error| Err(SendError::new(error, ()));
         if bytes.len() > descriptor::INLINE_BYTES {
@@ -392,7 +407,7 @@ impl Drop for Receiver {
             self.link.tell_other();
         }
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
-        self.link.domain.leave_link(self.link.channel);
+        self.link.leave();
     }
 }
 

@@ -17,11 +17,15 @@ use tranship_sys::epoll::{Epoll, Interest};
 /// be of anything, and closing them may block. The manager made it; nobody else has this end.
 #[derive(Debug)]
 pub struct PeerSocket {
+    /// This end.
     pub socket: OwnedFd,
     /// The other end's process: readable once it has ended.
     pub process: OwnedFd,
+    /// Whose the other end is.
     pub domain: DomainId,
+    /// Its user, as the kernel told the manager.
     pub uid: u32,
+    /// Its process, as the kernel told the manager.
     pub pid: u32,
 }
 
@@ -138,8 +142,6 @@ pub(crate) fn connect(domain: &DomainCore, name: &str) -> Result<PeerSocket, Err
             uid: peer_uid,
             pid: peer_pid,
         }),
-        (event, _) => Err(error::protocol(format!(
-            "{event:?} where a socket was asked for"
-        ))),
+        (event, _) => Err(error::unexpected(&event, "a socket was asked for")),
     }
 }

@@ -109,12 +109,23 @@ impl Sender {
     }
 
     /// Sends a buffer or an aggregate. On failure what was to be sent comes back.
+    ///
+    /// When the channel is full, or the receiver has still to agree to the buffer's pool, it does what the channel's [`WhenFull`] says; by default it waits, for ever. Else it does not block,
+    /// but for the first send of a sealed buffer ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): the manager has to confirm that.
+    ///
+    /// # Errors
+    /// `Full`, `PoolPending` when it was not to wait, or not so long; `PeerGone`, `PeerViolation` when the channel is over; `ChannelTrust` for a pool of a level that the receiver does not accept,
+    /// `Refused` for one that it does not want, or that is somebody else's and may not be passed on ([`Pool::allow_forward`](crate::Pool::allow_forward)); `BufferInvalid` for a buffer of another domain; `TooLarge` where the bytes are carried and
+    /// can never have room; `ManagerAway`, `CutOff` where a pool has still to be assigned; `Forked`; `System`.
     #[inline(always)]
     pub fn send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
         self.send_with(payload, 0)
     }
 
     /// The same with a word of the sender's that arrives with it.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
     pub fn send_with(
         &mut self,
@@ -137,6 +148,9 @@ impl Sender {
     ///
     /// Cost: one line written, one locked instruction to publish it, none if the receiver busy-polls ([`Wait::Spin`]). Every eighth send also looks
     /// at the eight oldest buffers that were sent, for those that nobody has any more.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
     pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<(), SendError<Cbuf>> {
         match self.send_fresh(buf, meta) {
@@ -215,6 +229,9 @@ impl Sender {
     }
 
     /// Sends up to 48 bytes inside the descriptor: no buffer, no counting.
+    ///
+    /// # Errors
+    /// `TooLarge` for more than 48 bytes; `Full`, `PeerGone`, `Forked` as [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
     pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         if bytes.len() > INLINE_BYTES {

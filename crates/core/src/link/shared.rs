@@ -3,11 +3,11 @@
 use crate::base::lock;
 use crate::cbuf::CbufMut;
 pub(crate) use crate::domain::Gone;
-use crate::domain::{Asked, DomainCore, Watch};
+use crate::domain::{Asked, DomainCore, Offer, Watch};
 use crate::error::{self, Error};
 use crate::link::driver::Driver;
 use crate::link::inline::Inline;
-use crate::options::{Consent, LinkOptions, Offer};
+use crate::options::{Consent, LinkOptions};
 use crate::pool::{ForeignPool, OwnPool};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};

@@ -3,7 +3,8 @@
 use super::message::{Body, Message};
 use crate::base::lock;
 use crate::cbuf::CbufMut;
-use crate::options::{Consent, Offer};
+use crate::domain::Offer;
+use crate::options::Consent;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use tranship_proto::{Levels, PoolId};
@@ -55,17 +56,17 @@ impl Store {
     }
 
     /// Whether the receiver takes the pool: it is asked once, unless it refuses.
-    pub(super) fn agrees(&self, pool: PoolId, offer: impl FnOnce() -> Offer) -> bool {
+    pub(super) fn agrees(&self, offer: &Offer) -> bool {
         let Some(consent) = &self.consent else {
             return true;
         };
         // Not under the lock: it is a stranger's code.
-        if lock(&self.agreed).contains(&pool) {
+        if lock(&self.agreed).contains(&offer.pool) {
             return true;
         }
-        let agrees = consent.to(&offer());
+        let agrees = consent.to(offer);
         if agrees {
-            lock(&self.agreed).insert(pool);
+            lock(&self.agreed).insert(offer.pool);
         }
         agrees
     }

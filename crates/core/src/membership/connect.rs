@@ -44,11 +44,17 @@ impl Default for DomainBuilder {
 
 impl Domain {
     /// Joins a manager; see [`DomainBuilder::connect`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn connect() -> Result<Domain, Error> {
         DomainBuilder::default().connect()
     }
 
     /// Starts a manager inside this process and joins it; see [`DomainBuilder::embedded`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn embedded() -> Result<Domain, Error> {
         DomainBuilder::default().embedded()
     }
@@ -114,6 +120,12 @@ impl DomainBuilder {
     /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that
     /// leaves 60 s after its last client. None is started past a socket of the system's that is there, and none by a privileged process
     /// (set-uid, file capabilities), which heeds no environment either.
+    ///
+    /// Waits for the manager's welcome, 10 s at most, and as long for one that it starts.
+    ///
+    /// # Errors
+    /// `NoManager` where none answers and none could be started; `Unreachable` where something else is in its place; `Access`, `Limit` by its rules; `Version` when it speaks another
+    /// version; `TimedOut`; `System`.
     pub fn connect(self) -> Result<Domain, Error> {
         self.prepare()?;
         let run = |path: &Path| discover::run_manager(self.program.as_deref(), path);
@@ -142,6 +154,11 @@ impl DomainBuilder {
 
     /// Starts a manager as a thread of this process and joins it. Others join by its socket (the one given, or a
     /// private one that [`Domain::socket_path`] tells). It isolates nobody from this process.
+    ///
+    /// Waits until it listens.
+    ///
+    /// # Errors
+    /// `ManagerRunning`, `Unreachable` at the socket that was given; `BadArgument` for a configuration that is not consistent; `System`.
     pub fn embedded(self) -> Result<Domain, Error> {
         self.prepare()?;
         let manager = Embedded::start(

@@ -1,9 +1,7 @@
 //! The histories of buffers, out of what their domains have recorded.
 
 use super::shell::Domain;
-use crate::domain::HUNG;
 use crate::error::{self, Error};
-use std::time::Instant;
 use tranship_proto::{CbufId, ChannelId, DomainId, Event, PoolId, Request};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{TraceRo, Traced};
@@ -123,12 +121,9 @@ impl Domain {
             on,
             while_here,
         };
-        let deadline = Some(Instant::now() + HUNG);
-        match self.core().call(make, &[], deadline)?.0 {
+        match self.core().inquire(make)?.0 {
             Event::Tracing { on, .. } => Ok(on),
-            other => Err(error::protocol(format!(
-                "{other:?} where a trace was asked for"
-            ))),
+            other => Err(error::unexpected(&other, "a trace was asked for")),
         }
     }
 
@@ -141,8 +136,7 @@ impl Domain {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
             let make = |req| Request::NextTrace { req, after };
-            let deadline = Some(Instant::now() + HUNG);
-            let (answer, fds) = self.core().call(make, &[], deadline)?;
+            let (answer, fds) = self.core().inquire(make)?;
             let Event::TraceRing {
                 number,
                 domain,

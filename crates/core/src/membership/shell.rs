@@ -1,12 +1,12 @@
 //! The public handle of a domain.
 
 use crate::base::lock;
-use crate::domain::{DomainCore, HUNG};
+use crate::domain::DomainCore;
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
     Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
-    listen_local, look_async, open_async, open_local, unknown,
+    listen_local, look_async, open_async, open_local, open_named, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -61,6 +61,12 @@ impl Domain {
     }
 
     /// Makes a pool that this domain writes and pays for.
+    ///
+    /// Asks the manager and waits for its answer; while it is away, 5 s at most for it to come back.
+    ///
+    /// # Errors
+    /// `BadArgument` for options outside their range, with what is allowed; `Quota`, `Limit`, `Access`, `Refused` by the manager; `OutOfMemory` for memory to be made at
+    /// once ([`PoolOptions::preallocate`]); `PoolMap` where the addresses are not free; `ManagerAway`, `CutOff`; `Forked`; `System`.
     pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, Error> {
         let core = self.core();
         core.check_fork()?;
@@ -68,6 +74,11 @@ impl Domain {
     }
 
     /// Makes a heap: private memory that is charged to this domain by the byte.
+    ///
+    /// Asks the manager and waits for it, as [`create_pool`](Domain::create_pool).
+    ///
+    /// # Errors
+    /// `BadArgument` for a maximum outside its range or a name that is too long; `Limit`, `Access`, `Refused` by the manager; `ManagerAway`, `CutOff`; `Forked`.
     pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, Error> {
         let core = self.core();
         core.check_fork()?;
@@ -84,7 +95,7 @@ impl Domain {
     /// | address | the other end is |
     /// |---|---|
     /// | `NAME`, `shm:NAME` | any process that has joined the same manager |
-    /// | `local:NAME` | in this process; no manager is needed |
+    /// | `local:NAME` | in this process; the manager is not asked |
     /// | any other `SCHEME:REST` | where a carrier says ([`add_carrier`](Domain::add_carrier)) |
     ///
     /// # Errors
@@ -95,6 +106,9 @@ impl Domain {
     }
 
     /// The same with choices for its channels.
+    ///
+    /// # Errors
+    /// As [`listen`](Domain::listen), and `BadArgument` for a pool among the options that is not this domain's.
     pub fn listen_with(
         &self,
         address: &str,
@@ -131,6 +145,10 @@ impl Domain {
     }
 
     /// The same with choices.
+    /// Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    ///
+    /// # Errors
+    /// As [`open_sender`](Domain::open_sender).
     pub fn open_sender_with(&self, address: &str, options: LinkOptions) -> Result<Sender, Error> {
         self.open(address, Role::Source, &options)?.into_sender()
     }
@@ -160,6 +178,10 @@ impl Domain {
     }
 
     /// The same with choices.
+    /// Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    ///
+    /// # Errors
+    /// As [`open_sender`](Domain::open_sender), and `BadArgument` for a pool among the options that is not this domain's.
     pub fn open_receiver_with(
         &self,
         address: &str,
@@ -245,7 +267,7 @@ impl Domain {
     ) -> Result<End, Error> {
         let core = self.core();
         match Address::parse(address) {
-            Address::Named(name) => core.open(name, role, options),
+            Address::Named(name) => open_named(core, name, role, options),
             Address::Local(name) => open_local(core, name, role, options),
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
@@ -332,10 +354,9 @@ impl Domain {
             pool,
             quota_bytes,
         };
-        let deadline = Some(Instant::now() + HUNG);
-        match self.core().call(make, &[], deadline)?.0 {
+        match self.core().inquire(make)?.0 {
             Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
-            other => Err(error::protocol(format!("{other:?} where a quota was set"))),
+            other => Err(error::unexpected(&other, "a quota was set")),
         }
     }
 
@@ -355,8 +376,7 @@ impl Domain {
         let (mut all, mut after) = (Vec::new(), PoolId(0));
         loop {
             let make = |req| Request::Figures { req, after };
-            let deadline = Some(Instant::now() + HUNG);
-            match self.core().call(make, &[], deadline)?.0 {
+            match self.core().inquire(make)?.0 {
                 Event::Figures {
                     limit_bytes, pools, ..
                 } => match pools.last().map(|p| p.pool) {
@@ -366,11 +386,7 @@ impl Domain {
                     }
                     _ => return Ok((limit_bytes, all)),
                 },
-                other => {
-                    return Err(error::protocol(format!(
-                        "{other:?} where figures were asked"
-                    )));
-                }
+                other => return Err(error::unexpected(&other, "figures were asked for")),
             }
         }
     }

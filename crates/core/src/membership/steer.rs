@@ -1,7 +1,6 @@
 //! A policy as a program of its own: it reads what the manager knows of the pools, and sets their quotas.
 
 use super::shell::Domain;
-use crate::domain::HUNG;
 use crate::error::{self, Error, Kind};
 use std::time::{Duration, Instant};
 use tranship_policy::{Governor, PoolState, Rule, Snapshot, Target};
@@ -89,12 +88,9 @@ impl Steering {
                 req,
                 quotas: quotas.to_vec(),
             };
-            let deadline = Some(Instant::now() + HUNG);
-            match self.domain.core().call(make, &[], deadline)?.0 {
+            match self.domain.core().inquire(make)?.0 {
                 Event::QuotasSet { .. } => {}
-                other => {
-                    return Err(error::protocol(format!("{other:?} where quotas were set")));
-                }
+                other => return Err(error::unexpected(&other, "quotas were set")),
             }
         }
         Ok(())
@@ -158,12 +154,12 @@ impl Steering {
 
     fn take(&self, take: bool) -> Result<(), Error> {
         let make = |req| Request::Steer { req, take };
-        let deadline = Some(Instant::now() + HUNG);
-        match self.domain.core().call(make, &[], deadline)?.0 {
+        match self.domain.core().inquire(make)?.0 {
             Event::Steering { .. } => Ok(()),
-            other => Err(error::protocol(format!(
-                "{other:?} where the right to set quotas was asked for"
-            ))),
+            other => Err(error::unexpected(
+                &other,
+                "the right to set quotas was asked for",
+            )),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
-use super::gc::{Gc, LOOK, Standing};
+use super::gc::{AHEAD, Gc, LOOK, Standing};
 use super::own::{Class, OwnPool};
 use super::slots::Slot;
 use super::trail::{Walk, run_of};
@@ -18,6 +18,12 @@ use tranship_zone::{Backend, NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
 pub(crate) const FEW: u32 = 8;
 /// As the length of an array of them.
 const FEW_SLOTS: usize = FEW as usize;
+/// Of those that who is out of buffers looks at together.
+const SOME: usize = 16;
+/// The most that one allocation takes so: it must not take long by itself.
+const MOST: usize = 32;
+/// Of so many times one is timed: two readings of the clock take as long as several verdicts.
+const TIMED: u64 = 16;
 
 /// What is done with what is on the senders' trails. Who follows them takes from the senders what they would have looked at in time: only for want
 /// of anything else.
@@ -85,7 +91,7 @@ impl OwnPool {
         self.collect_for(class, out, want, trails);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
         let collected = out.len();
-        if collected < want {
+        if collected < want.min(SOME) {
             self.cut_slabs(class, out, want);
             let has_none = out.len() == collected;
             if has_none != had_none {
@@ -106,9 +112,11 @@ impl OwnPool {
     fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize, trails: Trails) {
         for _ in 0..3 {
             let mut gc = lock(&self.gc);
-            let outcome = self.collect_until(&mut gc, Some(class), trails);
+            let found =
+                gc.ready[class].is_empty() && self.collect_some(&mut gc, class, out, want, trails);
+            let outcome = found || self.collect_until(&mut gc, Some(class), trails);
             let ready = &mut gc.ready[class];
-            let keep = ready.len().saturating_sub(want);
+            let keep = (ready.len() + out.len()).saturating_sub(want);
             // Oldest dead first: they are at the front.
             out.extend(ready.drain(..ready.len() - keep));
             drop(gc);
@@ -122,6 +130,90 @@ impl OwnPool {
             // The roster is older than the board: take the manager's news without the lock, then again.
             self.domain.turn_quietly();
         }
+    }
+
+    /// Looks at the oldest [`SOME`] buffers, and at as many more if more are wanted: nearly always all are dead, and of the class. False: some may be
+    /// `ready`, but here are none.
+    ///
+    /// Cost: two words a queue and one a reader for each buffer, which were asked for before; a fence for [`SOME`]. No clock, mostly.
+    fn collect_some(
+        &self,
+        gc: &mut Gc,
+        class: usize,
+        out: &mut Vec<u32>,
+        want: usize,
+        trails: Trails,
+    ) -> bool {
+        if want < SOME {
+            return false;
+        }
+        self.look_ahead(gc, trails);
+        if gc.ahead.len() < SOME {
+            return false;
+        }
+        // Relaxed, and no read-modify-write: as in `count_collected`.
+        let before = self.counters.collections.load(Ordering::Relaxed);
+        let counted = before.wrapping_add(1);
+        self.counters.collections.store(counted, Ordering::Relaxed);
+        let started = before.is_multiple_of(TIMED).then(Instant::now);
+        while self.take_some(gc, class, out) && out.len() + SOME <= want.min(MOST) {
+            self.look_ahead(gc, trails);
+        }
+        if let Some(started) = started {
+            self.count_time(started, TIMED);
+        }
+        !out.is_empty()
+    }
+
+    /// The oldest [`SOME`] ahead, if all are dead and of the class.
+    #[inline(always)]
+    fn take_some(&self, gc: &mut Gc, class: usize, out: &mut Vec<u32>) -> bool {
+        let Some(some) = gc.take_ahead::<SOME>() else {
+            return false;
+        };
+        if !self.are_dead(gc, &some) {
+            self.judge_one_by_one(gc, &some, |gc, dead| self.put_back(gc, dead));
+            return false;
+        }
+        self.count_collected(SOME);
+        let differs = |slot: &u32| usize::from(self.private(*slot).class()) != class;
+        if some.iter().any(differs) {
+            self.put_back(gc, &some);
+            return false;
+        }
+        self.bury(class, &some);
+        out.extend_from_slice(&some);
+        true
+    }
+
+    /// Has as many of the oldest ahead as there can be.
+    #[inline]
+    fn look_ahead(&self, gc: &mut Gc, trails: Trails) {
+        let known = gc.ahead.len();
+        if trails == Trails::Followed {
+            for trail in &gc.trails {
+                let room = AHEAD - gc.ahead.len();
+                trail.take(&mut gc.ahead, room);
+            }
+        }
+        while gc.ahead.len() < AHEAD
+            && let Pop::Slot(slot) = self.sent.pop(&mut gc.taker)
+        {
+            gc.ahead.push(slot);
+        }
+        gc.roster.prefetch(&gc.ahead[known..]);
+    }
+
+    /// Whether all of them are dead, in one pass: nearly always they are, and the writer is the source of every queue. False says nothing of any one of
+    /// them. Under the lock neither the board nor the place in it changes.
+    #[inline(always)]
+    fn are_dead<const N: usize>(&self, gc: &Gc, slots: &[u32; N]) -> bool {
+        let own = Own::of(self);
+        let are_dead = |epoch: LoadU64<'_>| {
+            let epoch_now = || epoch.load(Ordering::Acquire);
+            gc.standing == Standing::Managed && gc.roster.are_dead(slots, &own, &own, epoch_now)
+        };
+        self.epoch_word().is_some_and(are_dead)
     }
 
     /// Looks at the oldest [`FEW`] buffers of a sender's trail. The dead go to the thread's cache. Nothing is waited for.
@@ -157,27 +249,21 @@ impl OwnPool {
 
     #[inline(always)]
     fn look_at_few(&self, gc: &mut Gc, mut few: [u32; FEW_SLOTS]) {
-        let own = Own::of(self);
-        // Nearly always all are dead, and the writer is the source of every queue. Under the lock neither the board nor the place in it changes.
-        let are_dead = |epoch: LoadU64<'_>| {
-            let epoch_now = || epoch.load(Ordering::Acquire);
-            gc.standing == Standing::Managed && gc.roster.are_dead(&few, &own, &own, epoch_now)
-        };
-        if self.epoch_word().is_some_and(are_dead) {
+        if self.are_dead(gc, &few) {
             self.count_collected(few.len());
             self.hand_back(gc, &mut few);
         } else {
-            self.judge_few(gc, few);
+            self.judge_one_by_one(gc, &few, |gc, dead| self.hand_back(gc, dead));
         }
     }
 
     /// Each by itself.
     #[cold]
     #[inline(never)]
-    fn judge_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
+    fn judge_one_by_one(&self, gc: &mut Gc, slots: &[u32], bury: impl FnOnce(&mut Gc, &mut [u32])) {
         gc.candidates.clear();
-        gc.candidates.extend(few);
-        self.verdict(gc, |gc, dead| self.hand_back(gc, dead));
+        gc.candidates.extend_from_slice(slots);
+        self.verdict(gc, bury);
     }
 
     /// The dead go to the thread's cache, as far as there is room.
@@ -241,6 +327,7 @@ impl OwnPool {
             let from_held = old.min(if fresh { LOOK / 4 } else { LOOK });
             old -= from_held;
             gc.candidates.extend(gc.held.drain(..from_held));
+            gc.candidates.append(&mut gc.ahead);
             if trails == Trails::Followed {
                 gc.follow_trails();
             }
@@ -263,8 +350,7 @@ impl OwnPool {
             }
         }
         if let Some(started) = started {
-            let spent = u64::try_from(started.elapsed().as_nanos()).unwrap_or(0);
-            self.counters.collect_ns.fetch_add(spent, Ordering::Relaxed);
+            self.count_time(started, 1);
             self.counters.collections.fetch_add(1, Ordering::Relaxed);
         }
         good
@@ -320,29 +406,48 @@ impl OwnPool {
         collected.store(all, Ordering::Relaxed);
     }
 
+    /// So many collections took as long as the one since `started`.
+    #[cold]
+    fn count_time(&self, started: Instant, times: u64) {
+        let spent = u64::try_from(started.elapsed().as_nanos()).unwrap_or(0);
+        let spent = spent.saturating_mul(times);
+        self.counters.collect_ns.fetch_add(spent, Ordering::Relaxed);
+    }
+
+    /// The dead are of one class, and the backend's again.
+    #[inline(always)]
+    fn bury(&self, class: usize, dead: &[u32]) {
+        let count = dead.len() as u64;
+        self.zones[class].took_back(count);
+        self.count_bytes(count * self.capacity_of(dead[0]));
+    }
+
     /// The dead are the backend's again.
     #[cold]
     #[inline(never)]
     fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
-        let mut bytes = 0;
         // Neighbours are mostly of one class: the zone is told once per run of them.
         for same in dead.chunk_by(|a, b| self.private(*a).class() == self.private(*b).class()) {
             let class = usize::from(self.private(same[0]).class());
-            let length = |slot: u32| self.entry(slot).length.load(Ordering::Relaxed);
-            bytes += match gc.ready.get_mut(class) {
+            match gc.ready.get_mut(class) {
                 Some(ready) => {
                     ready.extend_from_slice(same);
-                    self.zones[class].took_back(same.len() as u64);
-                    same.len() as u64 * length(same[0])
+                    self.bury(class, same);
                 }
-                None => {
-                    let bytes: u64 = same.iter().map(|slot| length(*slot)).sum();
-                    same.iter().for_each(|slot| self.free_huge(*slot));
-                    bytes
-                }
-            };
+                None => same.iter().for_each(|slot| self.bury_alone(*slot)),
+            }
         }
-        // Relaxed: as above.
+    }
+
+    /// One that is larger than a chunk.
+    fn bury_alone(&self, slot: u32) {
+        self.count_bytes(self.capacity_of(slot));
+        self.free_huge(slot);
+    }
+
+    #[inline(always)]
+    fn count_bytes(&self, bytes: u64) {
+        // Relaxed: as in `count_collected`.
         let collected = &self.counters.collected_bytes;
         collected.store(collected.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }

@@ -110,71 +110,70 @@ impl OwnPool {
         let seals_from = options.seals_from();
         let classes = Classes::up_to(chunk, seals_from - 1);
         let least_bytes = align.max(if half { PAGE } else { 1 });
-        let short = Short::new(&classes, least_bytes);
         let (sent, taker) = SlotQueue::new(slots);
-        let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
-            domain: domain.clone(),
-            fork: domain.fork,
-            id,
-            base: crate::pool::base(&window),
-            flags: {
-                let slices = !options.trust.all_write() || options.trusted;
-                let flag = |yes, flag| if yes { flag } else { 0 };
-                let long = half || domain.leaks.is_some();
-                AtomicU64::new(flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG))
-            },
-            least_bytes,
-            seals_from,
-            sealing: Mutex::default(),
-            _mappings: mappings,
-            contended: AtomicBool::new(false),
-            is_cut_up: AtomicBool::new(false),
-            zones: (0..classes.count())
+        let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| {
+            let zones: Box<[_]> = (0..classes.count())
                 .map(|class| {
                     let bytes = classes.bytes_of(class);
                     let config = ZoneConfig::for_item(bytes)
                         .capped((max_bytes / bytes).min(slots.into()))
                         .with_barrier(tranship_sys::membarrier::private_expedited)
                         .shut_in_child();
-                    Zone::new(
-                        config,
-                        Class {
-                            pool: me.clone(),
-                            class,
-                        },
-                    )
+                    let pool = me.clone();
+                    Zone::new(config, Class { pool, class })
                 })
-                .collect(),
-            slots: (0..slots).map(|_| Slot::default()).collect(),
-            table,
-            sent,
-            gc: Mutex::new(Gc::new(taker, classes.count())),
-            store: Mutex::new(Store {
-                runs: RunAllocator::new(chunks, chunk),
-                kegs: (0..classes.count())
-                    .map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk)))
-                    .collect(),
-                numbers: SlotNumbers::new(slots),
-                huge: HashMap::new(),
-                huge_allocs: 0,
-                large: Larges::default(),
-            }),
-            classes,
-            short,
-            waiters: Waiters::default(),
-            resizing: Mutex::new(Resizing::new()),
-            chunk_fds: Mutex::default(),
-            window,
-            chunk_shift: chunk.trailing_zeros(),
-            serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
-            table_fd,
-            board_entry: AtomicU32::new(entry),
-            handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
-            shrink_target: AtomicU64::new(u64::MAX),
-            options,
-            max_bytes,
-            counters: Counters::default(),
-            me: me.clone(),
+                .collect();
+            OwnPool {
+                domain: domain.clone(),
+                fork: domain.fork,
+                id,
+                base: crate::pool::base(&window),
+                flags: {
+                    let slices = !options.trust.all_write() || options.trusted;
+                    let flag = |yes, flag| if yes { flag } else { 0 };
+                    let long = half || domain.leaks.is_some();
+                    AtomicU64::new(
+                        flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG),
+                    )
+                },
+                least_bytes,
+                seals_from,
+                sealing: Mutex::default(),
+                _mappings: mappings,
+                contended: AtomicBool::new(false),
+                is_cut_up: AtomicBool::new(false),
+                short: Short::new(&classes, least_bytes, |class| zones[class].place()),
+                zones,
+                slots: (0..slots).map(|_| Slot::default()).collect(),
+                table,
+                sent,
+                gc: Mutex::new(Gc::new(taker, classes.count())),
+                store: Mutex::new(Store {
+                    runs: RunAllocator::new(chunks, chunk),
+                    kegs: (0..classes.count())
+                        .map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk)))
+                        .collect(),
+                    numbers: SlotNumbers::new(slots),
+                    huge: HashMap::new(),
+                    huge_allocs: 0,
+                    large: Larges::default(),
+                }),
+                classes,
+                waiters: Waiters::default(),
+                resizing: Mutex::new(Resizing::new()),
+                chunk_fds: Mutex::default(),
+                window,
+                chunk_shift: chunk.trailing_zeros(),
+                serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+                table_fd,
+                board_entry: AtomicU32::new(entry),
+                handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
+                shrink_target: AtomicU64::new(u64::MAX),
+                options,
+                max_bytes,
+                counters: Counters::default(),
+                me: me.clone(),
+            }
         });
         // A pool's board entry starts there.
         lock(&pool.gc).resume();

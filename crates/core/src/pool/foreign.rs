@@ -4,7 +4,7 @@ use super::guard::Guard;
 use super::pins::Pins;
 use super::tag::Tag;
 use crate::base::{lock, visits};
-use crate::domain::{DomainCore, PoolShape, Subject};
+use crate::domain::{DomainCore, Offer, Subject};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -28,7 +28,7 @@ pub(crate) struct ForeignPool {
     pub(crate) domain: DomainCore,
     /// The domain's, at hand.
     pub(super) fork: ForkGuard,
-    pub(crate) shape: PoolShape,
+    pub(crate) shape: Offer,
     /// The writer's process.
     process: OwnedFd,
     window: Window,
@@ -68,7 +68,7 @@ pub(crate) struct Missing {
 impl ForeignPool {
     pub(crate) fn open(
         domain: &DomainCore,
-        shape: PoolShape,
+        shape: Offer,
         table: OwnedFd,
         process: OwnedFd,
     ) -> Result<ForeignPool, Error> {

@@ -11,6 +11,8 @@ use tranship_sync::Taker;
 
 /// Candidates looked at together: four cache lines of each counter.
 pub(super) const LOOK: usize = 64;
+/// Those whose counters are asked for before they are looked at.
+pub(super) const AHEAD: usize = 32;
 
 /// The collector's state: one thread at a time.
 pub(super) struct Gc {
@@ -18,6 +20,8 @@ pub(super) struct Gc {
     pub(super) taker: Taker,
     /// What single senders have sent, before it is in the queue.
     pub(super) trails: Vec<Arc<Trail>>,
+    /// Out of the queue and off the trails, and looked at next, oldest first: their counters were asked for.
+    pub(super) ahead: Vec<u32>,
     /// Sent buffers that were alive when last looked at, oldest first.
     pub(super) held: VecDeque<u32>,
     /// Dead buffers by class, for the zones to import.
@@ -65,6 +69,7 @@ impl Gc {
             roster: Roster::new(0),
             taker,
             trails: Vec::new(),
+            ahead: Vec::with_capacity(AHEAD),
             held: VecDeque::new(),
             ready: (0..classes).map(|_| Vec::new()).collect(),
             candidates: Vec::with_capacity(LOOK),
@@ -169,6 +174,14 @@ impl Gc {
             trail.take(&mut self.candidates, room);
         }
         self.trails.retain(|trail| !trail.is_over());
+    }
+
+    /// The oldest `N` of those ahead; if there are not as many, none.
+    #[inline(always)]
+    pub(super) fn take_ahead<const N: usize>(&mut self) -> Option<[u32; N]> {
+        let oldest = *self.ahead.first_chunk()?;
+        self.ahead.drain(..N);
+        Some(oldest)
     }
 
     pub(super) fn advance(&mut self, epoch: u64) {

@@ -4,7 +4,7 @@ use super::foreign::ForeignPool;
 use super::own::{NO_ENTRY, OwnPool};
 use crate::base::graves::Buried;
 use crate::base::lock;
-use crate::domain::{DomainCore, ForeignMember, Had, Joined, OwnMember, PoolShape};
+use crate::domain::{DomainCore, ForeignMember, Had, Joined, Offer, OwnMember};
 use crate::error::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Buried for OwnPool {
 }
 
 impl OwnMember for OwnPool {
-    fn shape(&self) -> PoolShape {
+    fn shape(&self) -> Offer {
         self.shape()
     }
     fn name(&self) -> &str {
@@ -120,7 +120,7 @@ impl Buried for ForeignPool {
 }
 
 impl ForeignMember for ForeignPool {
-    fn shape(&self) -> PoolShape {
+    fn shape(&self) -> Offer {
         self.shape
     }
     fn table_inode(&self) -> u64 {
@@ -177,5 +177,43 @@ impl ForeignPool {
     pub(crate) fn arc(&self) -> Option<Arc<ForeignPool>> {
         let found = ForeignPool::find(&self.domain, self.shape.pool);
         found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::visits;
+    use crate::{Domain, PoolOptions};
+    use std::sync::{Arc, Barrier};
+
+    #[test]
+    fn a_pool_is_not_freed_under_somebody() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let domain = Domain::embedded().expect("a domain");
+        let pool = domain.create_pool(PoolOptions::new(1 << 20));
+        let pool = pool.expect("a pool");
+        let own = Arc::downgrade(&pool.own_arc());
+        let (at, turns) = (own.as_ptr().addr(), 100);
+        let [inside, over] = [(); 2].map(|()| Barrier::new(2));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let at = std::ptr::without_provenance::<super::OwnPool>(at);
+                visits::visit(at, |_| {
+                    inside.wait();
+                    over.wait();
+                });
+            });
+            inside.wait();
+            drop(pool);
+            for _ in 0..turns {
+                domain.turn().expect("turn");
+            }
+            let is_there = own.upgrade().is_some();
+            over.wait();
+            assert!(is_there);
+        });
+        while own.upgrade().is_some() {
+            domain.turn().expect("turn");
+        }
     }
 }

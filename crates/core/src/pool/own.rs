@@ -4,13 +4,13 @@ use super::gc::Gc;
 use super::place::Place;
 use super::raw::RawBuf;
 use super::resizing::Resizing;
-use super::short::{Short, rounded};
+use super::short::{Kind, Short, rounded};
 use super::slots::{HUGE, Slot};
 use super::store::Store;
 use super::tag::Tag;
 use super::waiters::Waiters;
 use crate::base::lock;
-use crate::domain::{DomainCore, PoolShape};
+use crate::domain::{DomainCore, Offer};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -104,8 +104,8 @@ impl OwnPool {
     pub(crate) fn id(&self) -> PoolId {
         self.id
     }
-    pub(crate) fn shape(&self) -> PoolShape {
-        PoolShape {
+    pub(crate) fn shape(&self) -> Offer {
+        Offer {
             pool: self.id,
             writer: self.domain.id(),
             max_bytes: self.max_bytes,
@@ -166,31 +166,30 @@ impl OwnPool {
     /// locked instruction.
     #[inline(always)]
     pub(crate) fn alloc_now(&self, len: usize) -> Option<RawBuf> {
-        let class = self.class_of(len)?;
+        let kind = self.kind_of(len)?;
         // SAFETY: there is a zone for each class.
-        let zone = unsafe { self.zones.get_unchecked(class) };
-        let slot = match zone.alloc_cached() {
+        let zone = unsafe { self.zones.get_unchecked(usize::from(kind.class)) };
+        let slot = match zone.alloc_cached_at(kind.place) {
             Some(slot) => slot,
-            None => self.alloc_uncached(class)?,
+            None => self.alloc_uncached(zone)?,
         };
-        #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
-        Some(self.hand_out(slot, class as u8, len))
+        Some(self.hand_out(slot, kind, len))
     }
 
     /// While somebody waits for memory nothing is cached, so that nobody passes by here either. In a forked child
     /// nothing is cached either: only here need it be asked.
     #[cold]
     #[inline(never)]
-    fn alloc_uncached(&self, class: usize) -> Option<u32> {
+    fn alloc_uncached(&self, zone: &Zone<Class>) -> Option<u32> {
         if self.fork.is_child() || self.contended.load(Ordering::Relaxed) {
             return None;
         }
-        self.zones[class].alloc()
+        zone.alloc()
     }
 
     #[inline(always)]
-    pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> RawBuf {
-        let tag = Tag::own(slot, class, self.flags());
+    pub(super) fn hand_out(&self, slot: u32, kind: Kind, len: usize) -> RawBuf {
+        let tag = Tag::own(slot, kind.class, self.flags()).with_place(kind.place);
         if tag.has(Tag::LONG | Tag::TRACED) {
             self.hand_out_long(slot, len);
         }
@@ -251,14 +250,18 @@ impl OwnPool {
 
     /// The size class of a buffer, which is a multiple of the pool's alignment (and then the class is one, too), at level `half` of whole pages.
     #[inline(always)]
-    pub(super) fn class_of(&self, len: usize) -> Option<usize> {
-        match self.short.class_of(len) {
-            None => self.classes.class_of(self.rounded(len)),
+    pub(super) fn kind_of(&self, len: usize) -> Option<Kind> {
+        match self.short.kind_of(len) {
+            None => {
+                let class = self.classes.class_of(self.rounded(len))?;
+                Some(self.short.kind_of_class(class))
+            }
             short => short,
         }
     }
 
     /// The bytes of a buffer as its pool counts them.
+    #[inline(always)]
     pub(super) fn rounded(&self, len: usize) -> u64 {
         rounded(self.least_bytes, len)
     }
@@ -382,13 +385,13 @@ impl OwnPool {
     /// A writable buffer goes, which nobody else can know.
     ///
     /// # Safety
-    /// The class is one of the pool's.
+    /// The tag's class is one of the pool's.
     #[inline(always)]
-    pub(crate) unsafe fn free_unfrozen(&self, slot: u32, class: u8) {
+    pub(crate) unsafe fn free_unfrozen(&self, tag: Tag) {
         // SAFETY: there is a zone for each class.
-        let zone = unsafe { self.zones.get_unchecked(usize::from(class)) };
-        if !zone.free_cached(slot) {
-            self.free_uncached(Some(zone), slot);
+        let zone = unsafe { self.zones.get_unchecked(usize::from(tag.class())) };
+        if !zone.free_cached_at(tag.place(), tag.slot()) {
+            self.free_uncached(Some(zone), tag.slot());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The classes of short buffers, by their length: one load instead of the rounding.
 
-use tranship_zone::{Classes, PAGE};
+use tranship_zone::{CachePlace, Classes, PAGE};
 
 /// Bytes of a line.
 const LINE: usize = 64;
@@ -8,36 +8,68 @@ const LINE: usize = 64;
 #[allow(clippy::cast_possible_truncation)] // a page
 const LINES: usize = PAGE as usize / LINE + 1;
 
-/// A pool's classes, of those below `end` bytes by their length in lines.
+/// Which zone a buffer comes from, and goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) class: u8,
+    /// That of the class's zone.
+    pub(super) place: CachePlace,
+}
+
+/// A pool's classes, of those below `end` bytes by their length in lines. With the zones' places: were they to be found by the class, each
+/// allocation would wait for two more loads that need the one before.
 pub(super) struct Short {
-    classes: [u8; LINES],
+    kinds: [Kind; LINES],
     end: usize,
+    /// By class: of those that are not short.
+    places: [CachePlace; 1 << u8::BITS],
 }
 
 impl Short {
     /// Of a pool whose smallest buffer has so many bytes, of which the size of each is a multiple. None are short where a short one may be larger
     /// than the classes go.
-    pub(super) fn new(classes: &Classes, least_bytes: u64) -> Short {
-        let mut short = Short {
-            classes: [0; LINES],
-            end: (LINES - 1) * LINE + 1,
+    pub(super) fn new(
+        classes: &Classes,
+        least_bytes: u64,
+        place: impl Fn(usize) -> CachePlace,
+    ) -> Short {
+        let kind = |class| Kind {
+            class,
+            place: place(class.into()),
         };
-        for (lines, class) in short.classes.iter_mut().enumerate() {
+        let mut short = Short {
+            kinds: [kind(0); LINES],
+            end: (LINES - 1) * LINE + 1,
+            places: [place(0); 1 << u8::BITS],
+        };
+        for (class, of) in (0..classes.count()).zip(&mut short.places) {
+            *of = place(class);
+        }
+        for (lines, short_kind) in short.kinds.iter_mut().enumerate() {
             let found = classes.class_of(rounded(least_bytes, lines * LINE));
             match found.and_then(|found| u8::try_from(found).ok()) {
-                Some(found) => *class = found,
+                Some(found) => *short_kind = kind(found),
                 None => short.end = 0,
             }
         }
         short
     }
 
+    /// Of a class of the pool.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
+    pub(super) fn kind_of_class(&self, class: usize) -> Kind {
+        let class = class as u8;
+        let place = self.places[usize::from(class)];
+        Kind { class, place }
+    }
+
     /// `None` for what is not short.
     #[inline(always)]
-    pub(super) fn class_of(&self, len: usize) -> Option<usize> {
+    pub(super) fn kind_of(&self, len: usize) -> Option<Kind> {
         (len < self.end).then(|| {
-            // SAFETY: at most a page.
-            usize::from(*unsafe { self.classes.get_unchecked(len.div_ceil(LINE)) })
+            // SAFETY: at most a page, and so no overflow either.
+            *unsafe { self.kinds.get_unchecked((len + (LINE - 1)) / LINE) }
         })
     }
 }
@@ -54,16 +86,25 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
     fn short_lengths_have_the_class_of_their_rounded_ones() {
         let chunk = 64 << 10;
         let classes = Classes::new(chunk);
         for least_bytes in (0..=17).map(|shift| 1 << shift) {
-            let short = Short::new(&classes, least_bytes);
+            let place = |class: usize| CachePlace::numbered(class as u8);
+            let short = Short::new(&classes, least_bytes, place);
             for len in 0..=4097 {
                 let long = classes.class_of(rounded(least_bytes, len));
                 let is_short = len <= 4096 && least_bytes <= chunk;
-                let expected = long.filter(|_| is_short);
-                assert_eq!(short.class_of(len), expected, "{len} of {least_bytes}");
+                let kind = |class| Kind {
+                    class: class as u8,
+                    place: place(class),
+                };
+                if let Some(class) = long {
+                    assert_eq!(short.kind_of_class(class), kind(class));
+                }
+                let expected = long.filter(|_| is_short).map(kind);
+                assert_eq!(short.kind_of(len), expected, "{len} of {least_bytes}");
             }
         }
     }

@@ -27,7 +27,28 @@ impl OwnPool {
     }
 }
 
+impl OwnPool {
+    /// Whether another domain holds a slot, or has not taken a message with it.
+    pub(crate) fn is_held_by(&self, slot: u32, domain: DomainId) -> bool {
+        lock(&self.gc).holders(slot).any(|holder| holder == domain)
+    }
+}
+
 impl Gc {
+    /// Who holds a slot, or has not taken a message with it. Not a verdict: words that change meanwhile are counted as they are found.
+    fn holders(&self, slot: u32) -> impl Iterator<Item = DomainId> + '_ {
+        let readers = self.roster.holders(slot).map(|(domain, _)| domain);
+        let queues = self.roster.queues().iter();
+        let queues = queues.filter(move |q| q.sent.load(slot) != q.rcvd.load(slot));
+        let sinks = queues.filter_map(|q| {
+            let mut sinks = self.sinks.iter();
+            sinks.find(|(channel, _)| u64::from(channel.0) == q.channel)
+        });
+        readers
+            .filter_map(|domain| u32::try_from(domain).ok().map(DomainId))
+            .chain(sinks.map(|(_, sink)| sink.domain))
+    }
+
     /// The domain that holds most of the oldest buffers that were sent and are still alive, or has not taken them.
     /// `has_handle`: whether there is one of a slot in this process, `me`.
     fn holder(&self, me: DomainId, has_handle: impl Fn(u32) -> bool) -> Option<Holder> {
@@ -36,18 +57,7 @@ impl Gc {
         let mut asked = 0;
         for slot in oldest {
             asked += 1;
-            // Not a verdict: words that change meanwhile are counted as they are found.
-            let readers = self.roster.holders(slot).map(|(domain, _)| domain);
-            let queues = self.roster.queues().iter();
-            let queues = queues.filter(|q| q.sent.load(slot) != q.rcvd.load(slot));
-            let sinks = queues.filter_map(|q| {
-                let mut sinks = self.sinks.iter();
-                sinks.find(|(channel, _)| u64::from(channel.0) == q.channel)
-            });
-            let mut holders: Vec<_> = readers
-                .filter_map(|domain| u32::try_from(domain).ok().map(DomainId))
-                .chain(sinks.map(|(_, sink)| sink.domain))
-                .collect();
+            let mut holders: Vec<_> = self.holders(slot).collect();
             if has_handle(slot) {
                 holders.push(me);
             }

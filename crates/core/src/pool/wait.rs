@@ -223,16 +223,22 @@ impl OwnPool {
     }
 
     fn pages_for(&self, len: usize) -> u32 {
-        match self.class_of(len) {
-            Some(class) => lock(&self.store).kegs[class].shape().pages,
+        match self.kind_of(len) {
+            Some(kind) => {
+                lock(&self.store).kegs[usize::from(kind.class)]
+                    .shape()
+                    .pages
+            }
             None => u32::try_from(self.rounded(len).div_ceil(4096)).unwrap_or(u32::MAX),
         }
     }
 
     fn take(&self, len: usize) -> Option<RawBuf> {
-        match self.class_of(len) {
-            #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
-            Some(class) => (self.zones[class].alloc()).map(|s| self.hand_out(s, class as u8, len)),
+        match self.kind_of(len) {
+            Some(kind) => {
+                let slot = self.zones[usize::from(kind.class)].alloc();
+                slot.map(|slot| self.hand_out(slot, kind, len))
+            }
             None => self
                 .alloc_huge(len)
                 .or_else(|| {

@@ -103,13 +103,12 @@ fn pieces_are_shown_in_one_range() {
     let mapped = came.map().expect("a range");
     assert_eq!(mapped.bytes(), None, "its writer is not trusted");
     assert_eq!(mapped.view().to_vec(), expected);
-    let in_use = || pool.in_use();
-    assert_eq!(in_use(), 3);
+    uses(&pool, 3);
     let back = mapped.into_aggregate();
     assert_eq!(back.to_vec(), expected);
     drop(back);
     drop(pool.alloc(page).expect("alloc"));
-    assert_eq!(in_use(), 0);
+    uses(&pool, 0);
 
     // Half pages are none.
     let mut odd = Aggregate::new();

@@ -129,6 +129,16 @@ pub(crate) fn buf(message: Message) -> Cbuf {
     }
 }
 
+/// Somebody has so many buffers of it. While the manager has news of who counts it may seem to be more, never fewer.
+#[track_caller]
+pub(crate) fn uses(pool: &Pool, buffers: u64) {
+    until(|| {
+        let now = pool.in_use();
+        assert!(now >= buffers, "{now} are in use, not {buffers}");
+        now == buffers
+    });
+}
+
 /// `try_alloc` where the manager's answer is waited for, however busy the machine is.
 pub(crate) trait AllocNow {
     fn alloc_now(&self, len: usize) -> Result<CbufMut, Error>;

@@ -456,3 +456,22 @@ fn a_receiver_may_refuse_a_pool() {
     assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [2; 100]);
     assert!(sender.assign(&large).is_err());
 }
+
+/// It is one's own mistake, not a breach of the manager's, and nobody's connection is taken for it.
+#[test]
+fn a_listener_says_which_end_it_has() {
+    let _dog = dog();
+    let (a, b) = pair();
+    for address in ["shm:it", "local:it"] {
+        let sending = a.listen(address, Role::Source).expect("listen");
+        let _connects = b.open_receiver_async(address, LinkOptions::new());
+        let error = sending.accept_receiver().expect_err("the other end");
+        assert_eq!(error, Kind::ChannelDirection, "{error}");
+        assert!(error.to_string().contains("use accept_sender"), "{error}");
+        drop(sending);
+        let receiving = a.listen(address, Role::Sink).expect("listen");
+        let error = block_on(receiving.accept_sender_async()).expect_err("the other end");
+        assert_eq!(error, Kind::ChannelDirection, "{error}");
+        assert!(error.to_string().contains("use accept_receiver"), "{error}");
+    }
+}

@@ -79,7 +79,8 @@ fn what_has_no_name_is_told_without() {
         from.release_with(message.body, meta).expect("release");
         assert_eq!(told(&mut to), (None, meta));
     }
-    assert_eq!((copies.in_use(), plain.in_use()), (0, 0));
+    uses(&copies, 0);
+    uses(&plain, 0);
 }
 
 /// A link whose receiver has these options.
@@ -125,7 +126,8 @@ fn what_cannot_be_told_comes_back() {
     let body = from.recv().expect("recv").body;
     let failed = from.release_with(body, 0).expect_err("no room");
     assert_eq!(failed.kind(), Kind::Full, "{failed}");
-    assert_eq!(pool.in_use(), 1, "it is not released");
+    // It is not released.
+    uses(&pool, 1);
     told(&mut to);
     from.release_with(failed.unsent, 6).expect("room");
     told(&mut to);
@@ -139,7 +141,7 @@ fn what_cannot_be_told_comes_back() {
     let failed = from.release_with(body, 0).expect_err("nobody hears it");
     assert_eq!(failed.kind(), Kind::PeerGone, "{failed}");
     drop(failed);
-    assert_eq!(pool.in_use(), 0);
+    uses(&pool, 0);
 }
 
 /// Words of all kinds come in their order, and a wait for them ends.

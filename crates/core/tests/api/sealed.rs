@@ -138,7 +138,7 @@ fn memory_comes_back_for_the_next_one() {
         to.send(filled(&none, 100, round)).expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), [round; 100]);
     }
-    until(|| none.in_use() == 0);
+    uses(&none, 0);
 }
 
 #[test]
@@ -169,14 +169,14 @@ fn one_is_sealed_once_for_all_and_travels_on() {
         assert_eq!(file_at(got.view().as_ptr()), file);
     }
     assert_eq!(third.bytes(), Some(&[5; 2 * CHUNK - 1][..]));
-    assert_eq!(copies.in_use(), 0);
+    uses(&copies, 0);
     // Each of them keeps it.
     let copy = third.clone();
     drop((large, first, second, third));
-    until(|| none.in_use() == 1);
+    uses(&none, 1);
     assert_eq!(copy.bytes(), Some(&[5; 2 * CHUNK - 1][..]));
     drop(copy);
-    until(|| none.in_use() == 0);
+    uses(&none, 0);
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn pieces_of_aggregates_are_sealed_and_mapped_side_by_side() {
         // Kernels before 6.7 show what is sealed only privately.
         Err(failed) => assert_eq!(failed.unsent.to_vec(), expected),
     }
-    assert_eq!(copies.in_use(), 0);
-    until(|| none.in_use() == 0);
+    uses(&copies, 0);
+    uses(&none, 0);
 }
 
 /// Who gets it may write it.
@@ -221,7 +221,7 @@ fn one_that_is_moved_arrives_as_a_copy() {
     assert!(got.is_writable() && got.id().pool() == copies.id());
     got[0] = 5;
     assert_eq!((got[0], got[1]), (5, 4));
-    until(|| none.in_use() == 0);
+    uses(&none, 0);
 }
 
 /// Inside a process, and wherever bytes are carried, nothing is sealed.
@@ -241,7 +241,7 @@ fn a_channel_inside_the_process_seals_nothing() {
     assert_eq!(got.to_vec(), [6; CHUNK]);
     assert_eq!(access(large.view().as_ptr()), Access::ReadWrite);
     drop((got, large));
-    until(|| none.in_use() == 0);
+    uses(&none, 0);
 }
 
 #[test]

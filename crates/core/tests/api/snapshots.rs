@@ -215,16 +215,14 @@ fn a_pool_knows_how_many_of_its_buffers_somebody_has() {
     assert_eq!(pool.in_use(), 0);
     let here = pool.alloc(100).expect("memory");
     to.send(filled(&pool, 100, 1)).expect("send");
-    assert_eq!(pool.in_use(), 2, "one here, one on its way");
+    // One here, one on its way.
+    uses(&pool, 2);
     let there = buf(from.recv().expect("recv"));
     drop(here);
-    assert_eq!(pool.in_use(), 1);
+    uses(&pool, 1);
     drop(from);
-    assert_eq!(
-        pool.in_use(),
-        1,
-        "the channel's end does not end what came by it"
-    );
+    // The channel's end does not end what came by it.
+    uses(&pool, 1);
     drop(there);
-    assert_eq!(pool.in_use(), 0);
+    uses(&pool, 0);
 }

@@ -155,6 +155,15 @@ fn what_comes_before_the_sleep_is_found() {
     let mut waits = full.send_inline_async(b"", 2).expect("short");
     let sent = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
     assert!(matches!(sent, Poll::Ready(Ok(()))));
+    drop(waits);
+    // Two are on their way.
+    let theirs = Arc::clone(&slow);
+    let waker = PutDown::waker(move || {
+        let mut slow = theirs.lock().expect("whole");
+        (0..2).for_each(|_| drop(slow.recv().expect("recv")));
+    });
+    let taken = pin!(full.wait_taken_async()).poll(&mut Context::from_waker(&waker));
+    assert!(matches!(taken, Poll::Ready(Ok(()))));
 }
 
 /// Until a message's future has seen that its link is full.

@@ -65,6 +65,38 @@ fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
     }
 }
 
+/// Who is out of buffers looks at many at once.
+#[test]
+fn of_many_that_are_dead_the_one_that_is_held_is_left() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 16);
+    let all = 16 * CHUNK / LEN;
+    let options = LinkOptions::new().lines(256);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
+    for held in [0, 1, 15, 16, 17, 31, 32, 33, all / 2, all - 1] {
+        for n in 0..all {
+            let buf = filled(&pool, LEN, n.to_le_bytes()[0]);
+            sender.send_with(buf, n as u64).expect("send");
+        }
+        let mut taken: Vec<_> = (0..all).map(|_| receiver.recv().expect("recv")).collect();
+        let kept = taken.remove(held);
+        drop(taken);
+        let mut others = Vec::new();
+        while let Ok(mut buf) = pool.alloc_now(LEN) {
+            buf.fill(0xff);
+            others.push(buf);
+        }
+        assert_eq!(others.len(), all - 1, "{held} is held");
+        let is_whole = kept
+            .to_vec()
+            .iter()
+            .all(|byte| *byte == held.to_le_bytes()[0]);
+        assert!(is_whole, "{held} was handed out");
+        drop((kept, others));
+    }
+}
+
 #[test]
 fn more_can_be_under_way_than_a_trail_holds() {
     let _dog = dog();

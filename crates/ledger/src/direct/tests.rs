@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
 use crate::roster::{Roster, Source};
-use crate::words::NoWords;
+use crate::words::{NoWords, Words as Look};
 
 const FEW: usize = 3;
 const SLOTS: [u32; FEW] = [2, 0, 1];
@@ -71,6 +71,53 @@ fn an_epoch_that_changes_at_any_look_brings_the_generations_back() {
         assert!(!system.are_dead(&table, epoch));
         assert_eq!(values(&table), [2; FEW]);
         assert_eq!(seen, &[2, 2, 3][..=stale_at]);
+    }
+}
+
+/// A reader's words. Something happens as they are looked at: before, or after.
+struct Meanwhile<'a> {
+    refs: &'a Words,
+    before: bool,
+    happens: &'a dyn Fn(),
+}
+
+impl Look for Meanwhile<'_> {
+    fn load(&self, slot: u32) -> u32 {
+        let look = || self.refs[slot as usize].load(Ordering::Acquire);
+        if self.before {
+            (self.happens)();
+            return look();
+        }
+        let seen = look();
+        (self.happens)();
+        seen
+    }
+}
+
+/// Hence `rcvd` is compared twice: on its way until its reader's references were looked at, and received then; or held until just before,
+/// and passed back.
+#[test]
+fn what_is_received_or_passed_back_meanwhile_is_alive() {
+    for before in [false, true] {
+        let (system, table) = (System::default(), words([2; FEW]));
+        let set = |received: u32| {
+            system.refs[0].store(received, Ordering::Relaxed);
+            system.rcvd[0].store(received, Ordering::Relaxed);
+        };
+        system.sent[0].store(1, Ordering::Relaxed);
+        set(u32::from(before));
+        let refs = Meanwhile {
+            refs: &system.refs,
+            before,
+            happens: &|| set(u32::from(!before)),
+        };
+        let mut roster = Roster::new(7);
+        roster
+            .add_queue(1, Source::Writer, &system.sent[..], &system.rcvd[..])
+            .unwrap();
+        roster.add_reader(2, refs).unwrap();
+        assert!(!roster.are_dead(&SLOTS, &NoWords, &table[..], || 7));
+        assert_eq!(values(&table), [2; FEW]);
     }
 }
 

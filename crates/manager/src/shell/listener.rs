@@ -37,6 +37,10 @@ pub struct Listener {
 
 impl Listener {
     /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is anything else.
+    /// Waits up to 2 s for one that is just going.
+    ///
+    /// # Errors
+    /// `ManagerRunning` where one is alive; `System` where something else is in the way, or the kernel refuses.
     pub fn bind(path: &Path, mode: u32) -> Result<Listener, Error> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let at = |what: &str| Error::system(format!("{what} {}", path.display()));
@@ -72,6 +76,9 @@ impl Listener {
     }
 
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
+    ///
+    /// # Errors
+    /// `System` where the kernel refuses to set it up.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, Error> {
         let can = prepare(&fd).map_err(Error::system("setting up the inherited socket"))?;
         let at = socket::local_path(&fd);
@@ -87,6 +94,9 @@ impl Listener {
     }
 
     /// The socket that systemd opened for us, if it did. Ids are kept in its runtime directory.
+    ///
+    /// # Errors
+    /// As [`inherited`](Listener::inherited).
     pub fn from_systemd() -> Option<Result<Listener, Error>> {
         let fd = tranship_sys::inherit::listen_socket()?;
         let dir = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);

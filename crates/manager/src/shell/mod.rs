@@ -60,11 +60,17 @@ pub struct Shutdown(Arc<OwnedFd>);
 
 impl Shutdown {
     /// A new one.
+    ///
+    /// # Errors
+    /// What the kernel says where a process can have no more descriptors.
     pub fn new() -> io::Result<Shutdown> {
         Ok(Shutdown(Arc::new(eventfd::create()?)))
     }
 
     /// Makes `run` return; callable from any thread.
+    ///
+    /// # Errors
+    /// What the kernel says; it does not block.
     pub fn stop(&self) -> io::Result<()> {
         eventfd::signal(&*self.0)
     }
@@ -82,6 +88,9 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what strangers send is
 /// handled by processes of its own, a loop that stands still ends the process, and what this process does not need for that it
 /// cannot do from then on (nor can the caller).
+///
+/// # Errors
+/// `System` for what it cannot do without: descriptors, threads, its confinement. What clients do is none.
 pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) -> Result<(), Error> {
     if daemon {
         process::set_dumpable(false).map_err(Error::system("becoming non-dumpable"))?;

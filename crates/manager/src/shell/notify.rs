@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tranship_sys::socket;
+use tranship_sys::service::Notifier;
 
 /// When it is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -20,7 +17,7 @@ impl<T: AsFd + std::fmt::Debug> Lasting for T {}
 /// Where the service manager listens.
 #[derive(Debug)]
 pub(super) struct Notify {
-    to: Option<UnixDatagram>,
+    to: Option<Notifier>,
     /// What it has still to take away, and then what it has to store: so it never has more than there was to be stored at one time, and no more waits
     /// here than that twice.
     gone: BTreeSet<String>,
@@ -34,19 +31,8 @@ pub(super) struct Notify {
 impl Notify {
     /// As the environment says.
     pub fn new() -> Notify {
-        let to = std::env::var_os("NOTIFY_SOCKET").and_then(|name| {
-            let address = match name.as_bytes().strip_prefix(b"@") {
-                Some(name) => SocketAddr::from_abstract_name(name),
-                None => SocketAddr::from_pathname(&name),
-            };
-            let open = || -> io::Result<_> {
-                let socket = UnixDatagram::unbound()?;
-                socket.set_nonblocking(true)?;
-                socket.connect_addr(&address?)?;
-                Ok(socket)
-            };
-            open().map_err(warn).ok()
-        });
+        let to = Notifier::from_environment(false).map_err(warn);
+        let to = to.ok().flatten();
         let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         // Twice as often as it has to be (sd_watchdog_enabled(3)).
@@ -55,7 +41,7 @@ impl Notify {
         Notify::to(to, beat)
     }
 
-    fn to(to: Option<UnixDatagram>, beat: Option<(Duration, Instant)>) -> Notify {
+    fn to(to: Option<Notifier>, beat: Option<(Duration, Instant)>) -> Notify {
         Notify {
             to,
             gone: BTreeSet::new(),
@@ -92,14 +78,13 @@ impl Notify {
             return;
         };
         while let Some(name) = self.gone.first() {
-            if !tell(to, &format!("FDSTOREREMOVE=1\nFDNAME={name}"), None) {
+            if !is_told(to.remove(name)) {
                 return;
             }
             self.gone.pop_first();
         }
         while let Some((name, what)) = self.wanted.first_key_value() {
-            let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
-            if !tell(to, &text, Some(what)) {
+            if !is_told(to.store(name, what.as_fd())) {
                 return;
             }
             self.wanted.pop_first();
@@ -114,7 +99,7 @@ impl Notify {
 
     /// The socket is served.
     pub fn ready(&self) {
-        let _ = self.say(b"READY=1").map_err(warn);
+        let _ = self.say("READY=1").map_err(warn);
     }
 
     /// The loop has come by.
@@ -123,7 +108,7 @@ impl Notify {
         let Some((every, _)) = self.beat.filter(|(_, next)| *next <= now) else {
             return;
         };
-        match self.say(b"WATCHDOG=1") {
+        match self.say("WATCHDOG=1") {
             // Before anything else, once there is room.
             Err(error) if is_full(&error) => {
                 if !std::mem::replace(&mut self.late, true) {
@@ -144,16 +129,14 @@ impl Notify {
         Some(if self.late { AGAIN } else { left })
     }
 
-    fn say(&self, what: &[u8]) -> io::Result<()> {
-        let Some(to) = &self.to else { return Ok(()) };
-        to.send(what).map(drop)
+    fn say(&self, what: &str) -> io::Result<()> {
+        self.to.as_ref().map_or(Ok(()), |to| to.say(what))
     }
 }
 
 /// `false`: there is no room for it. What it does not take for another reason it never takes.
-fn tell(to: &UnixDatagram, text: &str, what: Option<&Rc<dyn Lasting>>) -> bool {
-    let fds: Vec<_> = what.iter().map(|kept| kept.as_fd()).collect();
-    match socket::sendmsg(to, text.as_bytes(), &fds, true) {
+fn is_told(told: io::Result<()>) -> bool {
+    match told {
         Err(e) if is_full(&e) => false,
         Err(error) => {
             warn(error);
@@ -177,6 +160,7 @@ fn warn(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixDatagram;
 
     /// Who takes nothing for a while hears the beat all the same, and at last what there is and what is not: no more notices than names.
     #[test]
@@ -184,7 +168,7 @@ mod tests {
         let (to, from) = UnixDatagram::pair().expect("a pair");
         to.set_nonblocking(true).expect("not blocking");
         from.set_nonblocking(true).expect("not blocking");
-        let mut notify = Notify::to(Some(to), Some((Duration::ZERO, Instant::now())));
+        let mut notify = Notify::to(Some(to.into()), Some((Duration::ZERO, Instant::now())));
         let what: Rc<dyn Lasting> = Rc::new(tempfile::tempfile().expect("a file"));
         let hear = || {
             let mut raw = [0; 256];
@@ -238,7 +222,7 @@ mod tests {
         from.set_nonblocking(true).expect("not blocking");
         while to.send(b"full").is_ok() {}
         let every = Duration::from_secs(3600);
-        let mut notify = Notify::to(Some(to), Some((every, Instant::now())));
+        let mut notify = Notify::to(Some(to.into()), Some((every, Instant::now())));
         notify.turn();
         while from.recv(&mut [0; 16]).is_ok() {}
         notify.turn();

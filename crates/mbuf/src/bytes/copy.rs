@@ -36,6 +36,9 @@ impl Chain {
     }
 
     /// Copies the bytes from `offset` on into `to`, which they must fill (`m_copydata`). Pieces of files are read.
+    ///
+    /// # Errors
+    /// `TooShort` beyond the end; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copydata")]
     #[doc(alias = "m_unmappedtouio")]
     pub fn copydata(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
@@ -52,6 +55,9 @@ impl Chain {
     }
 
     /// All bytes, in a vector.
+    ///
+    /// # Errors
+    /// `File` where a piece of a file cannot be read.
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; self.len()];
         self.copydata(0, &mut bytes)?;
@@ -62,6 +68,9 @@ impl Chain {
     /// end and `offset` becomes zeros. Storage that is shared, read-only or not mapped is replaced by copies first.
     ///
     /// The traditional routine truncates silently when there is no memory; here nothing is written then.
+    ///
+    /// # Errors
+    /// `TooLong` where the chain would be too long; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copyback")]
     pub fn copyback(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.routine(Routine::Copyback);
@@ -126,6 +135,9 @@ impl Chain {
 
     /// Adds bytes at the end: into the writable space of the last mbuf, then into new ones (`m_append`). All of them or
     /// none; the traditional routine keeps what fitted.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_append")]
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.routine(Routine::Append);
@@ -136,6 +148,9 @@ impl Chain {
     }
 
     /// Adds empty mbufs with room for `len` bytes at the end (`m_getm2` with a chain): all of them or none.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_getm2")]
     pub fn reserve(&mut self, len: usize) -> Result<(), Error> {
         let more = self
@@ -147,6 +162,9 @@ impl Chain {
 
     /// Calls `each` with the bytes of a range, piece by piece, until it breaks (`m_apply`). Bytes that cannot be read in place
     /// are copied first, 1 KiB at a time.
+    ///
+    /// # Errors
+    /// `TooShort` beyond the end; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_apply")]
     pub fn apply<B>(
         &self,
@@ -177,6 +195,9 @@ impl Chain {
     }
 
     /// One byte.
+    ///
+    /// # Errors
+    /// `TooShort` beyond the end; `File` where a piece of a file cannot be read.
     pub fn byte(&self, offset: usize) -> Result<u8, Error> {
         let mut byte = [0];
         self.copydata(offset, &mut byte)?;

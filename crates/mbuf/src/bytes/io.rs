@@ -9,6 +9,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 impl Mbufs {
     /// A packet with copies of these bytes, its data `space` bytes from the start of its first mbuf, so that headers fit in
     /// front (`m_uiotombuf`, `align`): all of them or none.
+    ///
+    /// # Errors
+    /// `TooLong` where `space` is more than an mbuf has; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_uiotombuf")]
     pub fn from_slices(&self, slices: &[IoSlice<'_>], space: usize) -> Result<Chain, Error> {
         let total = slices.iter().map(|slice| slice.len()).sum();
@@ -23,6 +26,9 @@ impl Mbufs {
 
     /// A packet with a copy of these bytes, `space` bytes from the start of its first mbuf (`m_devget`): what a driver
     /// makes of a frame in a device's memory.
+    ///
+    /// # Errors
+    /// As [`from_slices`](Self::from_slices).
     #[doc(alias = "m_devget")]
     pub fn devget(&self, bytes: &[u8], space: usize) -> Result<Chain, Error> {
         let chain = self.from_slices(&[IoSlice::new(bytes)], space)?;
@@ -45,6 +51,9 @@ impl Mbufs {
 
 impl Chain {
     /// Copies as many bytes as there are, or as there is room for, from `offset` on; says how many (`m_mbuftouio`).
+    ///
+    /// # Errors
+    /// `TooShort` for an `offset` beyond the end; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_mbuftouio")]
     pub fn to_slices(&self, offset: usize, to: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
         let total = self.len();
@@ -88,6 +97,9 @@ impl Chain {
 
     /// Copies the bytes that cannot be read in place into mbufs of one's own: pieces of files (`mb_unmapped_to_ext`), and
     /// bytes that their writer may still change.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "mb_unmapped_to_ext")]
     pub fn make_readable(&mut self) -> Result<(), Error> {
         let (mut previous, mut at) = (None, Some(self.first()));

@@ -15,6 +15,9 @@ impl Chain {
     /// are copied. It is a packet with a copy of the header and the tags if `range` begins at 0 and this one is a packet.
     ///
     /// Neither chain can write the shared storage in place as long as both are there.
+    ///
+    /// # Errors
+    /// `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_copym")]
     #[doc(alias = "m_copy")]
     pub fn copym(&self, range: Range<usize>) -> Result<Chain, Error> {
@@ -65,6 +68,9 @@ impl Chain {
     }
 
     /// The whole chain by reference (`m_copypacket`).
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_copypacket")]
     pub fn copypacket(&self) -> Result<Chain, Error> {
         self.copym(0..self.len())
@@ -98,6 +104,9 @@ impl Chain {
     }
 
     /// A chain with copies of all bytes, and of the header and the tags: writable, whatever this one is (`m_dup`).
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_dup")]
     pub fn dup(&self) -> Result<Chain, Error> {
         self.routine(Routine::Dup);

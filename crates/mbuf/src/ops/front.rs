@@ -19,6 +19,9 @@ impl Chain {
     ///
     /// At most [`MHLEN`] bytes ([`MLEN`] if the chain has no header). The traditional routine frees the chain when it
     /// fails; here it is as before.
+    ///
+    /// # Errors
+    /// `TooLong` for more than that; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_prepend")]
     #[doc(alias = "M_PREPEND")]
     pub fn prepend(&mut self, len: usize) -> Result<&mut [u8], Error> {
@@ -50,6 +53,9 @@ impl Chain {
     }
 
     /// Puts bytes in front, as `prepend` does.
+    ///
+    /// # Errors
+    /// As [`prepend`](Self::prepend).
     pub fn push_front(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.prepend(bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -90,6 +96,9 @@ impl Chain {
     /// So bytes that their writer could still change are this process's own afterwards. They may still be
     /// shared with other chains: to write them, [`pulldown`](Self::pulldown). The traditional routine frees the
     /// chain when it fails; here it is as before.
+    ///
+    /// # Errors
+    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_pullup")]
     pub fn pullup(&mut self, len: usize) -> Result<&[u8], Error> {
         self.routine(Routine::Pullup);
@@ -143,6 +152,9 @@ impl Chain {
     /// of them and they are aligned as wished (`m_copyup`). Together at most [`MHLEN`].
     ///
     /// The traditional routine frees the chain when it fails; here it is as before.
+    ///
+    /// # Errors
+    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copyup")]
     pub fn copyup(&mut self, len: usize, space: usize) -> Result<&mut [u8], Error> {
         self.routine(Routine::Copyup);

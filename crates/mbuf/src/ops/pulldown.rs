@@ -17,6 +17,9 @@ impl Chain {
     /// What lies before them is not touched. They are copied if they lie in several mbufs, or if
     /// their storage is shared, read-only or not mapped: so this is copy-on-write. The traditional routine
     /// frees the chain when it fails; here it is as before.
+    ///
+    /// # Errors
+    /// `TooLong` for more than 2 KiB; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_pulldown")]
     pub fn pulldown(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
         self.routine(Routine::Pulldown);
@@ -113,6 +116,9 @@ impl Chain {
     /// not mapped (`m_unshare` of a part). Bytes beyond the end are nothing.
     ///
     /// A failure may leave some of them copied: the bytes are the same.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     pub fn make_writable(&mut self, range: Range<usize>) -> Result<(), Error> {
         let (mut previous, mut at, mut offset) = (None, Some(self.first()), 0);
         while let Some(seg) = at {

@@ -14,6 +14,9 @@ impl Chain {
     /// Copies all bytes into as few mbufs as possible (`m_defrag`).
     ///
     /// As with the traditional routine the chain is as before when it fails.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_defrag")]
     pub fn defrag(&mut self) -> Result<(), Error> {
         self.routine(Routine::Defrag);
@@ -26,6 +29,9 @@ impl Chain {
     /// then joins neighbours in clusters of 2 KiB.
     ///
     /// When it fails the bytes are the same, in fewer mbufs perhaps; so it is with the traditional routine.
+    ///
+    /// # Errors
+    /// `TooMany` if it takes more; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_collapse")]
     pub fn collapse(&mut self, limit: usize) -> Result<(), Error> {
         self.routine(Routine::Collapse);
@@ -90,6 +96,9 @@ impl Chain {
     /// (`m_unshare`).
     ///
     /// When it fails the bytes are the same, some of them copied already; the traditional routine frees the chain.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_unshare")]
     pub fn unshare(&mut self) -> Result<(), Error> {
         self.routine(Routine::Unshare);
@@ -114,6 +123,9 @@ impl Chain {
     /// Copies all bytes into mbufs of `size` bytes each, which tries out code that must not rely on how they lie (`m_fragment`).
     ///
     /// As with the traditional routine the chain is as before when it fails.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_fragment")]
     pub fn fragment(&mut self, size: usize) -> Result<(), Error> {
         self.routine(Routine::Fragment);

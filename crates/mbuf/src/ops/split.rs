@@ -13,6 +13,9 @@ impl Chain {
     ///
     /// The tail of a packet is a packet: its header is a copy of the first one's, with the send tag, but no tags. Unlike
     /// the traditional routine's, a failure leaves the packet's length as it was too.
+    ///
+    /// # Errors
+    /// `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_split")]
     pub fn split_off(&mut self, at: usize) -> Result<Chain, Error> {
         self.routine(Routine::Split);

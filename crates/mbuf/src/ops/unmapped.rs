@@ -19,6 +19,9 @@ impl Chain {
     /// Says how many. Pieces that others refer to stay, as nothing would be let go (the traditional `EBUSY`).
     ///
     /// When it fails the bytes are the same, some of them read already.
+    ///
+    /// # Errors
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read. It blocks as the file does.
     #[doc(alias = "mb_unmapped_compress")]
     pub fn compress_unmapped(&mut self) -> Result<usize, Error> {
         let (mut previous, mut at, mut compressed) = (None::<Seg>, Some(self.first()), 0);
@@ -43,6 +46,9 @@ impl Chain {
     ///
     /// No piece of the chain may already lie where it writes. When it fails the chain is as before, and what the file has at `offset`
     /// is undefined. Blocks as the file does.
+    ///
+    /// # Errors
+    /// `TooLong` beyond what a piece of a file can be; `File` where it cannot be written; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "mb_mapped_to_unmapped")]
     pub fn move_to_file(&mut self, file: Arc<File>, offset: u64) -> Result<(), Error> {
         self.routine(Routine::Unmap);

@@ -57,6 +57,9 @@ fn known() -> String {
 }
 
 /// The policy of a name.
+///
+/// # Errors
+/// A name that no policy has; the error lists those that there are.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownPolicy> {
     let found = POLICIES.iter().find(|p| p.name == name);
     found.ok_or_else(|| UnknownPolicy {

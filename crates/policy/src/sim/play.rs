@@ -18,6 +18,9 @@ struct Mark {
 }
 
 /// Plays a scenario under a policy. Panics if ever the pools have more than the limit: that is a mistake in this crate.
+///
+/// # Errors
+/// The configuration names a policy that there is not.
 pub fn run(scenario: &Scenario, config: &Config) -> Result<Run, UnknownPolicy> {
     let unit = scenario.page_bytes.max(1);
     let mut governor = Governor::new(config.clone())?;

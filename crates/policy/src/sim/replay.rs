@@ -41,6 +41,9 @@ pub enum TraceError {
 }
 
 /// Makes a scenario of a trace.
+///
+/// # Errors
+/// What of the trace makes no sense.
 pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError> {
     let (Some(first), Some(last)) = (trace.first(), trace.last().filter(|_| trace.len() > 1))
     else {

@@ -3,6 +3,12 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::folder;
+
+/// A killed process leaves its cgroup some time after it was reaped.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cgroup with one controller. Removed when dropped, which must be after its processes ended.
 #[derive(Debug)]
@@ -32,8 +38,16 @@ impl Cgroup {
 
     fn of(controller: &str, name: &str) -> Result<Self, Error> {
         let (parent, unified) = Self::parent(controller)?;
+        // Those that killed runs have left.
+        for path in folder::of_the_dead(&parent) {
+            let _ = std::fs::remove_dir(path);
+        }
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("tranship-test-{}-{n}-{name}", std::process::id()));
+        let path = parent.join(format!(
+            "{}{}-{n}-{name}",
+            folder::PREFIX,
+            std::process::id()
+        ));
         std::fs::create_dir(&path)?;
         Ok(Self { path, unified })
     }
@@ -124,8 +138,8 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A killed process leaves its cgroup a moment after it was reaped.
-        for _ in 0..100_000 {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             match std::fs::remove_dir(&self.path) {
                 Err(e) if e.kind() == ErrorKind::ResourceBusy => std::thread::yield_now(),
                 _ => return,

@@ -192,13 +192,18 @@ child!(
             .unwrap();
         std::thread::spawn(move || {
             let buf = frame(&quiet, 1 << 40);
-            let mut kept = Vec::new();
-            while let Ok(mut sender) = still.accept_sender() {
-                // As long as it takes to agree to the pool; a stranger may never do so.
-                sender.set_when_full(WhenFull::BlockFor(Duration::from_secs(1)));
-                let _ = sender.send(buf.clone());
-                kept.push(sender);
-            }
+            let kept = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                while let Ok(mut sender) = still.accept_sender() {
+                    let (kept, buf) = (&kept, buf.clone());
+                    // As long as it takes to agree to the pool; a stranger may never do so.
+                    scope.spawn(move || {
+                        sender.set_when_full(WhenFull::Block);
+                        let _ = sender.send(buf);
+                        kept.lock().unwrap().push(sender);
+                    });
+                }
+            });
         });
         ctl.send(&Answer::Ready).unwrap();
         facts.serve(&ctl);

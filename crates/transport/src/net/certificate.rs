@@ -19,7 +19,9 @@ const SLACK: Duration = Duration::from_secs(3600);
 /// PEM text of a certificate and of its key.
 #[derive(Clone, Debug)]
 pub struct Issued {
+    /// The certificate.
     pub cert: String,
+    /// Its private key.
     pub key: String,
 }
 

@@ -312,7 +312,7 @@ impl Inner {
     fn header(&self) -> Option<Result<Header, &'static str>> {
         let waiting = &self.inward[self.start..];
         let header = waiting.first_chunk::<HEADER_BYTES>()?;
-        Some(Header::decode(header).ok_or("a record that cannot be"))
+        Some(Header::decode(header).ok_or("a record whose header is not valid"))
     }
 
     /// For whom what came waits. What cannot be waits for the program, which finds that out.

@@ -54,6 +54,9 @@ impl Credentials {
     }
 
     /// The same, of PEM text.
+    ///
+    /// # Errors
+    /// What is wrong with which of them, as a text.
     pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificates = |what: &str, pem: &[u8]| {

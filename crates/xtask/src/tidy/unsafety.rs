@@ -10,6 +10,7 @@ const MAY: &[&str] = &[
     "region",
     "ledger",
     "zone",
+    "session",
     "core",
     "mbuf",
     "zcopy",

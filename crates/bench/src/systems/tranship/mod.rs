@@ -7,7 +7,7 @@ mod collect;
 mod fan;
 mod forwarded;
 mod inline;
-mod join;
+pub mod join;
 mod moved;
 pub use join::{domain, shape_of, socket};
 

@@ -2,7 +2,7 @@
 //! consumer, both looking again and again instead of sleeping.
 
 use super::Producer;
-use crate::args::ConsumerRole;
+use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use tranship::Wait;

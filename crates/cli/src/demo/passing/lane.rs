@@ -1,6 +1,6 @@
 //! The link to one consumer, and what the producer does when that one takes nothing.
 
-use crate::args::ConsumerRole;
+use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::time::Duration;
 use tranship::{Cbuf, DomainId, Kind, Pool, Sender, WhenFull};

@@ -3,7 +3,7 @@
 
 use super::lane::Lane;
 use super::{LAST_PATIENCE, Producer};
-use crate::args::{ConsumerRole, Transport};
+use crate::args::demo::{ConsumerRole, Transport};
 use crate::demo::consumers::Outcome;
 use crate::demo::plan::Reached;
 use crate::demo::worker::Worker;

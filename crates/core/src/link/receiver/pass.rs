@@ -34,6 +34,9 @@ impl Receiver {
     }
 
     /// The same with a word that arrives with it.
+    ///
+    /// # Errors
+    /// As [`pass`](Receiver::pass).
     pub fn pass_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
         if self.store.is_some() {
             let passed = self.pass_inside(buf, meta);

@@ -21,12 +21,18 @@ const ASTRAY: Duration = Duration::from_secs(3);
 
 impl Sender {
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
+    ///
+    /// # Errors
+    /// `ChannelTrust`, `Refused` when the receiver does not take it; `Quota`, `Limit`, `Access` by the manager; `PeerGone`; `BufferInvalid` for a pool of another domain; `CutOff`; `Forked`; `System`.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
         self.assign_own(pool, None)
     }
 
     /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
     /// library, or the manager is away. Call it again.
+    ///
+    /// # Errors
+    /// As [`assign`](Sender::assign).
     pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, Error> {
         match self.assign_own(pool, Some(Instant::now())) {
             Ok(()) => Ok(true),

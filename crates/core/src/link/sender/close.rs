@@ -40,7 +40,7 @@ impl Drop for Sender {
                 self.wait_gone(PATIENCE);
             }
             self.drop_passed();
-            return self.link.domain.leave_link(self.link.channel);
+            return self.link.leave();
         }
         for (_, asked) in self.unanswered.drain(..) {
             self.link.domain.forget(asked);
@@ -51,6 +51,6 @@ impl Drop for Sender {
                 link.ring.their_head() == sent || link.gone() != Gone::No
             });
         }
-        self.link.domain.leave_link(self.link.channel);
+        self.link.leave();
     }
 }

@@ -26,11 +26,17 @@ impl Sender {
     }
 
     /// Sends a buffer or an aggregate without waiting: as [`send`](Sender::send) with [`WhenFull::Error`].
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send): `Full` or `PoolPending` where that would wait.
     pub fn try_send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
         self.with_when_full(WhenFull::Error).send(payload)
     }
 
     /// Sends a buffer or an aggregate, waiting at most that long: as [`send`](Sender::send) with [`WhenFull::BlockFor`].
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send): `Full` or `PoolPending` when the time is over.
     pub fn send_timeout(
         &mut self,
         payload: impl Into<Payload>,

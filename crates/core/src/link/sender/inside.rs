@@ -3,17 +3,17 @@
 use super::Sender;
 use crate::base::lock;
 use crate::cbuf::{CbufMut, Handle, Home};
+use crate::domain::Offer;
 use crate::error::{Error, Kind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::{LinkOptions, Offer, Wait};
+use crate::options::{LinkOptions, Wait};
 use crate::pool::OwnPool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{PoolId, Trust};
 use tranship_ring::{Ending, Publish, Waker};
 
 impl Sender {
@@ -84,65 +84,42 @@ impl Sender {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots, and this handle's is one.
                 let pool = unsafe { pool.as_ref() };
-                self.may_go_of(
-                    pool.domain.is(&self.link.domain),
-                    pool.id(),
-                    pool.options.trust,
-                    || own_offer(pool),
-                )
+                self.may_go_of(pool.domain.is(&self.link.domain), &pool.shape())
             }
             Home::Foreign(pool) => {
                 // SAFETY: as above.
                 let pool = unsafe { pool.as_ref() };
-                let shape = &pool.shape;
-                let offer = || Offer {
-                    pool: shape.pool,
-                    writer: shape.writer,
-                    max_bytes: shape.max_bytes,
-                    slots: shape.slots,
-                    chunk_bytes: shape.chunk_bytes,
-                    trust: shape.trust,
-                };
-                self.may_go_of(
-                    pool.domain.is(&self.link.domain),
-                    shape.pool,
-                    shape.trust,
-                    offer,
-                )
+                self.may_go_of(pool.domain.is(&self.link.domain), &pool.shape)
             }
         }
     }
 
     /// Whether the receiver takes a pool of this domain's.
     pub(super) fn agree_inside(&self, pool: &OwnPool) -> Result<(), Error> {
-        self.may_go_of(true, pool.id(), pool.options.trust, || own_offer(pool))
+        self.may_go_of(true, &pool.shape())
     }
 
-    fn may_go_of(
-        &self,
-        ours: bool,
-        pool: PoolId,
-        trust: Trust,
-        offer: impl FnOnce() -> Offer,
-    ) -> Result<(), Error> {
+    fn may_go_of(&self, ours: bool, offer: &Offer) -> Result<(), Error> {
         if !ours {
             return Err(super::others_buffer());
         }
         let Some(store) = &self.store else {
             return Ok(());
         };
-        if !store.levels.has(trust) {
+        if !store.levels.has(offer.trust) {
             let text = format!(
                 "the receiver does not take buffers of a pool of level `{}` (LinkOptions::accept_trust, and snapshots for `none`)",
-                trust.name()
+                offer.trust.name()
             );
             return Err(Error::new(Kind::ChannelTrust, text));
         }
-        match store.agrees(pool, offer) {
+        match store.agrees(offer) {
             true => Ok(()),
             false => {
-                let text =
-                    format!("the receiver does not take pool {pool} (LinkOptions::accept_pools)");
+                let text = format!(
+                    "the receiver does not take pool {} (LinkOptions::accept_pools)",
+                    offer.pool
+                );
                 Err(Error::new(Kind::Refused, text))
             }
         }
@@ -203,16 +180,5 @@ impl Sender {
     /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
     pub fn peer_place(&self) -> Option<&str> {
         self.store.as_ref()?.place.as_deref()
-    }
-}
-
-fn own_offer(pool: &OwnPool) -> Offer {
-    Offer {
-        pool: pool.id(),
-        writer: pool.domain.id(),
-        max_bytes: pool.max_bytes,
-        slots: pool.slot_count(),
-        chunk_bytes: pool.options.chunk(),
-        trust: pool.options.trust,
     }
 }

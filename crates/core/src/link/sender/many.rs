@@ -11,6 +11,9 @@ use tranship_sys::crash;
 
 impl Sender {
     /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send), which also says how it blocks. What is before those that come back was sent.
     pub fn send_batch(
         &mut self,
         bufs: impl IntoIterator<Item = Cbuf>,
@@ -56,6 +59,9 @@ impl Sender {
 
     /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
     /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send), which also says how it blocks; `OutOfMemory` where the list has no room.
     pub fn send_aggregate(
         &mut self,
         aggregate: Aggregate,

@@ -25,12 +25,18 @@ impl Sender {
     /// the pool's again, and comes out of it under another id. Blocks and fails as [`send`](Sender::send) does.
     ///
     /// Of a [`Cbuf`](crate::Cbuf) that nobody else has [`try_into_mut`](crate::Cbuf::try_into_mut) makes one that can be moved.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send).
     #[inline(always)]
     pub fn move_buffer(&mut self, buf: CbufMut) -> Result<(), SendError<CbufMut>> {
         self.move_buffer_with(buf, 0)
     }
 
     /// The same with a word of the sender's that arrives with it.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send).
     #[inline(always)]
     pub fn move_buffer_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
         match self.move_fresh(buf, meta) {
@@ -111,6 +117,9 @@ impl Sender {
     ///
     /// Where memory is shared the list of pieces goes into a buffer of the first own pool among theirs; see
     /// [`AggregateMut::set_list_pool`]. Blocks and fails as [`send`](Sender::send) does.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send); `OutOfMemory` where the list has no room.
     pub fn move_aggregate(
         &mut self,
         aggregate: AggregateMut,

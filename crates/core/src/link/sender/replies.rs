@@ -21,6 +21,10 @@ impl Sender {
     /// so. It can still be had when the receiver is gone. [`PollItem::control`](crate::PollItem::control) waits for it.
     ///
     /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.
+    /// It does not block.
+    ///
+    /// # Errors
+    /// `PeerGone`, `PeerViolation` when the channel is over and everything was taken; `Forked`.
     pub fn try_recv_control(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {
             return Ok(None);

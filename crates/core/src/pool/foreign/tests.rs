@@ -12,7 +12,7 @@ fn opened(domain: &Domain) -> (ForeignPool, TableRw) {
 }
 
 fn opened_of(domain: &Domain, trust: Trust) -> (ForeignPool, TableRw) {
-    let shape = PoolShape {
+    let shape = Offer {
         pool: PoolId(7),
         writer: DomainId(1),
         max_bytes: 4 * CHUNK,

@@ -1,0 +1,92 @@
+//! What one reader's domain was given and holds still, as the ledger says.
+
+use super::wire::{Limits, Refused};
+use std::collections::HashMap;
+use std::time::Instant;
+use tranship_core::{Cbuf, CbufId, DomainId};
+
+/// One domain's.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    given: HashMap<CbufId, Given>,
+    bytes: u64,
+    /// Since when it has had what it has had longest; as of the last look.
+    oldest: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Given {
+    /// Kept until the reader's end is known, so that the number names nothing else meanwhile.
+    copy: Cbuf,
+    since: Instant,
+}
+
+impl Account {
+    /// Notes that a domain gets a buffer, if that is within its limits.
+    pub(super) fn admit(
+        &mut self,
+        domain: DomainId,
+        copy: &Cbuf,
+        limits: &Limits,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        if self.given.contains_key(&copy.id()) {
+            return Ok(());
+        }
+        let more = copy.len() as u64;
+        if self.check(more, limits, now).is_err() {
+            self.look(domain);
+            self.check(more, limits, now)?;
+        }
+        self.bytes += more;
+        self.oldest = self.oldest.or(Some(now));
+        let copy = copy.clone();
+        self.given.insert(copy.id(), Given { copy, since: now });
+        Ok(())
+    }
+
+    /// Could it be had if nothing else were held?
+    pub(super) fn fits(&self, more: u64, limits: &Limits) -> Result<(), Refused> {
+        let (held, most) = (self.bytes, limits.bytes);
+        if more > most {
+            return Err(Refused::Bytes { held, more, most });
+        }
+        Ok(())
+    }
+
+    fn check(&self, more: u64, limits: &Limits, now: Instant) -> Result<(), Refused> {
+        let held = self.given.len() as u64;
+        let age = self
+            .oldest
+            .map_or(0, |since| now.saturating_duration_since(since).as_secs());
+        if held >= u64::from(limits.values) {
+            let most = limits.values.into();
+            return Err(Refused::Values { held, most });
+        }
+        if self.bytes + more > limits.bytes {
+            let (held, most) = (self.bytes, limits.bytes);
+            return Err(Refused::Bytes { held, more, most });
+        }
+        if age > u64::from(limits.seconds) {
+            let (seconds, most) = (age, limits.seconds.into());
+            return Err(Refused::Time { seconds, most });
+        }
+        Ok(())
+    }
+
+    /// Takes off what the domain has let go of.
+    pub(super) fn look(&mut self, domain: DomainId) {
+        self.given.retain(|_, given| given.copy.is_held_by(domain));
+        self.bytes = self
+            .given
+            .values()
+            .map(|given| given.copy.len() as u64)
+            .sum();
+        self.oldest = self.given.values().map(|given| given.since).min();
+    }
+
+    /// Does it hold nothing, as of the last look?
+    pub(super) fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+}

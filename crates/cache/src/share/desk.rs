@@ -1,0 +1,205 @@
+//! The thread that readers of other processes ask: lets them in, answers, and sees to it that none holds more than its part.
+
+use super::account::Account;
+use super::counts::Counts;
+use super::guest::{Guest, Room};
+use super::options::Share;
+use super::shelf::Shelf;
+use super::wire::LINES;
+use crate::store::Store;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tranship_core::{Error, Kind, LinkOptions, Listener, PollItem, PoolOptions, Role, poll};
+
+/// Time between two looks at who holds what, and who is slow.
+const TICK: Duration = Duration::from_millis(250);
+/// And whether somebody new has the pool.
+const NEW: Duration = Duration::from_millis(2);
+/// And between two attempts to get what is missing.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// The desk, while nobody works at it.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    share: Share,
+    patience: Duration,
+    /// None while the name cannot be had.
+    listener: Option<Listener>,
+    guests: Vec<Guest>,
+    room: Room,
+    looked: Instant,
+    /// What was complained of last.
+    said: Option<Kind>,
+}
+
+impl Desk {
+    /// A desk at a name. `patience`: how long a reader may take no answers.
+    ///
+    /// # Errors
+    /// If the manager refuses the pool.
+    pub(crate) fn new(share: &Share, patience: Duration) -> Result<Desk, Error> {
+        let options = PoolOptions::new(share.memory).name(&share.name);
+        Ok(Desk {
+            room: Room {
+                shelf: Shelf::new(share.domain.create_pool(options)?),
+                accounts: HashMap::new(),
+                limits: share.limits(),
+            },
+            share: share.clone(),
+            patience,
+            listener: None,
+            guests: Vec::new(),
+            looked: Instant::now(),
+            said: None,
+        })
+    }
+
+    /// Takes the name. Else [`Desk::run`] does, when whoever has it lets go of it.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub(crate) fn listen(&mut self) -> Result<(), Error> {
+        if self.listener.is_none() {
+            let options = LinkOptions::new().lines(LINES);
+            let domain = &self.share.domain;
+            self.listener = Some(domain.listen_with(&self.share.name, Role::Source, options)?);
+        }
+        Ok(())
+    }
+
+    /// Works until it is told to stop, by a flag and a descriptor that can be read then; could go on after that.
+    pub(crate) fn run(
+        mut self,
+        store: &Store,
+        counts: &Counts,
+        stop: &AtomicBool,
+        bell: &OwnedFd,
+    ) -> Desk {
+        let mut more = false;
+        loop {
+            let waited = self.wait(if more { Duration::ZERO } else { TICK }, bell);
+            // Ordering: acquire, partner of the release of who tells it to stop.
+            if stop.load(Ordering::Acquire) {
+                return self;
+            }
+            if let Err(error) = waited {
+                self.complain(&error);
+                std::thread::sleep(PAUSE);
+            }
+            self.let_in(counts);
+            more = self.serve(store, counts);
+            if self.looked.elapsed() >= TICK {
+                self.look(counts);
+            }
+        }
+    }
+
+    fn wait(&mut self, mut limit: Duration, bell: &OwnedFd) -> Result<(), Error> {
+        // Joins the next manager when the last one has gone: to wait alone does not.
+        let turned = self.share.domain.turn();
+        match turned.and_then(|()| self.listen()) {
+            Ok(()) => self.said = None,
+            // Those who are connected are served all the same.
+            Err(error) => {
+                self.complain(&error);
+                limit = limit.min(PAUSE);
+            }
+        }
+        // That they have the pool is told by nothing that is waited for.
+        if self.guests.iter().any(|guest| !guest.is_greeted()) {
+            limit = limit.min(NEW);
+        }
+        let guests = self.guests.iter_mut().map(|guest| {
+            if guest.is_choked() {
+                PollItem::sender(&mut guest.sender)
+            } else {
+                PollItem::control(&mut guest.sender)
+            }
+        });
+        let mut all: Vec<_> = guests.collect();
+        all.extend(self.listener.as_ref().map(PollItem::listener));
+        all.push(PollItem::readable(bell));
+        poll(&mut all, Some(limit)).map(drop)
+    }
+
+    fn complain(&mut self, error: &Error) {
+        if self.said.replace(error.kind()) != Some(error.kind()) {
+            tracing::warn!(%error, name = self.share.name, "values cannot be shown by reference for now");
+        }
+    }
+
+    fn let_in(&mut self, counts: &Counts) {
+        loop {
+            let listener = self.listener.as_ref();
+            let next = listener.map(|listener| listener.accept_sender_within(Duration::ZERO));
+            let Some(Ok(sender)) = next else {
+                break;
+            };
+            let guest = Guest::new(sender);
+            if !self.has_place(&guest) {
+                self.look(counts);
+            }
+            if self.has_place(&guest) {
+                self.room.accounts.entry(guest.domain()).or_default();
+                self.guests.push(guest);
+            } else {
+                tracing::warn!(most = self.share.readers, "a reader is refused");
+                guest.refuse(self.share.readers);
+            }
+        }
+        Counts::set(&counts.readers, self.guests.len() as u64);
+    }
+
+    fn has_place(&self, guest: &Guest) -> bool {
+        let (most, accounts) = (self.share.readers, &self.room.accounts);
+        let known = accounts.contains_key(&guest.domain());
+        self.guests.len() < most && (known || accounts.len() < most)
+    }
+
+    fn serve(&mut self, store: &Store, counts: &Counts) -> bool {
+        let (room, patience) = (&mut self.room, self.patience);
+        let mut more = false;
+        self.guests.retain_mut(|guest| {
+            let turned = guest.turn(room, store, counts);
+            let stuck = guest.stuck.is_some_and(|since| since.elapsed() >= patience);
+            match turned {
+                Ok(again) if !stuck => {
+                    more |= again;
+                    return true;
+                }
+                Ok(_) => tracing::warn!(?patience, "a reader that took no answers is sent away"),
+                Err(error) if matches!(error.kind(), Kind::PeerGone | Kind::PeerDied) => {
+                    return false;
+                }
+                Err(error) => tracing::warn!(%error, "a reader is sent away"),
+            }
+            Counts::bump(&counts.expelled, 1);
+            false
+        });
+        more
+    }
+
+    /// Who has let go of what, and what is stored no more.
+    fn look(&mut self, counts: &Counts) {
+        self.looked = Instant::now();
+        self.guests.retain_mut(|guest| !guest.sender.is_peer_gone());
+        for (domain, account) in &mut self.room.accounts {
+            account.look(*domain);
+        }
+        self.forget();
+        self.room.shelf.tidy(counts);
+        Counts::set(&counts.readers, self.guests.len() as u64);
+    }
+
+    /// Who is gone and holds nothing needs no place.
+    fn forget(&mut self) {
+        let guests = &self.guests;
+        let here = |domain| guests.iter().any(|guest| guest.domain() == domain);
+        let gone = |domain, account: &Account| account.is_empty() && !here(domain);
+        self.room
+            .accounts
+            .retain(|domain, account| !gone(*domain, account));
+    }
+}

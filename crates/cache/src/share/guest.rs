@@ -1,0 +1,193 @@
+//! A connected reader, as the desk sees it.
+
+use super::account::Account;
+use super::counts::Counts;
+use super::shelf::Shelf;
+use super::wire::{Asked, Limits, Refused, Say, TAIL, VERSION};
+use crate::store::Store;
+use std::collections::HashMap;
+use std::time::Instant;
+use tranship_core::{Body, Cbuf, DomainId, Error, Kind, Pool, Sender, WhenFull};
+
+/// Questions before others have their turn.
+const TURN: usize = 64;
+
+/// What all readers have in common.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) shelf: Shelf,
+    /// Of all who hold something or are connected.
+    pub(super) accounts: HashMap<DomainId, Account>,
+    pub(super) limits: Limits,
+}
+
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) sender: Sender,
+    domain: DomainId,
+    asked: Asked,
+    greeted: bool,
+    /// What there was no room for.
+    waits: Option<Out>,
+    /// Since when it has not taken what it is sent, or not let itself be shown the pool.
+    pub(super) stuck: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Out {
+    say: Say,
+    copy: Option<Cbuf>,
+}
+
+impl Guest {
+    pub(super) fn new(mut sender: Sender) -> Guest {
+        sender.set_when_full(WhenFull::Error);
+        Guest {
+            domain: sender.peer(),
+            sender,
+            asked: Asked::default(),
+            greeted: false,
+            waits: None,
+            stuck: Some(Instant::now()),
+        }
+    }
+
+    pub(super) fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    /// Has been shown the pool?
+    pub(super) fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
+    /// Waits for room in its ring, and not for questions?
+    pub(super) fn is_choked(&self) -> bool {
+        self.waits.is_some()
+    }
+
+    /// Answers what it asks; true if there may be more.
+    pub(super) fn turn(
+        &mut self,
+        room: &mut Room,
+        store: &Store,
+        counts: &Counts,
+    ) -> Result<bool, Error> {
+        if !self.greet(room.shelf.pool(), room.limits)? {
+            return Ok(false);
+        }
+        if let Some(out) = self.waits.take()
+            && !self.send(out)?
+        {
+            return Ok(false);
+        }
+        for _ in 0..TURN {
+            let Some(message) = self.sender.try_recv_control()? else {
+                return Ok(false);
+            };
+            let Body::Inline(piece) = message.body else {
+                return Err(Error::new(Kind::PeerViolation, "a question with a buffer"));
+            };
+            let whole = self.asked.take(&piece, message.meta);
+            if !whole.map_err(Error::of(Kind::PeerViolation))? {
+                continue;
+            }
+            let answer = self.answer(room, store, counts);
+            self.asked.clear();
+            if !self.send(answer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Shows it the pool, and says what it may hold.
+    fn greet(&mut self, pool: &Pool, limits: Limits) -> Result<bool, Error> {
+        if !self.greeted && self.sender.try_assign(pool)? {
+            self.greeted = true;
+            self.stuck = None;
+            let say = Say::Hello(VERSION, limits);
+            return self.send(Out { say, copy: None });
+        }
+        Ok(self.greeted)
+    }
+
+    fn answer(&self, room: &mut Room, store: &Store, counts: &Counts) -> Out {
+        Counts::bump(&counts.gets, 1);
+        match self.find(room, store, counts) {
+            Ok(out) => {
+                Counts::bump(&counts.hits, u64::from(out.copy.is_some()));
+                out
+            }
+            Err(refused) => {
+                Counts::bump(&counts.refused, 1);
+                let say = Say::Refused(refused);
+                Out { say, copy: None }
+            }
+        }
+    }
+
+    fn find(&self, room: &mut Room, store: &Store, counts: &Counts) -> Result<Out, Refused> {
+        let key = self.asked.key();
+        let Some(item) = store.get(key, None) else {
+            let say = Say::Miss;
+            return Ok(Out { say, copy: None });
+        };
+        let Room {
+            shelf,
+            accounts,
+            limits,
+        } = room;
+        let account = accounts.entry(self.domain).or_default();
+        // Before it costs a copy.
+        account.fits(item.value.len() as u64 - 2 + TAIL as u64, limits)?;
+        let look = || {
+            accounts
+                .iter_mut()
+                .for_each(|(domain, account)| account.look(*domain))
+        };
+        let copy = shelf.show(key, &item, counts, look)?;
+        let account = accounts.entry(self.domain).or_default();
+        account.admit(self.domain, &copy, limits, Instant::now())?;
+        let ttl = u32::try_from(item.ttl).ok();
+        Ok(Out {
+            say: Say::Hit(ttl),
+            copy: Some(copy),
+        })
+    }
+
+    /// False if there is no room for it yet: then it waits.
+    fn send(&mut self, out: Out) -> Result<bool, Error> {
+        let (word, bytes) = out.say.encode();
+        let sent = match &out.copy {
+            Some(copy) => {
+                let sent = self.sender.send_buf(copy.clone(), word);
+                sent.map_err(|not| not.error)
+            }
+            None => self
+                .sender
+                .send_inline(&bytes, word)
+                .map_err(|not| not.error),
+        };
+        match sent {
+            Ok(()) => {
+                self.stuck = None;
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
+                self.waits = Some(out);
+                self.stuck = self.stuck.or_else(|| Some(Instant::now()));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says why it is not let in.
+    pub(super) fn refuse(mut self, most: usize) {
+        let most = most as u64;
+        let (word, bytes) = Say::Refused(Refused::Readers { most }).encode();
+        // If it is gone, nobody asks.
+        let _ = self.sender.send_inline(&bytes, word);
+    }
+}

@@ -1,0 +1,28 @@
+//! Values by reference for other processes: a reader asks by a channel, and is sent a buffer of a pool that it maps read-only.
+//!
+//! ```text
+//!   reader (process)            ask: a key, by the control ring         desk (thread of the server)
+//!     Reader::get  ────────────────────────────────────────────────►  store.get(key)
+//!                                                                      shelf: the value's copy in the pool, made when it is first asked for
+//!     Hit: read in place ◄───────────────────────────────────────────  send(copy); the account of the reader's domain notes it
+//!                                reply: a buffer, a miss, a refusal
+//! ```
+//!
+//! Who holds what is the ledger's word (`Cbuf::is_held_by`), never the reader's.
+//!
+//! NOT here: pools and channels (`core`), sockets (`server`).
+
+mod account;
+mod counts;
+mod desk;
+mod guest;
+mod options;
+mod reader;
+mod shelf;
+mod wire;
+
+pub(crate) use counts::Counts;
+pub(crate) use desk::Desk;
+pub use options::Share;
+pub use reader::{Answer, Hit, Reader};
+pub use wire::{Limits, Refused};

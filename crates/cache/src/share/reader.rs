@@ -1,0 +1,288 @@
+//! The reader's side: values of a cache server of this machine, read where they are.
+
+use super::wire::{self, LINES, Limits, Refused, Say, TAIL, VERSION};
+use crate::parse::KEY;
+use std::io;
+use std::time::{Duration, Instant};
+use tranship_core::{Body, Cbuf, Domain, Error, Kind, LinkOptions, Message, Receiver, View};
+
+/// Questions under way at a time: less than there is room for in the ring, however long the keys.
+const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(48) / 2;
+
+/// Reads values of a cache server (`tranship cache --shm NAME`) by reference: what it gets lies in memory of the server's, which this process can only
+/// read.
+///
+/// A server that has ended, or was handed over to its successor, is [`Kind::PeerGone`] or [`Kind::PeerDied`]: open it again.
+#[derive(Debug)]
+pub struct Reader {
+    receiver: Receiver,
+    limits: Limits,
+    timeout: Option<Duration>,
+    /// Answers may come that nobody waits for.
+    broken: bool,
+}
+
+/// What is stored under a key.
+#[derive(Debug)]
+pub enum Answer {
+    /// This.
+    Hit(Hit),
+    /// Nothing.
+    Miss,
+    /// It is not told; why.
+    Refused(Refused),
+}
+
+/// A value that is held: its bytes stay as they are, whatever becomes of the key, until this is dropped. It may outlive its [`Reader`].
+#[derive(Clone, Debug)]
+pub struct Hit {
+    value: Cbuf,
+    flags: u32,
+    cas: u64,
+    ttl: Option<u32>,
+}
+
+impl Reader {
+    /// Connects to the server that shows its values under a name; waits until there is one.
+    ///
+    /// # Errors
+    /// What the manager refuses; [`Kind::Limit`] with [`Refused`] if too many others read; [`Kind::PeerViolation`] if it is no cache server.
+    pub fn open(domain: &Domain, name: &str) -> Result<Reader, Error> {
+        Reader::connect(domain, name, None)
+    }
+
+    /// The same, and no wait is longer than that: for the server here, nor for answers later on.
+    ///
+    /// # Errors
+    /// As [`Reader::open`]; [`Kind::TimedOut`].
+    pub fn open_within(domain: &Domain, name: &str, timeout: Duration) -> Result<Reader, Error> {
+        Reader::connect(domain, name, Some(timeout))
+    }
+
+    fn connect(domain: &Domain, name: &str, timeout: Option<Duration>) -> Result<Reader, Error> {
+        let options = LinkOptions::new().lines(LINES);
+        let options = timeout.map_or(options.clone(), |timeout| options.timeout(timeout));
+        let mut own = Reader {
+            receiver: domain.open_receiver_with(name, options)?,
+            limits: Limits::default(),
+            timeout,
+            broken: false,
+        };
+        let message = own.next(own.deadline())?;
+        match inline(&message) {
+            Some(Say::Hello(VERSION, limits)) => own.limits = limits,
+            Some(Say::Hello(other, _)) => {
+                let text =
+                    format!("the cache server at `{name}` speaks version {other}, not {VERSION}");
+                return Err(Error::new(Kind::Version, text));
+            }
+            Some(Say::Refused(why)) => return Err(refusal(why)),
+            _ => {
+                let text = format!("`{name}` is no cache server's");
+                return Err(Error::new(Kind::PeerViolation, text));
+            }
+        }
+        Ok(own)
+    }
+
+    /// What it may hold at a time.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// From here on [`Hit::bytes`] gives slices.
+    ///
+    /// # Safety
+    /// The server does not change what it has shown. One that is honest does not; the kernel does not keep it from it.
+    pub unsafe fn trust_server(&mut self) {
+        // SAFETY: the caller's word.
+        unsafe { self.receiver.trust_writer() };
+    }
+
+    /// What is stored under a key, if there is something.
+    ///
+    /// # Errors
+    /// [`Kind::BadArgument`] for what is no key; [`Kind::Limit`] and [`Kind::OutOfMemory`], with [`Refused`], if this process holds too much, or all others do;
+    /// [`Kind::PeerGone`] and [`Kind::PeerDied`] if the server is gone; [`Kind::TimedOut`] if it does not answer, after which the reader is of no use any more.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Hit>, Error> {
+        let mut one = None;
+        self.each([key], |answer| one = Some(answer))?;
+        match one {
+            Some(Answer::Hit(hit)) => Ok(Some(hit)),
+            Some(Answer::Miss) => Ok(None),
+            Some(Answer::Refused(why)) => Err(refusal(why)),
+            None => Err(Kind::Internal.into()),
+        }
+    }
+
+    /// What is stored under each of these keys, in their order; many are asked for at a time.
+    ///
+    /// # Errors
+    /// As [`Reader::get`]; a refusal is an answer.
+    pub fn get_many(&mut self, keys: &[&[u8]]) -> Result<Vec<Answer>, Error> {
+        let mut all = Vec::with_capacity(keys.len());
+        self.each(keys.iter().copied(), |answer| all.push(answer))?;
+        Ok(all)
+    }
+
+    fn each<'a>(
+        &mut self,
+        keys: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+        mut tell: impl FnMut(Answer),
+    ) -> Result<(), Error> {
+        let keys = keys.into_iter();
+        if let Some(key) = keys.clone().find(|key| !(1..=KEY).contains(&key.len())) {
+            let text = format!("a key has 1 to {KEY} bytes, and this one {}", key.len());
+            return Err(Error::new(Kind::BadArgument, text));
+        }
+        if self.broken {
+            let text = "an earlier answer of the server did not come, or was none";
+            return Err(Error::new(Kind::ChannelState, text));
+        }
+        self.broken = true;
+        let mut keys = keys.peekable();
+        let mut under_way = 0;
+        while under_way > 0 || keys.peek().is_some() {
+            while under_way < UNDER_WAY
+                && let Some(key) = keys.next()
+            {
+                for (piece, word) in wire::ask(key) {
+                    let sent = self.receiver.send_control(piece, word);
+                    sent.map_err(|not| not.error)?;
+                }
+                under_way += 1;
+            }
+            let message = self.next(self.deadline())?;
+            tell(answer(message)?);
+            under_way -= 1;
+        }
+        self.broken = false;
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Message, Error> {
+        match deadline {
+            None => self.receiver.recv(),
+            Some(at) => {
+                let left = at.saturating_duration_since(Instant::now());
+                self.receiver.recv_timeout(left)
+            }
+        }
+    }
+}
+
+fn inline(message: &Message) -> Option<Say> {
+    match &message.body {
+        Body::Inline(bytes) => Say::decode(message.meta, bytes),
+        _ => None,
+    }
+}
+
+fn answer(message: Message) -> Result<Answer, Error> {
+    let wrong = |what: &'static str| Error::new(Kind::PeerViolation, what);
+    match inline(&message) {
+        Some(Say::Miss) => return Ok(Answer::Miss),
+        Some(Say::Refused(why)) => return Ok(Answer::Refused(why)),
+        Some(_) => return Err(wrong("the server answers with something else")),
+        None => {}
+    }
+    let (Some(Say::Hit(ttl)), Body::Buf(whole)) = (Say::decode(message.meta, &[]), message.body)
+    else {
+        return Err(wrong("the server answers what no cache server answers"));
+    };
+    let Some(len) = whole.len().checked_sub(TAIL) else {
+        return Err(wrong(
+            "the server's answer is shorter than what is behind a value",
+        ));
+    };
+    let tail = whole
+        .view()
+        .read_array(len)
+        .map_err(Error::of(Kind::PeerViolation))?;
+    let (flags, cas) = wire::read_tail(tail);
+    let value = whole.slice(..len);
+    Ok(Answer::Hit(Hit {
+        value,
+        flags,
+        cas,
+        ttl,
+    }))
+}
+
+fn refusal(why: Refused) -> Error {
+    let kind = match why {
+        Refused::NoRoom { .. } => Kind::OutOfMemory,
+        _ => Kind::Limit,
+    };
+    Error::because(kind, "the cache server does not give it", why)
+}
+
+impl Hit {
+    /// Length of the value, bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.value.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.value.is_empty()
+    }
+
+    /// The client's word.
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Its unique number, as `gets` tells it.
+    #[must_use]
+    pub fn cas(&self) -> u64 {
+        self.cas
+    }
+
+    /// Seconds until it expires, as of the answer; none: never.
+    #[must_use]
+    pub fn ttl(&self) -> Option<u32> {
+        self.ttl
+    }
+
+    /// The bytes, in the server's memory.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        self.value.view()
+    }
+
+    /// The bytes as a slice, after [`Reader::trust_server`].
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.value.bytes()
+    }
+
+    /// A private copy.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.value.to_vec()
+    }
+
+    /// Writes it; takes little private memory, however long it is.
+    ///
+    /// # Errors
+    /// What `to` says.
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        self.value.write_to(to)
+    }
+
+    /// The buffer, to be cut, or sent to a socket by [`tranship_zcopy::Piece::Buffer`].
+    #[must_use]
+    pub fn into_buf(self) -> Cbuf {
+        self.value
+    }
+}

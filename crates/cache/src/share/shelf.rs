@@ -1,0 +1,112 @@
+//! Copies of values in the pool that readers map: one of each value that was asked for, made once, for all readers.
+
+use super::counts::Counts;
+use super::wire::{Refused, TAIL, tail};
+use crate::store::Item;
+use std::collections::{HashMap, VecDeque};
+use tranship_core::{Cbuf, Pool};
+use tranship_zcopy::Mark;
+
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pool: Pool,
+    copies: HashMap<Box<[u8]>, Copy>,
+    /// Keys in the order in which their copies go when there is no room; with second chances.
+    order: VecDeque<Box<[u8]>>,
+}
+
+#[derive(Debug)]
+struct Copy {
+    of: Mark,
+    cas: u64,
+    buf: Cbuf,
+    /// Asked for since it was last looked at.
+    used: bool,
+}
+
+impl Shelf {
+    pub(super) fn new(pool: Pool) -> Shelf {
+        Shelf {
+            pool,
+            copies: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The copy of what is stored under a key. `make_room` is called before other copies go.
+    pub(super) fn show(
+        &mut self,
+        key: &[u8],
+        item: &Item,
+        counts: &Counts,
+        make_room: impl FnOnce(),
+    ) -> Result<Cbuf, Refused> {
+        if let Some(copy) = self.copies.get_mut(key)
+            && copy.of.is_of(&item.value)
+            && copy.cas == item.cas
+        {
+            copy.used = true;
+            return Ok(copy.buf.clone());
+        }
+        // Without its line end.
+        let value = &item.value[..item.value.len() - 2];
+        let mut make_room = Some(make_room);
+        let mut buf = loop {
+            match self.pool.try_alloc(value.len() + TAIL) {
+                Ok(buf) => break buf,
+                Err(error) => {
+                    let first = make_room.take().map(|make_room| make_room());
+                    if first.is_none() && !self.drop_one() {
+                        tracing::debug!(%error, "no room to show a value");
+                        let (bytes, most) = (value.len() as u64, self.pool.max_bytes());
+                        return Err(Refused::NoRoom { bytes, most });
+                    }
+                }
+            }
+        };
+        buf[..value.len()].copy_from_slice(value);
+        buf[value.len()..].copy_from_slice(&tail(item.flags, item.cas));
+        Counts::bump(&counts.copied_bytes, value.len() as u64);
+        let copy = Copy {
+            of: item.value.mark(),
+            cas: item.cas,
+            buf: buf.freeze(),
+            used: false,
+        };
+        let buf = copy.buf.clone();
+        // One that is over has its place in the order still.
+        if self.copies.insert(key.into(), copy).is_none() {
+            self.order.push_back(key.into());
+        }
+        Ok(buf)
+    }
+
+    /// Lets go of a copy, the one that was asked for longest ago, about.
+    fn drop_one(&mut self) -> bool {
+        while let Some(key) = self.order.pop_front() {
+            match self.copies.get_mut(&key) {
+                Some(copy) if copy.used => {
+                    copy.used = false;
+                    self.order.push_back(key);
+                }
+                Some(_) => {
+                    self.copies.remove(&key);
+                    return true;
+                }
+                None => {}
+            }
+        }
+        false
+    }
+
+    /// Lets go of copies of what is stored no more.
+    pub(super) fn tidy(&mut self, counts: &Counts) {
+        self.copies.retain(|_, copy| !copy.of.is_over());
+        self.order.retain(|key| self.copies.contains_key(key));
+        Counts::set(&counts.copies, self.copies.len() as u64);
+    }
+}

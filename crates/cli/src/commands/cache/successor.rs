@@ -1,0 +1,39 @@
+//! SIGUSR2: this program again, as it was started, which takes over.
+
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+/// How this program was started. The path is asked for at the start: what lies there later is what an upgrade put there.
+pub(super) struct Start {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    /// Who was started last.
+    last: Option<Child>,
+}
+
+impl Start {
+    pub(super) fn of_this() -> Result<Start> {
+        Ok(Start {
+            program: std::env::current_exe().context("looking where this program is")?,
+            arguments: std::env::args_os().skip(1).collect(),
+            last: None,
+        })
+    }
+
+    /// Starts it, unless the last one is still at it.
+    pub(super) fn again(&mut self) -> Result<()> {
+        if let Some(last) = &mut self.last
+            && last.try_wait()?.is_none()
+        {
+            eprintln!("tranship: process {} is taking over already", last.id());
+            return Ok(());
+        }
+        let started = Command::new(&self.program).args(&self.arguments).spawn();
+        let started = started.with_context(|| format!("starting {}", self.program.display()))?;
+        eprintln!("tranship: process {} is to take over", started.id());
+        self.last = Some(started);
+        Ok(())
+    }
+}

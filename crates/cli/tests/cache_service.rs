@@ -1,0 +1,247 @@
+//! `tranship cache` as a service, with a service manager that these tests play: restarts and upgrades keep the values.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use tranship_testkit::Watchdog;
+use tranship_testkit::service::ServiceManager;
+
+struct Running {
+    program: Child,
+    out: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Running {
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.program.id()).expect("a number");
+        // SAFETY: a child that was not waited for: its number is its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// Has it end, as a service manager does. Says what it said last.
+    fn stop(mut self, systemd: &mut ServiceManager) -> String {
+        self.signal(libc::SIGTERM);
+        let said = self.line();
+        assert!(self.program.wait().expect("its end").success());
+        systemd.catch_up();
+        said
+    }
+
+    fn client(&self) -> BufReader<TcpStream> {
+        BufReader::new(TcpStream::connect(&self.address).expect("connect"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+fn start(systemd: &mut ServiceManager, more: &[&str]) -> Running {
+    let set = |command: &mut Command| {
+        command
+            .args(["cache", "--listen", "127.0.0.1:0"])
+            .args(more)
+            .stdout(Stdio::piped());
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_tranship"));
+    let mut program = systemd.start(program, set, None);
+    systemd.catch_up();
+    let out = program.stdout.take().expect("piped");
+    let mut running = Running {
+        program,
+        out: BufReader::new(out),
+        address: String::new(),
+    };
+    let line = running.line();
+    running.address = line.rsplit(' ').next().expect("an address").to_owned();
+    running
+}
+
+fn value(n: usize) -> Vec<u8> {
+    (0..n * 97 % 40_000)
+        .map(|at| (at + n).to_le_bytes()[0])
+        .collect()
+}
+
+fn say(client: &mut BufReader<TcpStream>, text: &[u8]) -> String {
+    client.get_mut().write_all(text).expect("write");
+    let mut line = String::new();
+    client.read_line(&mut line).expect("a line");
+    line.trim_end().to_owned()
+}
+
+fn fill(client: &mut BufReader<TcpStream>) {
+    for n in 0..500 {
+        let value = value(n);
+        let head = format!("set k{n} {n} 0 {}\r\n", value.len());
+        let all = [head.as_bytes(), &value, b"\r\n"].concat();
+        assert_eq!(say(client, &all), "STORED");
+    }
+}
+
+fn check(client: &mut BufReader<TcpStream>) {
+    for n in 0..500 {
+        let head = say(client, format!("get k{n}\r\n").as_bytes());
+        let expected = value(n);
+        assert_eq!(head, format!("VALUE k{n} {n} {}", expected.len()));
+        let mut got = vec![0; expected.len() + 7];
+        client.read_exact(&mut got).expect("a value");
+        assert!(got[..expected.len()] == expected, "k{n}");
+    }
+}
+
+#[test]
+fn a_restart_keeps_the_values() {
+    let _dog = Watchdog::new();
+    let mut systemd = ServiceManager::new();
+    let first = start(&mut systemd, &[]);
+    assert!(systemd.store.is_empty());
+    let address = first.address.clone();
+    fill(&mut first.client());
+    assert_eq!(
+        first.stop(&mut systemd),
+        "left 500 values with the service manager"
+    );
+    assert_eq!(systemd.store.len(), 3, "{:?}", systemd.store);
+    // Clients wait at the socket that is kept.
+    let mut waiting = BufReader::new(TcpStream::connect(&address).expect("connect"));
+    for _ in 0..3 {
+        let mut next = start(&mut systemd, &[]);
+        assert_eq!(next.address, address);
+        let said = next.line();
+        assert!(
+            said.starts_with("took over 500 values")
+                && said.contains("from the service manager; 0"),
+            "{said}"
+        );
+        assert!(
+            systemd.store.is_empty(),
+            "what is used is kept no more: {:?}",
+            systemd.store
+        );
+        check(&mut next.client());
+        // Half of a command changes nothing.
+        let mut half = next.client();
+        half.get_mut()
+            .write_all(b"set k7 7 0 100\r\nhalf")
+            .expect("write");
+        next.stop(&mut systemd);
+    }
+    let next = start(&mut systemd, &[]);
+    assert!(say(&mut waiting, b"version\r\n").starts_with("VERSION"));
+    drop(next);
+}
+
+/// One that dies leaves nothing that could be mistaken for what is true now, though the descriptors are still kept.
+#[test]
+fn what_was_used_is_not_used_again() {
+    let _dog = Watchdog::new();
+    let mut systemd = ServiceManager::new();
+    let first = start(&mut systemd, &[]);
+    fill(&mut first.client());
+    first.stop(&mut systemd);
+    let copies: Vec<(String, OwnedFd)> = systemd
+        .store
+        .iter()
+        .map(|(name, fd)| {
+            (
+                name.clone(),
+                fd.as_fd().try_clone_to_owned().expect("a copy"),
+            )
+        })
+        .collect();
+    let mut second = start(&mut systemd, &[]);
+    assert!(second.line().starts_with("took over 500"));
+    let mut client = second.client();
+    assert_eq!(say(&mut client, b"delete k1\r\n"), "DELETED");
+    drop((client, second));
+    systemd.catch_up();
+    // The service manager did not hear in time that they are not to be kept.
+    systemd.store.extend(copies);
+    let third = start(&mut systemd, &[]);
+    let head = say(&mut third.client(), b"get k1 k2\r\n");
+    assert_eq!(head, "END", "it began empty");
+}
+
+/// Anything may lie there.
+#[test]
+fn what_is_none_is_left() {
+    let _dog = Watchdog::new();
+    let mut systemd = ServiceManager::new();
+    for garbage in [&b""[..], b"no parcel", &[0; 5000]] {
+        for name in ["arena", "keys"] {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(garbage).expect("written");
+            systemd
+                .store
+                .insert(format!("tranship-cache-{name}"), file.into());
+        }
+        let server = start(&mut systemd, &[]);
+        assert_eq!(say(&mut server.client(), b"get k1\r\n"), "END");
+        assert!(systemd.store.is_empty());
+    }
+}
+
+#[test]
+fn a_signal_starts_a_successor() {
+    let _dog = Watchdog::new();
+    let mut systemd = ServiceManager::new();
+    let socket = systemd.folder().join("cache.sock");
+    let socket = socket.to_str().expect("UTF-8").to_owned();
+    let mut first = start(&mut systemd, &["--take-over", &socket]);
+    assert!(first.line().contains("begins empty"));
+    let mut client = first.client();
+    fill(&mut client);
+    first.signal(libc::SIGUSR2);
+    let mut main = None;
+    while main.is_none() {
+        main = systemd
+            .hear()
+            .strip_prefix("MAINPID=")
+            .and_then(|pid| pid.parse::<i32>().ok());
+    }
+    assert!(first.program.wait().expect("its end").success());
+    // The same output goes on with the successor's words.
+    let said: Vec<String> = (0..3).map(|_| first.line()).collect();
+    let took = said
+        .iter()
+        .any(|line| line.starts_with("took over 500 values"));
+    assert!(
+        took && said.iter().any(|line| line == "handed over"),
+        "{said:?}"
+    );
+    // The connection is the same one.
+    check(&mut client);
+    let main = main.expect("a process");
+    // SAFETY: the server, which serves still.
+    assert_eq!(unsafe { libc::kill(main, libc::SIGTERM) }, 0);
+    while systemd.store.len() < 3 {
+        systemd.hear();
+    }
+    let mut third = start(&mut systemd, &["--take-over", &socket]);
+    assert!(third.line().starts_with("took over 500 values"));
+    check(&mut third.client());
+}
+
+#[test]
+fn without_a_socket_there_is_no_successor() {
+    let _dog = Watchdog::new();
+    let mut systemd = ServiceManager::new();
+    let server = start(&mut systemd, &[]);
+    let mut client = server.client();
+    server.signal(libc::SIGUSR2);
+    fill(&mut client);
+    check(&mut client);
+}

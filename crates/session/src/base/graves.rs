@@ -1,0 +1,55 @@
+//! Pools that are over and that somebody is still in: handles point to their pool without counting.
+
+use super::visits;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// How often somebody who buries a pool tries to; a forked child may find the lock held for ever.
+const TRIES: u32 = 1000;
+
+/// A pool that is off its domain's register: one's own, taken down, or another's, of which nothing is held.
+pub trait Buried: Send + Sync {
+    /// Whether this process is a forked child, which keeps what it inherited: it cannot look.
+    fn is_inherited(&self) -> bool;
+    /// Whether its counters say that nothing of it is held here.
+    fn nothing_held(&self) -> bool;
+}
+
+/// Whether nobody has it but we, and nobody is in it.
+fn is_alone(pool: &Arc<dyn Buried>) -> bool {
+    !pool.is_inherited()
+        && is_last(pool)
+        && pool.nothing_held()
+        && visits::nobody(Arc::as_ptr(pool).cast::<()>())
+}
+
+/// Whether ours is the only counted handle.
+fn is_last(pool: &Arc<dyn Buried>) -> bool {
+    let last = Arc::strong_count(pool) == 1;
+    // Ordering: Acquire pairs with the Release with which the others went: what was counted under them is seen.
+    fence(Ordering::Acquire);
+    last
+}
+
+static GRAVES: Mutex<Vec<Arc<dyn Buried>>> = Mutex::new(Vec::new());
+
+/// Keeps a pool until it is alone.
+pub fn bury(pool: Arc<dyn Buried>) {
+    for _ in 0..TRIES {
+        if let Ok(mut graves) = GRAVES.try_lock() {
+            return graves.push(pool);
+        }
+        std::thread::yield_now();
+    }
+    std::mem::forget(pool);
+}
+
+/// Frees those that are; called from `turn`, of any domain.
+pub fn decay() {
+    let Ok(mut graves) = GRAVES.try_lock() else {
+        return;
+    };
+    let over: Vec<_> = graves.extract_if(.., |pool| is_alone(pool)).collect();
+    drop(graves);
+    drop(over); // unmaps, without the lock
+}

@@ -1,0 +1,12 @@
+//! Which file a descriptor is of.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+
+/// What tells a shared object from every other on this machine; 0 if the kernel does not say.
+pub fn inode(fd: &OwnedFd) -> u64 {
+    fd.try_clone()
+        .and_then(|fd| File::from(fd).metadata())
+        .map_or(0, |meta| meta.ino())
+}

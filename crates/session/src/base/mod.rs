@@ -1,0 +1,16 @@
+//! What everything above uses and what knows nothing of it: locks that no panic poisons, names, threads, numbers of files, and how long a pool
+//! outlives those who are in it.
+
+pub mod graves;
+mod inode;
+mod lock;
+mod name;
+mod thread;
+mod time;
+pub mod visits;
+
+pub use inode::inode;
+pub use lock::lock;
+pub use name::checked_name;
+pub use thread::thread;
+pub use time::millis;

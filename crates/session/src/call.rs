@@ -1,0 +1,341 @@
+//! Asking the manager and waiting for its answer.
+
+use super::greeting::PATIENCE as HUNG;
+use super::residents::LinkMember;
+use super::state::DomainCore;
+use super::wire::Parcel;
+use crate::base::{lock, millis};
+use crate::error::{self, Awaited, Barrier, Error, Kind, TimedOut};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+use tranship_proto::{ChannelId, Event, Refusal, Req, Request, StatRecord};
+use tranship_sys::futex;
+
+/// No wait for the manager is longer than this without looking whether it is still there.
+pub const ROUND: Duration = Duration::from_millis(100);
+/// How long a manager may be away before a call that needs it fails.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no proof.
+const OTHERS: Duration = Duration::from_secs(3);
+/// Between two looks whether it is back.
+pub const NAP: Duration = Duration::from_millis(20);
+
+/// A request whose answer is on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    req: Req,
+    /// The connection that is to bring it.
+    pub era: u64,
+}
+
+impl DomainCore {
+    /// Sends a request that has an answer and waits for it, taking events meanwhile.
+    pub fn call(
+        &self,
+        make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<Parcel, Error> {
+        self.call_in_era(make, fds, deadline)
+            .map(|(parcel, _)| parcel)
+    }
+
+    /// The same for a question that a manager answers at once, if it is there: one that hangs is waited for 10 s.
+    pub fn inquire(&self, make: impl FnMut(Req) -> Request) -> Result<Parcel, Error> {
+        self.call(make, &[], Some(Instant::now() + HUNG))
+    }
+
+    /// As [`call`](Self::call), with the [`era`](Self::era) that the answer is of.
+    pub fn call_in_era(
+        &self,
+        make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<(Parcel, u64), Error> {
+        let started = Instant::now();
+        let asked = self.ask(make, fds)?;
+        match self.answer(asked, deadline) {
+            Ok(Some(parcel)) => Ok((parcel, asked.era)),
+            Ok(None) => self.give_up(asked, started),
+            // This was the answer.
+            Err(error) if error.find::<Refusal>().is_some() => Err(error),
+            Err(error) => {
+                self.forget(asked);
+                Err(error)
+            }
+        }
+    }
+
+    /// The same for what can be done without: waits no longer than [`PATIENCE`], and not at all for a manager that somebody
+    /// else waited for so long already and that has said nothing since.
+    ///
+    /// # Errors
+    /// `TimedOut`: an answer that comes after all is undone.
+    pub fn call_if_prompt(
+        &self,
+        make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<Parcel, Error> {
+        let patience = Instant::now() + PATIENCE;
+        if lock(&self.conn).is_stalled() {
+            self.turn_quietly();
+            if lock(&self.conn).is_stalled() {
+                return Err(TimedOut {
+                    awaited: Awaited::Manager,
+                    waited_ms: 0,
+                }
+                .into());
+            }
+        }
+        let deadline = deadline.map_or(patience, |d| d.min(patience));
+        let outcome = self.call(make, fds, Some(deadline));
+        let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
+        if late && Instant::now() >= patience {
+            lock(&self.conn).set_stalled();
+        }
+        outcome
+    }
+
+    /// Sends a request that has an answer.
+    pub fn ask(
+        &self,
+        mut make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, Error> {
+        self.check_fork()?;
+        match self.ask_once(&mut make, fds) {
+            // Perhaps it is back already and nobody has looked.
+            Err(error) if error == Kind::ManagerAway => {
+                self.look_for_manager()?;
+                self.ask_once(&mut make, fds)
+            }
+            asked => asked,
+        }
+    }
+
+    /// The same without waiting for a manager that has still to welcome us.
+    pub fn ask_now(
+        &self,
+        make: impl Fn(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, Error> {
+        self.check_fork()?;
+        match self.ask_once(&make, fds) {
+            Err(error) if error == Kind::ManagerAway => {
+                self.turn()?;
+                self.ask_once(&make, fds)
+            }
+            asked => asked,
+        }
+    }
+
+    fn ask_once(
+        &self,
+        make: impl FnOnce(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, Error> {
+        let mut conn = lock(&self.conn);
+        let req = conn.next_req();
+        conn.send(&make(req), fds).map(|()| Asked {
+            req,
+            era: conn.era(),
+        })
+    }
+
+    /// Takes the manager's news. One that was found and has still to answer is given [`PATIENCE`].
+    fn look_for_manager(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.turn() {
+                Err(error) if error == Kind::ManagerAway && lock(&self.conn).is_greeting() => {}
+                done => return done,
+            }
+            if Instant::now() >= deadline {
+                lock(&self.conn).set_stalled();
+                return Err(Kind::ManagerAway.into());
+            }
+            let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+        }
+    }
+
+    /// Waits for an answer, taking events meanwhile; `None` if it has not come by the deadline: it still may.
+    pub fn answer(&self, asked: Asked, deadline: Option<Instant>) -> Result<Option<Parcel>, Error> {
+        loop {
+            let seen = self.wake();
+            let outcome = self.turn();
+            {
+                let mut conn = lock(&self.conn);
+                if let Some(parcel) = conn.take_reply(asked.req) {
+                    return not_refused(parcel).map(Some);
+                }
+                // The connection that was to bring the answer is gone.
+                if conn.era() != asked.era {
+                    return Err(Kind::ManagerAway.into());
+                }
+            }
+            outcome?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+            self.wait_news(seen, deadline);
+        }
+    }
+
+    /// The answer if it has come at the last moment; else nobody waits for it any more.
+    fn give_up(&self, asked: Asked, started: Instant) -> Result<(Parcel, u64), Error> {
+        let mut conn = lock(&self.conn);
+        if let Some(parcel) = conn.take_reply(asked.req) {
+            return not_refused(parcel).map(|parcel| (parcel, asked.era));
+        }
+        conn.forget(asked.req);
+        Err(TimedOut {
+            awaited: Awaited::Manager,
+            waited_ms: millis(started.elapsed()),
+        }
+        .into())
+    }
+
+    /// Whether an answer has come, or will not any more.
+    pub fn is_answered(&self, asked: Asked) -> bool {
+        let conn = lock(&self.conn);
+        conn.has_reply(asked.req) || conn.era() != asked.era
+    }
+
+    /// Whether the manager is there, as far as we know.
+    pub fn is_managed(&self) -> bool {
+        lock(&self.conn).hears()
+    }
+
+    /// Nobody waits for this answer any more.
+    pub fn forget(&self, asked: Asked) {
+        let mut conn = lock(&self.conn);
+        if conn.era() != asked.era {
+            return;
+        }
+        match conn.take_reply(asked.req) {
+            Some(parcel) => drop(self.undo(&mut conn, parcel)),
+            None => conn.forget(asked.req),
+        }
+    }
+
+    /// Nobody waits any more for a name that the manager was asked for.
+    pub fn cancel_connect(&self, asked: Asked) {
+        let mut conn = lock(&self.conn);
+        if conn.era() != asked.era {
+            return; // the next manager knows nothing of it
+        }
+        match conn.take_reply(asked.req) {
+            Some(parcel) => drop(self.undo(&mut conn, parcel)),
+            None => {
+                conn.forget(asked.req);
+                let _ = conn.send(&Request::CancelConnect { req: asked.req }, &[]);
+            }
+        }
+    }
+
+    /// Does something that needs the manager; while it is away, again and again, until the deadline or, without one,
+    /// for [`PATIENCE`].
+    pub fn patiently<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut what: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        loop {
+            match what() {
+                Err(error) if error == Kind::ManagerAway && Instant::now() < deadline => self.nap(),
+                done => return done,
+            }
+        }
+    }
+
+    /// A moment for the manager to come back.
+    pub fn nap(&self) {
+        let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+        self.turn_quietly();
+    }
+
+    /// Whether the others may still be on their way back to a manager that came back.
+    pub fn is_just_back(&self) -> bool {
+        lock(&self.conn)
+            .back_since
+            .is_some_and(|since| since.elapsed() < OTHERS)
+    }
+
+    /// Counts the connections that ended. What was set up with answers of an earlier one may be unknown to the manager.
+    pub fn era(&self) -> u64 {
+        lock(&self.conn).era()
+    }
+
+    /// A channel's link is on the register: handles what came for it before.
+    pub fn take_early(&self, channel: ChannelId) -> Result<(), Error> {
+        let mut conn = lock(&self.conn);
+        for (event, fds) in conn.take_early(channel) {
+            self.handle(&mut conn, event, fds)?;
+        }
+        Ok(())
+    }
+
+    /// A channel did not become a link: forgets what came for it.
+    pub fn drop_early(&self, channel: ChannelId) {
+        drop(lock(&self.conn).take_early(channel));
+    }
+
+    /// What keeps this process from any manager.
+    pub fn cut_off(&self) -> Option<Barrier> {
+        lock(&self.conn).attempts.cut_off()
+    }
+
+    /// What the manager says that it knows.
+    pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
+        let mut asked = None;
+        let ended = self.call(
+            |req| {
+                asked = Some(req);
+                Request::Stat { req }
+            },
+            &[],
+            Some(Instant::now() + HUNG),
+        );
+        let records = asked.map(|req| lock(&self.conn).take_records(req));
+        ended.map(|_| records.unwrap_or_default())
+    }
+
+    /// Sends a request that has no answer.
+    pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        self.check_fork()?;
+        lock(&self.conn).send(request, fds)
+    }
+
+    /// Shows the manager a channel that it has not brought about, if it takes that now.
+    pub fn show_channel(&self, link: &dyn LinkMember) {
+        let mut conn = lock(&self.conn);
+        link.with_registration(&mut |request, halves| conn.offer(request, halves));
+    }
+
+    /// Says that this end leaves the link; false if nobody could hear it: then the next manager will.
+    pub fn say_closed(&self, link: &dyn LinkMember) -> bool {
+        // One critical section, so that a resume either finds the mark or is heard after it.
+        let mut conn = lock(&self.conn);
+        let channel = link.channel();
+        let told = conn.send(&Request::CloseChannel { channel }, &[]).is_ok();
+        link.watch().set_leaving(!told);
+        told
+    }
+
+    /// Sleeps until the manager has news beyond `seen`, at most one round.
+    pub fn wait_news(&self, seen: u32, deadline: Option<Instant>) {
+        let round = deadline.map_or(ROUND, |d| {
+            d.saturating_duration_since(Instant::now()).min(ROUND)
+        });
+        let _ = futex::wait(self.wake_word(), seen, Some(round));
+    }
+}
+
+fn not_refused((event, fds): Parcel) -> Result<Parcel, Error> {
+    match event {
+        Event::Refused { refusal, .. } => Err(error::refused(refusal)),
+        event => Ok((event, fds)),
+    }
+}

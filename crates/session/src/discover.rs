@@ -1,0 +1,298 @@
+//! Finding a manager: at the socket that is named, else the system's, else the user's; or starting one.
+//!
+//! Never past a socket that is there: whoever started a second manager beside one that this user may not use, or that is just
+//! being restarted, would meet nobody.
+
+use super::greeting::PATIENCE;
+use crate::error::{Awaited, Error, Kind, SocketProblem, TimedOut};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tranship_manager::paths::Places;
+use tranship_sys::{errno, pidfd, socket};
+
+/// How long a program may take to start one: longer than `tranship manager --daemonize` itself waits, which says more.
+const START: Duration = Duration::from_secs(15);
+
+/// A manager that answers.
+#[derive(Debug)]
+pub struct Found {
+    pub fd: OwnedFd,
+    pub path: PathBuf,
+    /// By us.
+    pub started: bool,
+}
+
+/// Starts a manager at a socket.
+pub type Begin<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
+
+/// How to start one; or why that is not to be done, and what is.
+pub type Start<'a> = Result<Begin<'a>, &'static str>;
+
+/// What there is at a socket's place.
+enum At {
+    Manager(OwnedFd),
+    /// Nobody listens, or there is no file.
+    Nobody {
+        why: io::Error,
+        is_there: bool,
+    },
+}
+
+/// Joins the manager at that socket and no other.
+pub fn named(path: &Path) -> Result<Found, Error> {
+    match look(path)? {
+        At::Manager(fd) => Ok(found(fd, path)),
+        At::Nobody { why, .. } => {
+            let reason = format!(
+                "none is started where a socket is named; `tranship manager --socket {}` runs one there",
+                path.display()
+            );
+            Err(no_manager(&tried(path, &why), &reason))
+        }
+    }
+}
+
+/// Looks at one place after the other; where nothing is, one is started.
+pub fn find(places: &Places, start: Start<'_>) -> Result<Found, Error> {
+    if let Some(path) = &places.named {
+        return named(path);
+    }
+    let mut all = Vec::new();
+    for path in places.candidates() {
+        match look(path)? {
+            At::Manager(fd) => return Ok(found(fd, path)),
+            At::Nobody { why, is_there } => {
+                all.push(tried(path, &why));
+                // The user's own is taken over by the next one.
+                if is_there && path == places.system {
+                    let reason = format!(
+                        "the system's manager is not running, and none is started beside it; start it, or remove {}",
+                        path.display()
+                    );
+                    return Err(no_manager(&all.join(", "), &reason));
+                }
+            }
+        }
+    }
+    let reason = match start {
+        Ok(start) => match start_one(places.user.as_deref(), start) {
+            Ok(started) => return Ok(started),
+            Err(why) => format!("none could be started: {why}"),
+        },
+        Err(advice) => advice.into(),
+    };
+    Err(no_manager(&all.join(", "), &reason))
+}
+
+/// The sockets that were tried, and why no manager was started, or what to do.
+fn no_manager(tried: &str, reason: &str) -> Error {
+    let text = format!("no manager answers at {tried}: {reason}");
+    Error::new(Kind::NoManager, text)
+}
+
+fn found(fd: OwnedFd, path: &Path) -> Found {
+    Found {
+        fd,
+        path: path.to_owned(),
+        started: false,
+    }
+}
+
+fn tried(path: &Path, why: &io::Error) -> String {
+    format!("{} ({why})", path.display())
+}
+
+fn look(path: &Path) -> Result<At, Error> {
+    let why = match socket::connect_within(path, PATIENCE) {
+        Ok(fd) => return Ok(At::Manager(fd)),
+        // Its queue was full all the time.
+        Err(why) if why.kind() == ErrorKind::WouldBlock => {
+            return Err(TimedOut {
+                awaited: Awaited::Manager,
+                waited_ms: crate::base::millis(PATIENCE),
+            }
+            .into());
+        }
+        Err(why) => why,
+    };
+    let problem = |problem: SocketProblem| {
+        let text = format!("the manager's socket {} cannot be used", path.display());
+        Err(Error::because(Kind::Unreachable, text, problem))
+    };
+    match why.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(At::Nobody {
+            why,
+            is_there: false,
+        }),
+        // The kernel says that of other files, too.
+        ErrorKind::ConnectionRefused if is_other_file(path) => problem(SocketProblem::NotASocket),
+        ErrorKind::ConnectionRefused => Ok(At::Nobody {
+            why,
+            is_there: true,
+        }),
+        ErrorKind::PermissionDenied => problem(SocketProblem::Access),
+        _ if why.raw_os_error() == Some(errno::WRONG_SOCKET_TYPE) => {
+            problem(SocketProblem::OtherKind)
+        }
+        _ if why.raw_os_error() == Some(errno::NAME_TOO_LONG) => {
+            problem(SocketProblem::PathLength {
+                bytes: path.as_os_str().len(),
+                max: socket::MAX_PATH_BYTES,
+            })
+        }
+        _ => Err(Error::system("connect to the manager's socket")(why)),
+    }
+}
+
+/// Whether something is there that is no socket. What is gone by now was one: a manager that begins removes that of a dead one.
+fn is_other_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
+}
+
+/// Starts a manager for this user and connects to it.
+fn start_one(socket: Option<&Path>, start: Begin<'_>) -> Result<Found, String> {
+    let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
+    start(path)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match socket::connect_within(path, PATIENCE) {
+            Ok(fd) => {
+                return Ok(Found {
+                    started: true,
+                    ..found(fd, path)
+                });
+            }
+            Err(error) if Instant::now() >= deadline => {
+                return Err(format!("it was started, but {error}"));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Runs `tranship manager` as a daemon, and returns when somebody listens: that one, or another that was faster.
+pub fn run_manager(program: Option<&Path>, path: &Path) -> Result<(), String> {
+    let program = program
+        .map(Path::to_owned)
+        .or_else(|| std::env::var_os("TRANSHIP_BIN").map(PathBuf::from))
+        .or_else(beside_us)
+        .unwrap_or_else(|| "tranship".into());
+    let cannot = |e| {
+        format!(
+            "cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN",
+            program.display()
+        )
+    };
+    // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
+    let mut child = Command::new(&program)
+        .args(["manager", "--daemonize", "--idle-exit", "60s", "--socket"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(cannot)?;
+    let over = pidfd::open(child.id()).and_then(|fd| pidfd::wait_dead(fd, Some(START)));
+    // An error of the look at it is one of waiting for it, too.
+    if let Ok(false) = over {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(cannot)?;
+    if status.success() {
+        return Ok(());
+    }
+    let how = match over {
+        Ok(false) => format!("had not started one after {START:?}, and was killed"),
+        _ => format!("ended with {status}"),
+    };
+    Err(format!(
+        "{program} {how}; `{program} manager --socket {socket}` says why",
+        program = program.display(),
+        socket = path.display()
+    ))
+}
+
+fn beside_us() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.with_file_name("tranship");
+    path.is_file().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// What is found when this is all there is at the system's socket, and whether one was started.
+    fn with_system(make: impl FnOnce(&Path)) -> Error {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let places = Places {
+            named: None,
+            system: dir.path().join("system.sock"),
+            user: Some(dir.path().join("user.sock")),
+        };
+        make(&places.system);
+        let started = find(&places, Ok(&|_| Err("it began".into())));
+        started.map(drop).expect_err("nobody is there")
+    }
+
+    fn problem(error: Error) -> SocketProblem {
+        assert_eq!(error, Kind::Unreachable);
+        *error.find().expect("a problem")
+    }
+
+    #[test]
+    fn one_is_started_where_nothing_is() {
+        let error = with_system(|_| {});
+        assert!(error.to_string().contains("it began"), "{error}");
+    }
+
+    #[test]
+    fn none_is_started_past_a_socket_that_is_there() {
+        let error = with_system(|path| drop(socket::listen(path, 0o600).expect("listen")));
+        assert_eq!(error, Kind::NoManager);
+        assert!(
+            error.to_string().contains("none is started beside"),
+            "{error}"
+        );
+        let file = with_system(|path| std::fs::write(path, "").expect("a file"));
+        assert_eq!(problem(file), SocketProblem::NotASocket);
+        let stream = with_system(|path| std::mem::forget(UnixListener::bind(path)));
+        assert_eq!(problem(stream), SocketProblem::OtherKind);
+    }
+
+    #[test]
+    fn a_socket_that_is_gone_by_now_was_one() {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let path = dir.path().join("m");
+        assert!(!is_other_file(&path), "nothing");
+        drop(socket::listen(&path, 0o600).expect("listen"));
+        assert!(!is_other_file(&path), "a dead socket");
+        std::fs::remove_file(&path).expect("remove");
+        std::fs::write(&path, "").expect("a file");
+        assert!(is_other_file(&path));
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_said_to_be_too_long() {
+        let path = Path::new("/").join("x".repeat(108));
+        let (bytes, max) = (109, 107);
+        let error = named(&path).map(drop).expect_err("too long");
+        assert_eq!(problem(error), SocketProblem::PathLength { bytes, max });
+    }
+
+    #[test]
+    fn who_starts_none_says_why() {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let places = Places {
+            named: None,
+            system: dir.path().join("system.sock"),
+            user: None,
+        };
+        let error = find(&places, Err("because")).map(drop).expect_err("none");
+        assert!(error.to_string().ends_with(": because"), "{error}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Before something of this domain goes: what others have still to receive of it, a manager must have.
+//!
+//! A manager that lives has all chunks before anything in them is sent. One that was killed takes with it what it had not yet
+//! told their readers of; until the next one was shown them, nobody has them but this domain.
+
+use super::call::{NAP, PATIENCE};
+use super::conn::{Claim, Conn};
+use super::state::DomainCore;
+use crate::base::lock;
+use std::time::Instant;
+use tranship_proto::ChannelId;
+use tranship_sys::futex;
+
+impl DomainCore {
+    /// Waits until a manager has what this domain has shown, and the other end of that channel is back with it too; or until
+    /// that is not needed any more. Gives up after [`PATIENCE`], and at once where somebody else has just waited so long for a manager.
+    pub fn entrust(&self, channel: Option<ChannelId>, needless: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if needless() || self.is_closed() {
+                return;
+            }
+            self.turn_quietly();
+            let mut conn = lock(&self.conn);
+            let away = !conn.hears();
+            if conn.has_all_of(channel) || (away && conn.is_stalled()) {
+                return;
+            }
+            if Instant::now() >= deadline || (away && conn.attempts.cut_off().is_some()) {
+                if away {
+                    conn.set_stalled();
+                }
+                drop(conn);
+                tracing::warn!(
+                    ?channel,
+                    "what was sent may be lost: no manager has it, and its reader has not taken it"
+                );
+                return;
+            }
+            drop(conn);
+            let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+        }
+    }
+}
+
+impl Conn {
+    /// Whether the manager knows all chunks, and both ends of that channel.
+    fn has_all_of(&self, channel: Option<ChannelId>) -> bool {
+        let missing = |claim: &Claim| match claim {
+            Claim::Pool(_) | Claim::Chunk(..) | Claim::Roster(_) | Claim::Done => true,
+            Claim::Channel(of) | Claim::Assign(of, _) => Some(*of) == channel,
+            Claim::Heap(_) | Claim::Reader(_) | Claim::Right(..) | Claim::Export(_) => false,
+        };
+        self.hears() && !self.disowned && !self.unanswered_claims().any(missing)
+    }
+}

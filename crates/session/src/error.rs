@@ -1,0 +1,153 @@
+//! What goes wrong between a domain and its manager: the causes that have figures, or a meaning to programs, of their own.
+
+use std::io;
+pub use tranship_error::{Cause, Error, Kind};
+use tranship_proto::{Event, MAX_NAME_BYTES, PoolId, Refusal};
+
+/// The manager said no.
+pub fn refused(refusal: Refusal) -> Error {
+    Error::because(refusal.kind(), "the manager refused", refusal)
+}
+
+/// The manager said what no manager says.
+pub fn protocol(what: impl std::fmt::Display) -> Error {
+    let text = format!("the manager broke the protocol: {what}");
+    Error::new(Kind::PeerViolation, text)
+}
+
+/// It answered something else than what `asked` says.
+pub fn unexpected(answer: &Event, asked: &str) -> Error {
+    protocol(format!("{answer:?} where {asked}"))
+}
+
+/// Why a manager's socket cannot be used.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SocketProblem {
+    /// This user has no access.
+    #[error(
+        "permission denied; look at the modes of the socket and of the directories above it, or name another one"
+    )]
+    Access,
+    /// Something else is there.
+    #[error("it is no socket; remove it, or name another one")]
+    NotASocket,
+    /// A socket of another kind is there.
+    #[error("it is a socket, but no manager's (not SEQPACKET); name another one")]
+    OtherKind,
+    /// No socket can have this path.
+    #[error("its path has {bytes} bytes, a socket's has at most {max}")]
+    PathLength {
+        /// Of the path.
+        bytes: usize,
+        /// Allowed.
+        max: usize,
+    },
+}
+
+/// What keeps a process from a manager that it had joined before.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Barrier {
+    /// A sandbox, or the modes of files.
+    #[error("connecting is forbidden: {}", io::Error::from_raw_os_error(*errno))]
+    Denied {
+        /// What the kernel said.
+        errno: i32,
+    },
+    /// It has changed its root, and there is no such socket in the new one.
+    #[error("its socket is not under the present root directory")]
+    OtherRoot,
+    /// The manager does not let it in.
+    #[error("the manager refuses it: {0}")]
+    Refused(Refusal),
+}
+
+/// The time given is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("timed out after {waited_ms} ms: {awaited}")]
+pub struct TimedOut {
+    /// What has not happened.
+    pub awaited: Awaited,
+    /// How long it was waited for, milliseconds.
+    pub waited_ms: u64,
+}
+
+/// What was waited for in vain.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Awaited {
+    /// The manager's answer.
+    #[error("the manager has not answered")]
+    Manager,
+    /// Somebody who offers a name.
+    #[error("nobody offers `{0}`")]
+    Offer(String),
+    /// Somebody who connects to a name.
+    #[error("nobody has connected to `{0}`")]
+    Connection(String),
+    /// The receiver's consent to a pool.
+    #[error(
+        "the receiver has not agreed to pool {0}, which it does when it next calls the library"
+    )]
+    Consent(PoolId),
+    /// A message.
+    #[error("nothing came")]
+    Message,
+    /// The memory of a message that has come, which the manager has still to show.
+    #[error(
+        "a message came, but the manager, which may be away, has not shown its memory, in pool {0}"
+    )]
+    Memory(PoolId),
+}
+
+/// Why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and no control characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadName {
+    /// Its length.
+    #[error("a name has 1 to {MAX_NAME_BYTES} bytes, this one has {bytes}")]
+    Length {
+        /// Of the name.
+        bytes: usize,
+    },
+    /// A character in it.
+    #[error("a name has no control characters, this one has {found:?} at byte {at}")]
+    Control {
+        /// The first such character.
+        found: char,
+        /// Where it begins.
+        at: usize,
+    },
+}
+
+/// A number that is outside its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is {value}, allowed is {min} to {max}")]
+pub struct OutOfRange {
+    /// Which argument.
+    pub what: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// Smallest allowed.
+    pub min: u64,
+    /// Largest allowed.
+    pub max: u64,
+}
+
+impl Cause for TimedOut {
+    fn kind(&self) -> Kind {
+        Kind::TimedOut
+    }
+}
+
+impl Cause for BadName {
+    fn kind(&self) -> Kind {
+        Kind::BadArgument
+    }
+}
+
+impl Cause for OutOfRange {
+    fn kind(&self) -> Kind {
+        Kind::BadArgument
+    }
+}

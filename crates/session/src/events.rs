@@ -1,0 +1,363 @@
+//! What each event of the manager does to the domain's state. Runs under the socket's lock.
+
+use super::conn::{Claim, Conn};
+use super::register::Chore;
+use super::residents::{Gone, Joined, Offer};
+use super::state::DomainCore;
+use super::wire::Parcel;
+use crate::base::graves;
+use crate::error::{self, Error};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use tranship_proto::{ChannelId, Event, GoneReason, PoolId, RefusalCode, Req, Request};
+use tranship_sys::crash;
+
+/// Until a manager that had no descriptors left is tried again.
+const FULL: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl DomainCore {
+    pub(super) fn handle(
+        &self,
+        conn: &mut Conn,
+        event: Event,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Error> {
+        let Some((event, fds)) = conn.keep_early((event, fds)) else {
+            return Ok(());
+        };
+        match event {
+            Event::PoolOffer {
+                channel,
+                pool,
+                writer,
+                max_bytes,
+                slots,
+                chunk_bytes,
+                trust,
+                known,
+            } => {
+                let shape = Offer {
+                    pool,
+                    writer,
+                    max_bytes,
+                    slots,
+                    chunk_bytes,
+                    trust,
+                };
+                self.offered(conn, channel, shape, known, fds)?;
+            }
+            Event::PoolOpen { channel, pool } => {
+                if let Some(link) = self.link(channel) {
+                    link.open_pool(pool);
+                }
+            }
+            Event::ChunkAdded {
+                pool,
+                index,
+                serial,
+            } => {
+                let foreign = self.register.foreign(pool);
+                if let (Some(foreign), Some(fd)) = (foreign, fds.into_iter().next())
+                    && let Err(error) = foreign.attach(index, serial, fd)
+                {
+                    tracing::warn!(%pool, index, %error, "a chunk was refused");
+                }
+            }
+            Event::ChunkGone {
+                pool,
+                index,
+                serial,
+            } => {
+                let foreign = self.register.foreign(pool);
+                if foreign.is_some_and(|foreign| !foreign.detach(index, serial)) {
+                    return Ok(()); // said when it is done
+                }
+                crash::point("reader.before_unmapped");
+                conn.send(
+                    &Request::Unmapped {
+                        pool,
+                        index,
+                        serial,
+                    },
+                    &[],
+                )?;
+            }
+            Event::PoolGone { pool } => {
+                conn.drop_early_offers(pool);
+                self.forget_foreign(pool);
+            }
+            Event::QueueJoined {
+                pool,
+                channel,
+                sink,
+                process,
+                epoch,
+                with_sent,
+                new_reader,
+            } => {
+                if let Some(own) = self.register.own(pool) {
+                    let queue = Joined {
+                        channel,
+                        sink,
+                        process,
+                        epoch,
+                        with_sent,
+                        new_reader,
+                    };
+                    own.queue_joined(queue, fds);
+                }
+            }
+            Event::QueueLeft {
+                pool,
+                channel,
+                epoch,
+            } => {
+                if let Some(own) = self.register.own(pool) {
+                    own.queue_left(channel, epoch);
+                }
+            }
+            Event::ReaderLeft {
+                pool,
+                domain,
+                epoch,
+            } => {
+                if let Some(own) = self.register.own(pool) {
+                    own.reader_left(domain, epoch);
+                }
+            }
+            Event::PeerGone { channel, reason } => match self.link(channel) {
+                Some(link) => link.peer_gone(match reason {
+                    GoneReason::Closed => Gone::Closed,
+                    GoneReason::Died => Gone::Died,
+                }),
+                None => self.exports.cancel(channel),
+            },
+            Event::WakeFd { channel } => {
+                if let (Some(link), Some(fd)) = (self.link(channel), fds.into_iter().next()) {
+                    link.set_peer_fd(fd);
+                }
+            }
+            Event::Incoming { export, .. } | Event::SocketIncoming { export, .. } => {
+                let refused = self.exports.came(export, (event, fds));
+                if let Some(channel) = refused {
+                    conn.send(&Request::Reject { channel }, &[])?;
+                }
+            }
+            Event::Shrink { pool, target_bytes } => match self.register.heap(pool) {
+                Some(heap) => heap.set_target(target_bytes),
+                None => self.register.add_chore(Chore::Shrink(pool, target_bytes)),
+            },
+            Event::Traced { pool, on } => self.register.add_chore(Chore::Traced(pool, on)),
+            Event::Quota { pool, quota_bytes } => match self.register.heap(pool) {
+                Some(heap) => heap.set_quota(quota_bytes),
+                // The board has it already; waiters wake by its word.
+                None => self.register.add_chore(Chore::Quota(pool, quota_bytes)),
+            },
+            Event::Expelled { refusal } => {
+                tracing::warn!(%refusal, "expelled by the manager");
+                if refusal.code == RefusalCode::Hog {
+                    self.let_go_of_all();
+                }
+                // Read to its end like any other, for then the roster is whole.
+                conn.hang_up();
+            }
+            Event::Stat { req, record } => conn.keep_record(req, record),
+            Event::Welcome { .. } => return Err(error::protocol("a second welcome")),
+            Event::Refused { req, .. }
+            | Event::PoolCreated { req, .. }
+            | Event::HeapCreated { req, .. }
+            | Event::Admitted { req, .. }
+            | Event::QuotaSet { req, .. }
+            | Event::Figures { req, .. }
+            | Event::Tracing { req, .. }
+            | Event::TraceRing { req, .. }
+            | Event::TraceEnd { req }
+            | Event::Steering { req, .. }
+            | Event::QuotasSet { req, .. }
+            | Event::Granted { req, .. }
+            | Event::ChunkReady { req, .. }
+            | Event::ChunksReady { req, .. }
+            | Event::ForwardAllowed { req, .. }
+            | Event::Exported { req, .. }
+            | Event::Opened { req, .. }
+            | Event::SocketTaken { req, .. }
+            | Event::WakeEnd { req }
+            | Event::Accepted { req, .. }
+            | Event::Assigned { req, .. }
+            | Event::Resynced { req, .. }
+            | Event::StatEnd { req }
+            | Event::Claimed { req } => self.reply(conn, req, event, fds)?,
+        }
+        Ok(())
+    }
+
+    /// The manager has ended our membership, and taken back what we held: for all others we are dead. What others write is let go of here,
+    /// too: whatever handle is left shows zeros. Not ranges in which an aggregate is mapped once more (`Mapped`).
+    fn let_go_of_all(&self) {
+        let foreign = self.register.all_foreign();
+        foreign.iter().for_each(|pool| pool.detach_all());
+        let links = self.register.all_links();
+        links.iter().for_each(|link| link.peer_gone(Gone::Died));
+    }
+
+    /// An answer to somebody's request. One that nobody waits for any more must not leave anything behind.
+    fn reply(
+        &self,
+        conn: &mut Conn,
+        req: Req,
+        event: Event,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Error> {
+        if let Some(claim) = conn.take_claim(req) {
+            self.claimed(conn, claim, &event);
+            return Ok(());
+        }
+        if !conn.keep_reply(req, (event, fds)) {
+            return Ok(());
+        }
+        match conn.take_reply(req) {
+            Some(parcel) => self.undo(conn, parcel),
+            None => Ok(()),
+        }
+    }
+
+    /// The thread that asked has given up: what the manager did for it is undone.
+    pub(super) fn undo(&self, conn: &mut Conn, (event, _): Parcel) -> Result<(), Error> {
+        let request = match event {
+            Event::Opened { channel, .. } | Event::Accepted { channel, .. } => {
+                Request::CloseChannel { channel }
+            }
+            Event::Granted { pool, chunks, .. } => Request::Ungrant { pool, chunks },
+            Event::Admitted { heap, bytes, .. } => Request::GiveBack { heap, bytes },
+            _ => return Ok(()),
+        };
+        conn.send(&request, &[])
+    }
+
+    /// The answer to something that we claimed.
+    fn claimed(&self, conn: &mut Conn, claim: Claim, event: &Event) {
+        match (claim, event) {
+            // At once: the roster's events follow, and count from here.
+            (Claim::Pool(pool), Event::PoolCreated { entry, .. }) => {
+                if let Some(own) = self.register.own(pool) {
+                    own.resume(*entry);
+                }
+            }
+            (
+                Claim::Heap(number),
+                Event::HeapCreated {
+                    heap,
+                    quota_bytes,
+                    admitted_bytes,
+                    ..
+                },
+            ) => {
+                match self.register.heap_of_number(number) {
+                    Some(own) => own.resume(*heap, *admitted_bytes, *quota_bytes),
+                    // Dropped meanwhile.
+                    None => _ = conn.send(&Request::DestroyHeap { heap: *heap }, &[]),
+                }
+            }
+            (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),
+            (Claim::Export(old), Event::Exported { export, .. }) => {
+                self.exports.renamed(old, *export)
+            }
+            (_, Event::Refused { refusal, .. }) => {
+                tracing::warn!(%refusal, ?claim, "a claim was refused");
+                if refusal.code == RefusalCode::NoDescriptors {
+                    // It may have some later: all is claimed again then.
+                    conn.hang_up_until(std::time::Instant::now() + FULL);
+                    return;
+                }
+                conn.disowned |=
+                    matches!(claim, Claim::Pool(_) | Claim::Chunk(..) | Claim::Channel(_));
+                if let Claim::Pool(pool) = claim
+                    && let Some(own) = self.register.own(pool)
+                {
+                    // A manager that does not know a pool adds nobody to its roster.
+                    own.stand_alone();
+                    self.register.look_again();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Both ends of a channel are back.
+    fn taken_up(&self, conn: &mut Conn, channel: ChannelId) {
+        let Some(link) = self.link(channel) else {
+            return;
+        };
+        link.watch().set_watched(true);
+        if link.watch().is_leaving() && conn.send(&Request::CloseChannel { channel }, &[]).is_ok() {
+            self.register.remove_link(channel);
+        }
+    }
+
+    /// A source wants to send from a pool through a channel of ours: make our counters, whole, before
+    /// any reference travels, and show them.
+    fn offered(
+        &self,
+        conn: &mut Conn,
+        channel: ChannelId,
+        shape: Offer,
+        known: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Error> {
+        let link = self.link(channel);
+        // Crash: until AcceptPool is sent nothing of ours is on any roster; a death here frees it all.
+        let taken = match &link {
+            Some(link) => link.offered(shape, known, fds),
+            None => Err(error::protocol(format!(
+                "an offer for channel {channel}, which is not ours"
+            ))),
+        };
+        match taken {
+            Ok((rcvd, refs)) => {
+                crash::point("assign.before_accept");
+                let mut shown = vec![rcvd.as_fd()];
+                if let Some(refs) = &refs {
+                    shown.push(refs.as_fd());
+                }
+                conn.send(
+                    &Request::AcceptPool {
+                        channel,
+                        pool: shape.pool,
+                        with_refs: refs.is_some(),
+                    },
+                    &shown,
+                )
+            }
+            Err(error) => {
+                tracing::warn!(%channel, pool = %shape.pool, %error, "a pool was refused");
+                let levels = link.map(|link| link.levels());
+                conn.send(
+                    &Request::VetoPool {
+                        channel,
+                        pool: shape.pool,
+                        levels: levels.filter(|levels| !levels.has(shape.trust)),
+                    },
+                    &[],
+                )
+            }
+        }
+    }
+
+    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so must
+    /// a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
+    fn forget_foreign(&self, pool: PoolId) {
+        let over = self.register.with_foreign(|all| {
+            let foreign = all.get(&pool)?;
+            foreign.detach_all();
+            if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
+                foreign.set_spoken_of(false);
+                self.register.look_again();
+                return None;
+            }
+            all.remove(&pool)
+        });
+        if let Some(over) = over {
+            graves::bury(over);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The names that a domain exports, and who has connected to them.
+
+use super::backlog::{Backlog, Take};
+use super::wire::Parcel;
+use crate::base::lock;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use tranship_proto::{ChannelId, ExportId, Role};
+use tranship_sys::epoll::Epoll;
+
+/// By their ids under the present manager.
+#[derive(Default)]
+pub struct Exports(Mutex<Names>);
+
+#[derive(Default)]
+struct Names {
+    all: HashMap<ExportId, Export>,
+    /// Threads that wait for an answer to Export.
+    asking: u32,
+}
+
+/// An exported name and who has connected to it.
+#[derive(Default)]
+struct Export {
+    /// `None` until the thread that exports has the manager's answer.
+    what: Option<Exported>,
+    /// Its id under the present manager, as the listener knows it too. Changes under the lock of all.
+    id: Arc<AtomicU32>,
+    incoming: Backlog,
+}
+
+/// Name and role; none where sockets are connected.
+pub(super) type Exported = (String, Option<Role>);
+
+impl Names {
+    /// By the id that its listener knows it by.
+    fn of(&mut self, id: &AtomicU32) -> Option<&mut Export> {
+        let id = ExportId(id.load(Ordering::Relaxed)); // under the lock
+        self.all.get_mut(&id)
+    }
+}
+
+impl Exports {
+    /// While the result lives, connections to names that are not on record yet are kept.
+    pub fn ask(&self) -> Asking<'_> {
+        lock(&self.0).asking += 1;
+        Asking(self)
+    }
+
+    /// On record now; connections that another thread's turn took in the meantime wait in the entry that it made. `speaks` is
+    /// told of sockets that have something to be taken.
+    pub fn add(
+        &self,
+        export: ExportId,
+        what: Exported,
+        speaks: Option<&Arc<Epoll>>,
+    ) -> Arc<AtomicU32> {
+        let mut names = lock(&self.0);
+        let entry = names.all.entry(export).or_default();
+        entry.what = Some(what);
+        entry.id.store(export.0, Ordering::Relaxed);
+        if let Some(speaks) = speaks {
+            entry.incoming.tell(Arc::clone(speaks));
+        }
+        entry.id.clone()
+    }
+
+    /// It is given up. Its id now.
+    pub fn remove(&self, id: &AtomicU32) -> ExportId {
+        let mut names = lock(&self.0);
+        let export = ExportId(id.load(Ordering::Relaxed)); // under the lock
+        let entry = names.all.remove(&export);
+        drop(names);
+        drop(entry); // closes what nobody has taken, without the lock
+        export
+    }
+
+    /// A connection that nobody has taken yet.
+    pub fn next(&self, id: &AtomicU32, take: Take) -> Option<Parcel> {
+        lock(&self.0).of(id).and_then(|e| take(&mut e.incoming))
+    }
+
+    pub fn has_incoming(&self, id: &AtomicU32) -> bool {
+        lock(&self.0).of(id).is_some_and(|e| !e.incoming.is_empty())
+    }
+
+    /// Whether there is a name that somebody listens at.
+    pub(super) fn has_listener(&self) -> bool {
+        lock(&self.0).all.values().any(|e| e.what.is_some())
+    }
+
+    /// Somebody has connected. A channel that is to be refused, if it was to be one.
+    pub(super) fn came(&self, export: ExportId, parcel: Parcel) -> Option<ChannelId> {
+        let mut names = lock(&self.0);
+        // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
+        // given up meanwhile.
+        match names.all.contains_key(&export) || names.asking > 0 {
+            true => names.all.entry(export).or_default().incoming.push(parcel),
+            false => Backlog::turn_away(parcel),
+        }
+    }
+
+    /// Who had connected has given it up.
+    pub(super) fn cancel(&self, channel: ChannelId) {
+        let mut names = lock(&self.0);
+        let all = names.all.values_mut();
+        all.for_each(|entry| entry.incoming.cancel(channel));
+    }
+
+    /// A listener's name has another id now.
+    pub(super) fn renamed(&self, old: ExportId, new: ExportId) {
+        let all = &mut lock(&self.0).all;
+        let Some(mut entry) = all.remove(&old) else {
+            return;
+        };
+        entry.id.store(new.0, Ordering::Relaxed); // read under the same lock
+        if let Some(early) = all.remove(&new) {
+            entry.incoming.append(early.incoming);
+        }
+        all.insert(new, entry);
+    }
+
+    /// Another manager: who connected by the old one has to do it again; sockets are as good as ever. Names of which the answer was still to come
+    /// are exported again by who asked; these are the others.
+    pub(super) fn begin_again(&self) -> Vec<(ExportId, Exported)> {
+        let all = &mut lock(&self.0).all;
+        all.retain(|_, entry| entry.what.is_some());
+        let again = all.iter_mut().filter_map(|(id, entry)| {
+            entry.incoming.keep_sockets();
+            entry.what.clone().map(|what| (*id, what))
+        });
+        again.collect()
+    }
+}
+
+/// A thread exports a name.
+pub struct Asking<'a>(&'a Exports);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut names = lock(&self.0.0);
+        names.asking -= 1;
+        if names.asking == 0 {
+            // Kept for a name that somebody had given up.
+            names.all.retain(|_, entry| entry.what.is_some());
+        }
+    }
+}

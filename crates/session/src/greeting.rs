@@ -1,0 +1,165 @@
+//! Hello, and the manager's answer, which a manager that hangs never gives.
+
+use super::wire::Wire;
+use crate::error::{self, Awaited, Error, Kind, TimedOut};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
+use tranship_region::layout::BoardRo;
+use tranship_sys::{epoll, process, socket};
+
+/// How long the answer may take before the manager counts as hung.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection on which hello was said.
+pub(super) struct Greeting {
+    wire: Wire,
+    deadline: Instant,
+}
+
+/// The manager's answer to `Hello`.
+pub(super) struct Welcome {
+    pub(super) domain: DomainId,
+    pub(super) resumed: bool,
+    pub(super) instance: u64,
+    pub(super) board: BoardRo,
+}
+
+impl Greeting {
+    /// Says hello on a fresh connection.
+    pub(super) fn say(
+        fd: OwnedFd,
+        name: &str,
+        resume: Option<DomainId>,
+    ) -> Result<Greeting, Error> {
+        let dumpable = process::is_dumpable().unwrap_or(true);
+        let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
+        let request = Request::Hello {
+            version: PROTOCOL_VERSION,
+            name,
+            resume,
+            dumpable,
+        };
+        match socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true) {
+            // A manager that refuses us says why and hangs up, perhaps before it reads this: the reason is still to be read.
+            Err(error) if !has_hung_up(&error) => {
+                return Err(Error::system("sendmsg to the manager")(error));
+            }
+            _ => {}
+        }
+        Ok(Greeting {
+            wire: Wire::new(fd),
+            deadline: Instant::now() + PATIENCE,
+        })
+    }
+
+    /// Waits for the answer.
+    pub(super) fn wait(mut self) -> Result<(OwnedFd, Welcome), Error> {
+        loop {
+            if let Some(welcome) = self.look()? {
+                return self.into_fd(welcome);
+            }
+            self.pause(PATIENCE);
+        }
+    }
+
+    /// Waits for the answer, or anything else, at most that long.
+    pub(super) fn pause(&self, limit: Duration) {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if let Some(fd) = self.fd() {
+            let _ = epoll::wait_readable(fd, Some(left.min(limit)));
+        }
+    }
+
+    /// The answer, if it has come; an error when none will, or none in time.
+    pub(super) fn look(&mut self) -> Result<Option<Welcome>, Error> {
+        match self.wire.receive()? {
+            Some((
+                Event::Welcome {
+                    domain,
+                    instance,
+                    resumed,
+                    board_entries,
+                    ..
+                },
+                fds,
+            )) => {
+                let board = fds
+                    .first()
+                    .ok_or_else(|| error::protocol("a welcome without a board"))?;
+                let board = BoardRo::open(board, board_entries, instance)?;
+                Ok(Some(Welcome {
+                    domain,
+                    resumed,
+                    instance,
+                    board,
+                }))
+            }
+            Some((Event::Expelled { refusal }, _)) => Err(error::refused(refusal)),
+            Some(_) => Err(error::protocol("something else than a welcome")),
+            None if Instant::now() >= self.deadline => Err(TimedOut {
+                awaited: Awaited::Manager,
+                waited_ms: crate::base::millis(PATIENCE),
+            }
+            .into()),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wire.fd()
+    }
+
+    /// The connection that goes on with this answer.
+    pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), Error> {
+        let fd = self.wire.into_fd().ok_or(Kind::ManagerAway)?;
+        Ok((fd, welcome))
+    }
+}
+
+/// What a send to an end that is closed may say, unix(7).
+fn has_hung_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::NotConnected
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::{Refusal, RefusalCode};
+
+    /// Greets a manager that has hung up, after these words.
+    fn greet(last: Option<&Event>) -> Error {
+        let (near, far) = socket::pair().expect("a pair");
+        if let Some(event) = last {
+            socket::sendmsg(&far, &tranship_proto::encode(event), &[], true).expect("a word");
+        }
+        drop(far);
+        let greeting = Greeting::say(near, "late", None).expect("a greeting");
+        greeting.wait().map(|_| ()).expect_err("nobody is there")
+    }
+
+    #[test]
+    fn who_is_refused_before_the_hello_reads_why() {
+        let refusal = Refusal {
+            code: RefusalCode::Access,
+            asked: 7,
+            available: 0,
+        };
+        let error = greet(Some(&Event::Expelled { refusal }));
+        assert_eq!(error.find(), Some(&refusal), "{error}");
+        assert_eq!(error, Kind::Access);
+    }
+
+    #[test]
+    fn a_manager_that_is_gone_before_the_hello_is_away() {
+        let error = greet(None);
+        assert_eq!(error, Kind::ManagerAway);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the domain's register knows of a heap.
+
+use crate::base::lock;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tranship_proto::PoolId;
+
+/// A heap of this domain, whoever has its handle.
+pub struct OwnHeap {
+    /// In this process, for ever.
+    pub number: u32,
+    pub name: String,
+    pub max_bytes: u64,
+    books: Mutex<Books>,
+    quota_bytes: AtomicU64,
+    /// What the manager wants it to come down to; `u64::MAX`: nothing.
+    target_bytes: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Books {
+    /// Under the present manager.
+    pub id: PoolId,
+    /// What the owner has.
+    pub held: u64,
+    /// What the manager knows of. Less, if it was away and came back to a fuller machine.
+    admitted: u64,
+}
+
+impl Books {
+    /// What it has and the manager does not know of.
+    pub fn debt(&self) -> u64 {
+        self.held.saturating_sub(self.admitted)
+    }
+}
+
+impl OwnHeap {
+    pub fn new(name: String, max_bytes: u64, id: PoolId, quota_bytes: u64) -> OwnHeap {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        OwnHeap {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            name,
+            max_bytes,
+            books: Mutex::new(Books {
+                id,
+                held: 0,
+                admitted: 0,
+            }),
+            quota_bytes: AtomicU64::new(quota_bytes),
+            target_bytes: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    pub fn books(&self) -> Books {
+        *lock(&self.books)
+    }
+
+    pub fn id(&self) -> PoolId {
+        self.books().id
+    }
+
+    /// What is to be said to a new manager.
+    pub fn held(&self) -> u64 {
+        self.books().held
+    }
+
+    /// So many bytes were admitted to who had these books then. How many more there are by that.
+    pub fn admit(&self, before: Books, got: u64) -> u64 {
+        let mut books = lock(&self.books);
+        // Another manager came between: it was told what was held before, and the rest is owed.
+        if books.id == before.id {
+            books.admitted += got;
+        }
+        let more = got.saturating_sub(before.debt());
+        books.held += more;
+        more
+    }
+
+    /// So many bytes are the kernel's again. What the manager is to hear of that, and by which id.
+    pub fn give_back(&self, bytes: u64) -> (PoolId, u64) {
+        let mut books = lock(&self.books);
+        books.held = books.held.saturating_sub(bytes);
+        let surplus = books.admitted.saturating_sub(books.held);
+        books.admitted -= surplus;
+        (books.id, surplus)
+    }
+
+    /// A new manager has admitted it, under a new id; all of it or a part.
+    pub(super) fn resume(&self, id: PoolId, admitted: u64, quota_bytes: u64) {
+        let mut books = lock(&self.books);
+        (books.id, books.admitted) = (id, admitted);
+        self.set_quota(quota_bytes);
+    }
+
+    pub fn quota_bytes(&self) -> u64 {
+        self.quota_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_quota(&self, quota_bytes: u64) {
+        self.quota_bytes.store(quota_bytes, Ordering::Relaxed);
+        // Who was to have less, and may have more, may keep it.
+        self.target_bytes.fetch_max(quota_bytes, Ordering::Relaxed);
+    }
+
+    pub fn target_bytes(&self) -> u64 {
+        self.target_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_target(&self, target_bytes: u64) {
+        self.target_bytes.store(target_bytes, Ordering::Relaxed);
+    }
+
+    /// It has come down to what it was to.
+    pub fn clear_target(&self) {
+        self.set_target(u64::MAX);
+    }
+}

@@ -1,0 +1,75 @@
+//! Joining a manager that was found: hello, and what a domain begins with.
+
+use super::boards::Boards;
+use super::conn::Conn;
+use super::cut_off::Root;
+use super::discover::Found;
+use super::exports::Exports;
+use super::greeting::Greeting;
+use super::haste::Haste;
+use super::home::{Home, lifted};
+use super::notes::{Leaks, Notes};
+use super::register::Register;
+use super::starter::Starter;
+use super::state::{DomainCore, Life, Shared};
+use super::tasks::Tasks;
+use super::{helper, trace};
+use crate::error::Error;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+use tranship_manager::Embedded;
+use tranship_sys::fork::ForkGuard;
+
+/// How to join which manager.
+pub struct Join {
+    pub found: Found,
+    /// If it runs in this process.
+    pub embedded: Option<Embedded>,
+    pub name: String,
+    /// That was named.
+    pub socket: Option<PathBuf>,
+    /// What starts it again, if this process did.
+    pub program: Option<PathBuf>,
+    pub high_descriptors: bool,
+    pub leaks: Leaks,
+    pub helper_thread: bool,
+}
+
+impl DomainCore {
+    pub fn join(how: Join) -> Result<DomainCore, Error> {
+        let Join { found, name, .. } = how;
+        let fd = lifted(found.fd, how.high_descriptors);
+        let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
+        let poller = tranship_sys::epoll::Epoll::new().map_err(Error::system("epoll_create"))?;
+        let core = DomainCore::new(Shared {
+            fork: ForkGuard::new().map_err(Error::system("mmap of the fork guard"))?,
+            id: AtomicU32::new(welcome.domain.0),
+            name,
+            home: Home {
+                socket: how.socket,
+                starter: found
+                    .started
+                    .then(|| Arc::new(Starter::new(found.path.clone(), how.program))),
+                place: found.path,
+                root: Root::now(),
+                high_descriptors: how.high_descriptors,
+            },
+            boards: Boards::new(welcome.board),
+            conn: Mutex::new(Conn::new(fd, welcome.instance)),
+            register: Register::default(),
+            haste: Haste::default(),
+            exports: Exports::default(),
+            life: Life::new(how.embedded),
+            poller,
+            tasks: Tasks::default(),
+            leaks: Notes::of(how.leaks),
+            trace: trace::Ring::default(),
+        });
+        core.poll_socket()?;
+        if how.helper_thread {
+            helper::start(core.clone())?;
+        }
+        Ok(core)
+    }
+}

@@ -1,0 +1,127 @@
+//! Leaving: a domain whose public handles are gone says goodbye as soon as nothing of it is in use.
+//!
+//! Its pools, links and buffers may outlive its handles. Such a domain is on a list meanwhile. What goes with a word (a link, a
+//! pool, a listener, a heap) looks whether it was the last; what goes without one (a buffer) is noticed by the next `turn` of
+//! any domain of the process, and by the next that joins.
+
+use super::state::DomainCore;
+use crate::base::{graves, lock};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tranship_proto::Request;
+
+/// How long a goodbye may wait for a manager that does not read. Without it the process's end is one.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Between two looks of `turn` at what is on the list.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often somebody who puts a domain on the list tries to; a forked child may find the lock held for ever.
+const TRIES: u32 = 1000;
+
+static LEFT: Mutex<Vec<DomainCore>> = Mutex::new(Vec::new());
+/// How many are on the list: where there is none nobody looks.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Somebody looks at all of it.
+static LOOKING: AtomicBool = AtomicBool::new(false);
+static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
+
+impl DomainCore {
+    /// The last public handle is gone.
+    pub fn leave(&self) {
+        // Before the first look: who lets go of something after it looks by itself, for both take the registers' locks.
+        self.life.left.store(true, Ordering::Relaxed);
+        if self.is_idle() {
+            return self.say_goodbye();
+        }
+        // The process may be about to end.
+        self.entrust(None, || self.register.has_no_own());
+        for _ in 0..TRIES {
+            if let Ok(mut left) = LEFT.try_lock() {
+                left.push(self.clone());
+                WAITING.fetch_add(1, Ordering::Relaxed); // under the lock
+                drop(left);
+                return self.let_go();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Something of the domain is gone: perhaps it was the last.
+    pub fn let_go(&self) {
+        // Ordering: relaxed, partner: the store in `leave`; the registers' locks order them.
+        if self.life.left.load(Ordering::Relaxed) && self.is_idle() {
+            let Ok(mut left) = LEFT.try_lock() else {
+                return; // the next look finds it
+            };
+            let found = left.iter().position(|core| core.is(self));
+            let over = found.map(|at| left.swap_remove(at));
+            WAITING.store(left.len(), Ordering::Relaxed);
+            drop(left);
+            // Who took it off the list says it.
+            if let Some(over) = over {
+                over.say_goodbye();
+            }
+        }
+    }
+
+    /// Looks now and then at those that may have become idle without a word; called from `turn`, of any domain.
+    #[inline]
+    pub(super) fn look_at_left(&self) {
+        if WAITING.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Ok(mut looked) = LOOKED.try_lock() {
+            let now = Instant::now();
+            if looked.is_none_or(|looked| now.duration_since(looked) >= PAUSE) {
+                *looked = Some(now);
+                drop(looked);
+                look();
+            }
+        }
+    }
+
+    /// Whether nothing of the domain is in use.
+    fn is_idle(&self) -> bool {
+        self.register.is_idle() && !self.exports.has_listener()
+    }
+
+    fn say_goodbye(&self) {
+        let foreign = self.register.all_foreign();
+        foreign.iter().for_each(|pool| pool.detach_all());
+        drop(foreign);
+        let over: Vec<_> = self.register.with_foreign(|all| all.drain().collect());
+        over.into_iter().for_each(|(_, over)| graves::bury(over));
+        self.life.closed.store(true, Ordering::Release);
+        self.tasks.kick();
+        let mut conn = lock(&self.conn);
+        let _ = conn.send(&Request::Goodbye, &[]);
+        conn.flush_for(FAREWELL);
+        if let Some(fd) = conn.fd() {
+            let _ = self.poller.remove(fd);
+        }
+        conn.down();
+        drop(conn);
+        graves::decay();
+        // An embedded manager ends with its domain.
+        drop(lock(&self.life.embedded).take());
+    }
+}
+
+/// Sees off those that have become idle without a word.
+pub fn look() {
+    // Ordering: Acquire, partner: the Release at the end; one at a time.
+    if LOOKING.swap(true, Ordering::Acquire) {
+        return; // also in a `turn` of our own, below
+    }
+    let all = LEFT.try_lock().map(|left| left.clone()).unwrap_or_default();
+    for core in all.iter().filter(|core| !core.fork.is_child()) {
+        // Nobody else may do its work any more: taking its pools down, hearing who let its buffers go.
+        if core.is_managed() {
+            core.turn_quietly();
+        } else {
+            core.tend_pools();
+        }
+        core.let_go();
+    }
+    LOOKING.store(false, Ordering::Release);
+}

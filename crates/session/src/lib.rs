@@ -1,0 +1,63 @@
+//! A domain's session with its manager: joining, the manager's news, questions and answers, coming back after the manager's death, leaving.
+//!
+//! What it is for: everything that a domain says to its manager or hears from it. What lives in the domain it knows only as the manager
+//! does: by the traits in `residents`, which `core` implements for pools and channels. Only the manager's news and claims go that way, no message
+//! and no allocation.
+//!
+//! Its files, from below: what everything uses (`base/`, `error`), what the manager is spoken to by (`wire`, `greeting`, `conn`), finding and
+//! starting one (`discover`, `starter`, `cut_off`, `home`), what a domain has (`boards`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`,
+//! `haste`), what lives in it (`residents`, `register`), its whole state (`state`); what is done with that: each event (`events`), the claims after
+//! a manager's restart (`resume`), a turn of all that is due (`turn`), questions that have an answer (`call`), its end (`entrust`, `leave`, `leaks`),
+//! its beginning (`join`).
+//!
+//! `unsafe` is here for a state that a forked child does not free, a word of the manager's page, and marks of threads (`base/visits`).
+//!
+//! NOT here: pools, buffers, channels, the public `Domain` (`core`); what the manager decides (`manager`); the shapes of messages (`proto`).
+
+#![expect(
+    missing_debug_implementations,
+    reason = "`DomainCore` says of itself what there is to say"
+)]
+
+mod backlog;
+pub mod base;
+mod boards;
+mod call;
+mod conn;
+mod cut_off;
+pub mod discover;
+mod entrust;
+pub mod error;
+mod events;
+mod exports;
+mod greeting;
+mod haste;
+mod heap;
+mod helper;
+mod home;
+mod join;
+mod leaks;
+mod leave;
+mod notes;
+mod poll;
+mod register;
+mod residents;
+mod resume;
+mod starter;
+mod state;
+mod tasks;
+mod trace;
+mod turn;
+mod wire;
+
+pub use backlog::{Backlog, NEWS, Take};
+pub use call::{Asked, NAP, PATIENCE, ROUND};
+pub use heap::OwnHeap;
+pub use join::Join;
+pub use leave::look as look_at_left;
+pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
+pub use residents::{ForeignMember, Gone, Had, Joined, LinkMember, Offer, OwnMember, Taken, Watch};
+pub use state::DomainCore;
+pub use tasks::{Key, Woken};
+pub use trace::Subject;
+pub use wire::Parcel;

@@ -1,0 +1,234 @@
+//! What is noted of buffers that are had, and what is said of those that are left.
+//!
+//! Which these are is known anyway, by the counters. Since when, by which channel and from which place in the program is noted only
+//! where it was asked for; then buffers take the long way, which the short one asks for already, so that it costs nothing otherwise.
+
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
+
+/// Variable of the environment that says what is noted: `1` or `backtrace`; `0` or nothing: nothing is.
+const VARIABLE: &str = "TRANSHIP_LEAKS";
+
+/// What is noted of buffers, for `Domain::leaks` and what is printed when the domain ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Leaks {
+    /// Nothing, and nothing is printed.
+    #[default]
+    Off,
+    /// Since when each is there, and by which channel it came. What is left when the domain ends is printed to stderr.
+    Report,
+    /// And from which place in the program it was asked for. That is slow.
+    Backtrace,
+}
+
+impl Leaks {
+    #[doc(hidden)] // how a domain begins
+    pub fn of_environment() -> Leaks {
+        let value = tranship_sys::process::trusted_env(VARIABLE);
+        match value.as_ref().and_then(|value| value.to_str()) {
+            None | Some("0") => Leaks::Off,
+            Some("backtrace") => Leaks::Backtrace,
+            Some(_) => Leaks::Report,
+        }
+    }
+}
+
+/// A buffer of another domain's pool that this domain holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldBuffer {
+    /// The pool.
+    pub pool: PoolId,
+    /// Who writes it.
+    pub writer: DomainId,
+    /// The buffer.
+    pub id: CbufId,
+    /// Its length, as its writer says, bytes; no more than there is of the pool.
+    pub bytes: u64,
+    /// How many handles of it there are.
+    pub handles: u32,
+    /// When and whence it came, if that is noted.
+    pub got: Option<Got>,
+}
+
+/// A buffer of an own pool that was not freed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnBuffer {
+    /// The pool.
+    pub pool: PoolId,
+    /// Its name.
+    pub pool_name: String,
+    /// The buffer.
+    pub id: CbufId,
+    /// Its capacity, bytes.
+    pub bytes: u64,
+    /// When and where it was allocated.
+    pub got: Got,
+}
+
+/// When, and whence, a buffer was had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Got {
+    /// So long ago.
+    pub age: Duration,
+    /// The channel that it came by, and its name.
+    pub channel: Option<(ChannelId, String)>,
+    /// The place in the program.
+    pub backtrace: Option<String>,
+}
+
+/// What a domain has of buffers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LeakReport {
+    /// The domain's name.
+    pub domain: String,
+    /// Of others.
+    pub held: Vec<HeldBuffer>,
+    /// Its own; only where [`Leaks`] are noted.
+    pub own: Vec<OwnBuffer>,
+}
+
+impl LeakReport {
+    /// Nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.own.is_empty()
+    }
+}
+
+impl fmt::Display for LeakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |all: u64, bytes: u64| all.saturating_add(bytes);
+        let bytes = self.held.iter().map(|h| h.bytes).fold(0, sum);
+        let own = self.own.iter().map(|o| o.bytes).fold(0, sum);
+        write!(
+            f,
+            "tranship: domain {:?} still has {} buffers of others ({bytes} bytes) and {} of its own ({own} bytes)",
+            self.domain,
+            self.held.len(),
+            self.own.len()
+        )?;
+        for h in &self.held {
+            let (id, pool, writer, bytes, handles) = (h.id, h.pool, h.writer, h.bytes, h.handles);
+            write!(
+                f,
+                "\n  buffer {id} of pool {pool} (written by domain {writer}): {bytes} bytes, {handles} handles"
+            )?;
+            h.got.iter().try_for_each(|got| got.fmt(f))?;
+        }
+        for o in &self.own {
+            let (id, pool, name, bytes) = (o.id, o.pool, &o.pool_name, o.bytes);
+            write!(
+                f,
+                "\n  buffer {id} of its own pool {pool} ({name:?}): {bytes} bytes"
+            )?;
+            o.got.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Got {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((channel, name)) = &self.channel {
+            write!(f, ", by channel {channel} ({name:?})")?;
+        }
+        write!(f, ", for {:.1} s", self.age.as_secs_f64())?;
+        match &self.backtrace {
+            Some(text) => write!(f, ", from\n{text}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is noted.
+#[derive(Debug)]
+pub struct Notes {
+    with_place: bool,
+    all: Mutex<HashMap<(PoolId, u32), Note>>,
+    pub(super) said: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(super) struct Note {
+    since: Instant,
+    channel: Option<(ChannelId, String)>,
+    place: Option<Backtrace>,
+    /// An own one that others may have: its handles are counted from here on.
+    pub(super) frozen: bool,
+}
+
+impl Notes {
+    pub(super) fn of(leaks: Leaks) -> Option<Notes> {
+        (leaks != Leaks::Off).then(|| Notes {
+            with_place: leaks == Leaks::Backtrace,
+            all: Mutex::default(),
+            said: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn all(&self) -> MutexGuard<'_, HashMap<(PoolId, u32), Note>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot's buffer is had from here on.
+    #[cold]
+    pub fn got(&self, pool: PoolId, slot: u32, channel: Option<(ChannelId, &str)>) {
+        let note = Note {
+            since: Instant::now(),
+            channel: channel.map(|(id, name)| (id, name.to_owned())),
+            place: self.with_place.then(Backtrace::force_capture),
+            frozen: false,
+        };
+        self.all().insert((pool, slot), note);
+    }
+
+    /// An own one is frozen, or can be written again.
+    pub fn set_frozen(&self, pool: PoolId, slot: u32, frozen: bool) {
+        if let Some(note) = self.all().get_mut(&(pool, slot)) {
+            note.frozen = frozen;
+        }
+    }
+
+    /// It was freed, or is somebody else's.
+    pub fn gone(&self, pool: PoolId, slot: u32) {
+        self.all().remove(&(pool, slot));
+    }
+}
+
+impl Note {
+    pub(super) fn got(&self) -> Got {
+        Got {
+            age: self.since.elapsed(),
+            channel: self.channel.clone(),
+            backtrace: self.place.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_what_liars_say_have_an_end() {
+        let held = |slot| HeldBuffer {
+            pool: PoolId(1),
+            writer: DomainId(2),
+            id: CbufId::new(PoolId(1), slot, 2),
+            bytes: u64::MAX,
+            handles: 1,
+            got: None,
+        };
+        let report = LeakReport {
+            domain: "one".to_owned(),
+            held: vec![held(1), held(2)],
+            own: Vec::new(),
+        };
+        let all = format!("2 buffers of others ({} bytes)", u64::MAX);
+        assert!(report.to_string().contains(&all), "{report}");
+    }
+}

@@ -1,0 +1,210 @@
+//! What lives in a domain, as the manager's events see it. Whoever is above (`core`) says how its own kinds do what is asked here;
+//! the domain knows nothing else of them. Only the manager's news and claims come this way, no message and no allocation.
+
+use crate::base::graves::Buried;
+use crate::error::Error;
+use std::any::Any;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tranship_proto::{CbufId, ChannelClaim, ChannelId, DomainId, Levels, PoolId, Request, Trust};
+use tranship_region::layout::CountsRw;
+
+/// A pool that a sender wants to send from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// The pool.
+    pub pool: PoolId,
+    /// Who writes it: the sender, or somebody whose buffers it forwards.
+    pub writer: DomainId,
+    /// Its largest size: address space that a receiver reserves, bytes.
+    pub max_bytes: u64,
+    /// Its buffers: four bytes of counters each are charged to a receiver, and four more for each link.
+    pub slots: u32,
+    /// Its chunk size, bytes.
+    pub chunk_bytes: u64,
+    /// Who can write it.
+    pub trust: Trust,
+}
+
+/// A queue that joins a pool's roster.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined {
+    pub channel: ChannelId,
+    pub sink: DomainId,
+    /// The manager's number of the sink's process.
+    pub process: u64,
+    pub epoch: u64,
+    pub with_sent: bool,
+    pub new_reader: bool,
+}
+
+/// A slot's buffer, as a report of leaks names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Had {
+    pub id: CbufId,
+    pub bytes: u64,
+    /// In this domain.
+    pub handles: u32,
+}
+
+/// A pool that this domain writes.
+pub trait OwnMember: Any + Buried {
+    /// What its writer offers with it.
+    fn shape(&self) -> Offer;
+    fn name(&self) -> &str;
+    fn table_fd(&self) -> &OwnedFd;
+    /// The chunks present: index, serial, descriptor.
+    fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)>;
+    /// The readers on the roster, with the inodes of their counters.
+    fn readers(&self) -> Vec<(DomainId, u64)>;
+    /// The queues on the roster: channel, sink, number of the sink's process.
+    fn queues(&self) -> Vec<(ChannelId, DomainId, u64)>;
+
+    /// Another board is about to be looked at.
+    fn suspend(&self);
+    /// No manager can add anybody to the roster until the next [`suspend`](OwnMember::suspend).
+    fn stand_alone(&self);
+    /// The pool's place in the new board.
+    fn resume(&self, entry: u32);
+
+    /// Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
+    fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>);
+    fn queue_left(&self, channel: ChannelId, epoch: u64);
+    fn reader_left(&self, domain: DomainId, epoch: u64);
+    /// Takes readers off the roster that died before a new manager heard of them. True if there may be more.
+    fn bury_dead_readers(&self) -> bool;
+
+    /// The manager wants it to have at most this many bytes of chunks.
+    fn set_shrink_target(&self, bytes: u64);
+    /// The quota is this now.
+    fn lift_shrink_target(&self, quota_bytes: u64);
+    fn set_traced(&self, on: bool);
+    /// Work that is due. Never under the socket's lock.
+    fn tend(&self);
+
+    /// The buffer of a slot.
+    fn had(&self, slot: u32) -> Had;
+}
+
+/// A pool that another domain writes and this one reads.
+pub trait ForeignMember: Any + Buried {
+    /// What its writer offers with it.
+    fn shape(&self) -> Offer;
+    /// What tells the writer's table from others.
+    fn table_inode(&self) -> u64;
+    /// Our counters.
+    fn refs_fd(&self) -> &OwnedFd;
+    /// The chunks that are mapped, as (index, serial).
+    fn mapped(&self) -> Vec<(u32, u32)>;
+
+    fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error>;
+    /// Whether it is done; else that is put off, and said to the manager then.
+    fn detach(&self, index: u32, serial: u32) -> bool;
+    fn detach_all(&self);
+
+    /// A new manager does not know it yet, or it has spoken of it.
+    fn set_spoken_of(&self, yes: bool);
+    fn is_spoken_of(&self) -> bool;
+    /// True the first time.
+    fn give_up(&self) -> bool;
+    fn set_traced(&self, on: bool);
+
+    /// The buffers that are held here.
+    fn held(&self) -> Vec<Had>;
+}
+
+/// What became of a link's other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Gone {
+    /// It is there.
+    No = 0,
+    /// It closed in order.
+    Closed = 1,
+    /// Its process ended.
+    Died = 2,
+    /// We closed: it broke a rule, or sent what nobody has any more.
+    Violated = 3,
+}
+
+/// What the domain itself notes of a link.
+#[derive(Debug)]
+pub struct Watch {
+    /// Our cursors are gone, but no manager was there to hear it: the next one is told.
+    leaving: AtomicBool,
+    /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
+    /// peer that dies is seen by our own descriptor of its process only.
+    watched: AtomicBool,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch {
+            leaving: AtomicBool::new(false),
+            watched: AtomicBool::new(true),
+        }
+    }
+}
+
+// Relaxed: hints where to look, but for `leaving`, which changes under the socket's lock.
+impl Watch {
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_leaving(&self, leaving: bool) {
+        self.leaving.store(leaving, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_watched(&self, watched: bool) {
+        self.watched.store(watched, Ordering::Relaxed);
+    }
+}
+
+/// What is shown to who offers a pool that is taken: our counters of the queue, and those of references if the manager has none.
+pub type Taken = (OwnedFd, Option<OwnedFd>);
+
+/// One end of a link.
+pub trait LinkMember: Any + Send + Sync {
+    fn channel(&self) -> ChannelId;
+    fn watch(&self) -> &Watch;
+    /// Whether both ends are in this process, so that no manager brought it about.
+    fn is_inside(&self) -> bool;
+    /// What a new manager is told, and our half of it.
+    fn claim(&self) -> (ChannelClaim, BorrowedFd<'_>);
+    /// Calls this for each pool that is to be claimed with it, with our counters.
+    fn claim_pools(
+        &self,
+        claim: &mut dyn FnMut(PoolId, BorrowedFd<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error>;
+    /// Calls this with what is to be said of a channel that no manager brought about, and both halves, if there is something.
+    fn with_registration(&self, say: &mut dyn FnMut(&Request, &[BorrowedFd<'_>]));
+
+    fn gone(&self) -> Gone;
+    /// The first reason stays.
+    fn peer_gone(&self, why: Gone);
+    /// While the manager is away deaths are seen by our own descriptor of the peer's process.
+    fn look_for_death(&self);
+    /// Bounds the sleep of who has no timer.
+    fn nudge(&self);
+    /// The peer's descriptor to wake it by.
+    fn set_peer_fd(&self, fd: OwnedFd);
+
+    /// Pools of these levels are taken.
+    fn levels(&self) -> Levels;
+    /// The source wants to send from a pool. `known`: the manager has our counters of its references.
+    fn offered(&self, offer: Offer, known: bool, fds: Vec<OwnedFd>) -> Result<Taken, Error>;
+    /// The manager has raised the writer's epoch for our counters.
+    fn open_pool(&self, pool: PoolId);
+    /// Our counters of an assigned pool.
+    fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>>;
+    /// The queue is about to leave a roster: what it alone keeps is taken first.
+    fn queue_leaves(&self);
+    /// Memory is short: what a carrier has brought back is given back now.
+    fn hasten(&self);
+}

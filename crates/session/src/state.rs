@@ -1,0 +1,229 @@
+//! A domain's state, which everything else here works on.
+
+use super::boards::Boards;
+use super::conn::Conn;
+use super::exports::Exports;
+use super::haste::Haste;
+use super::home::Home;
+use super::notes::Notes;
+use super::register::Register;
+use super::residents::LinkMember;
+use super::tasks::Tasks;
+use super::trace::{self, Subject};
+use crate::error::{Error, Kind};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use tranship_manager::Embedded;
+use tranship_proto::{ChannelId, DomainId, PoolId, Request};
+use tranship_region::layout::BoardRo;
+use tranship_region::layout::trace::What;
+use tranship_sys::fork::ForkGuard;
+
+/// A counted handle of one domain's state. Whatever works with the domain has one: its public handle, pools, links, listeners,
+/// heaps, the helper thread. What of them is on the domain's own registers keeps it alive until it is taken off.
+///
+/// A forked child frees nothing of it: another thread may have been at work on it when it was copied.
+pub struct DomainCore(ManuallyDrop<Arc<Shared>>);
+
+/// One domain's state.
+pub struct Shared {
+    pub fork: ForkGuard,
+    pub(super) id: AtomicU32,
+    pub name: String,
+    pub home: Home,
+    pub(super) boards: Boards,
+    /// The manager's socket. Taken before any other lock, never while one of them is held.
+    pub(super) conn: Mutex<Conn>,
+    /// What lives in it.
+    pub register: Register,
+    pub haste: Haste,
+    pub exports: Exports,
+    pub(super) life: Life,
+    pub(super) poller: tranship_sys::epoll::Epoll,
+    /// Those that await something of this domain.
+    pub tasks: Tasks,
+    /// What is noted of buffers that are had.
+    pub leaks: Option<Notes>,
+    pub(super) trace: trace::Ring,
+}
+
+/// How far it has come.
+pub(super) struct Life {
+    pub(super) closed: AtomicBool,
+    /// Its public handles are gone.
+    pub(super) left: AtomicBool,
+    /// Whether a helper thread runs.
+    helper: AtomicBool,
+    pub(super) embedded: Mutex<Option<Embedded>>,
+}
+
+impl Life {
+    pub(super) fn new(embedded: Option<Embedded>) -> Life {
+        Life {
+            closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            helper: AtomicBool::new(false),
+            embedded: Mutex::new(embedded),
+        }
+    }
+}
+
+impl Clone for DomainCore {
+    fn clone(&self) -> DomainCore {
+        DomainCore(ManuallyDrop::new(Arc::clone(&self.0)))
+    }
+}
+
+impl Drop for DomainCore {
+    fn drop(&mut self) {
+        if !self.fork.is_child() {
+            // SAFETY: it is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
+
+impl Deref for DomainCore {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for DomainCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Domain")
+            .field("id", &self.id())
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DomainCore {
+    pub(super) fn new(shared: Shared) -> DomainCore {
+        DomainCore(ManuallyDrop::new(Arc::new(shared)))
+    }
+
+    /// Whether both are of the same domain.
+    #[inline]
+    pub fn is(&self, other: &DomainCore) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    #[inline]
+    pub fn id(&self) -> DomainId {
+        DomainId(self.id.load(Ordering::Relaxed)) // changes only at a resume that was not granted
+    }
+
+    /// The board of the manager that we know.
+    #[inline]
+    pub fn board(&self) -> &BoardRo {
+        self.boards.now()
+    }
+
+    /// The board's `wake` now.
+    #[inline]
+    pub fn wake(&self) -> u32 {
+        self.boards.wake()
+    }
+
+    /// The same word, for a futex.
+    pub fn wake_word(&self) -> &AtomicU32 {
+        self.boards.wake_word()
+    }
+
+    pub fn seen(&self) -> u32 {
+        self.boards.seen()
+    }
+
+    /// Whether the manager has something for us. One load of a line that rarely changes.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.boards.has_news()
+    }
+
+    /// A pool is to be traced, or no longer. Not under the socket's lock.
+    pub(super) fn set_traced(&self, pool: PoolId, on: bool) {
+        if on {
+            let Some(fd) = self.trace.made() else { return };
+            // Each time: nobody says whether it was taken, and there may be a place now that there was not before. Who is away is shown it when
+            // it is back, and says then what is to be traced.
+            let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
+        }
+        if let Some(own) = self.register.own(pool) {
+            own.set_traced(on);
+        }
+        self.register.with_foreign(|all| {
+            if let Some(foreign) = all.get(&pool) {
+                foreign.set_traced(on);
+            }
+        });
+    }
+
+    /// Another connection: what is to be traced will be said anew.
+    pub(super) fn trace_nothing(&self) {
+        let own = self.register.all_own();
+        own.iter().for_each(|pool| pool.set_traced(false));
+        self.register
+            .with_foreign(|all| all.values().for_each(|pool| pool.set_traced(false)));
+    }
+
+    /// Records what is done with a buffer now.
+    #[cold]
+    pub fn note(&self, what: What, of: Subject) {
+        self.note_on(what, of, (ChannelId(0), DomainId(0)), false);
+    }
+
+    /// The same over a channel, with whom.
+    #[cold]
+    pub fn note_on(&self, what: What, of: Subject, over: (ChannelId, DomainId), moved: bool) {
+        // A child has its parent's mapping no more.
+        if !self.fork.is_child() {
+            self.trace.note(what, of, over, moved);
+        }
+    }
+
+    #[inline]
+    pub fn check_fork(&self) -> Result<(), Error> {
+        if self.fork.is_child() {
+            Err(Kind::Forked.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn link(&self, channel: ChannelId) -> Option<Arc<dyn LinkMember>> {
+        self.register.link(channel)
+    }
+
+    pub fn has_helper(&self) -> bool {
+        self.life.helper.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn helped(&self) {
+        self.life.helper.store(true, Ordering::Relaxed);
+    }
+
+    /// Bounds the sleeps of links that have no timer.
+    pub(super) fn nudge_links(&self) {
+        let links = self.register.all_links();
+        links.iter().for_each(|link| link.nudge());
+    }
+
+    /// Memory is short: what has arrived by carriers is given back now.
+    pub fn hasten_carriers(&self) {
+        if self.haste.is_carried() {
+            let links = self.register.all_links();
+            links.iter().for_each(|link| link.hasten());
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.life.closed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,207 @@
+//! A turn: takes the manager's news, then does what they ask for and what is due by itself.
+
+use super::conn::Conn;
+use super::register::Chore;
+use super::residents::{Gone, LinkMember};
+use super::state::DomainCore;
+use crate::base::{graves, lock};
+use crate::error::{Error, Kind};
+use std::sync::Arc;
+use tranship_proto::Request;
+
+impl DomainCore {
+    /// Takes what the manager has sent, if anything. Errors wait for the next call that needs the manager.
+    #[inline]
+    pub fn catch_up(&self) {
+        if self.has_news() {
+            self.turn_quietly();
+        }
+    }
+
+    #[cold]
+    pub fn turn_quietly(&self) {
+        if let Err(error) = self.turn() {
+            tracing::debug!(domain = %self.id(), %error, "turn");
+        }
+    }
+
+    /// Takes everything that the manager has sent, then does the work that it asks for.
+    /// Rejoins a manager that came back.
+    pub fn turn(&self) -> Result<(), Error> {
+        self.check_fork()?;
+        if self.is_closed() {
+            return Ok(());
+        }
+        let outcome = self.take_events();
+        for chore in self.register.take_chores() {
+            match chore {
+                Chore::Shrink(pool, target_bytes) => {
+                    if let Some(pool) = self.register.own(pool) {
+                        pool.set_shrink_target(target_bytes);
+                    }
+                }
+                Chore::Traced(pool, on) => self.set_traced(pool, on),
+                Chore::Quota(pool, quota_bytes) => {
+                    if let Some(pool) = self.register.own(pool) {
+                        pool.lift_shrink_target(quota_bytes);
+                    }
+                }
+            }
+        }
+        self.look_for_deaths();
+        self.tend_pools();
+        self.look_at_left();
+        self.tasks.tell_news();
+        outcome
+    }
+
+    /// Whether something is to be looked at of which there may be no news, as a manager that is away: who waits looks now and then.
+    pub fn has_left_overs(&self) -> bool {
+        // Who has the lock looks itself.
+        let is_away = || self.conn.try_lock().is_ok_and(|conn| !conn.is_up());
+        self.register.is_to_be_looked_at() || is_away()
+    }
+
+    /// Deaths that no manager tells us of.
+    fn look_for_deaths(&self) {
+        if !self.register.takes_look() {
+            return;
+        }
+        let links = self.register.all_links();
+        for link in links.iter().filter(|l| !l.watch().is_watched()) {
+            link.look_for_death();
+            // A link that we left while there was no manager is closed here if its peer cannot come back to it.
+            let over =
+                link.gone() != Gone::No && (!link.watch().is_leaving() || self.closes(&**link));
+            if !over {
+                self.register.look_again();
+            }
+        }
+        if self.give_up_foreign() {
+            self.register.look_again();
+        }
+        for pool in self.register.all_own() {
+            if pool.bury_dead_readers() {
+                self.register.look_again();
+            }
+        }
+    }
+
+    /// Gives up pools of others that no link brings buffers of any more and of which nothing is held, where the present
+    /// manager has not said a word of them: perhaps their writer never came back to it. True if there are others.
+    // Crash: they are forgotten only at the manager's answer (`PoolGone`), which comes when the writer's roster is rid of
+    // us. Should the manager die before, they are claimed from the next one: who forgets its counters cannot prove that it
+    // is the one on the roster, and what was left in its queues would stay for ever.
+    fn give_up_foreign(&self) -> bool {
+        let mut unspoken = false;
+        let mut over = Vec::new();
+        self.register.with_foreign(|all| {
+            for (pool, foreign) in all.iter() {
+                if foreign.is_spoken_of() {
+                    continue;
+                }
+                // The register's own handle is the last one: links have none, so no new buffer can come.
+                if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
+                    unspoken = true;
+                } else if foreign.give_up() {
+                    over.push((*pool, foreign.mapped()));
+                    foreign.detach_all();
+                }
+            }
+        });
+        for (pool, mapped) in over {
+            // Also where nothing is mapped: then our claim goes by it alone.
+            let mapped = if mapped.is_empty() {
+                vec![(0, 0)]
+            } else {
+                mapped
+            };
+            for (index, serial) in mapped {
+                let request = Request::Unmapped {
+                    pool,
+                    index,
+                    serial,
+                };
+                let _ = self.tell(&request, &[]);
+            }
+        }
+        unspoken
+    }
+
+    /// Tells the manager that a link is closed and forgets it; false while there is none to tell.
+    fn closes(&self, link: &dyn LinkMember) -> bool {
+        let channel = link.channel();
+        let told = self.tell(&Request::CloseChannel { channel }, &[]).is_ok();
+        if told {
+            self.register.remove_link(channel);
+        }
+        told
+    }
+
+    fn take_events(&self) -> Result<(), Error> {
+        let mut conn = lock(&self.conn);
+        if !conn.is_up() {
+            return self.come_back(&mut conn);
+        }
+        loop {
+            conn.flush();
+            // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
+            // into our socket: what was announced up to here is found by the loop below.
+            let wake = self.wake();
+            loop {
+                match conn.receive() {
+                    Ok(Some(parcel)) => {
+                        let Some((event, fds)) = conn.keep_early(parcel) else {
+                            continue;
+                        };
+                        let handled = self.handle(&mut conn, event, fds);
+                        self.tasks.has_news();
+                        match handled {
+                            // An answer could not be sent; what else there is must be taken all the same.
+                            Err(error) if error != Kind::ManagerAway => return Err(error),
+                            _ => {}
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) if error == Kind::ManagerAway => {
+                        self.manager_left();
+                        return self.come_back(&mut conn);
+                    }
+                    Err(error) => {
+                        if conn.is_up() {
+                            // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
+                            self.boards.skip(wake);
+                        } else {
+                            self.manager_left();
+                        }
+                        return Err(error);
+                    }
+                }
+            }
+            self.boards.took(wake);
+            if self.wake() == wake {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
+    /// until there is news must not find any meanwhile.
+    fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
+        self.boards.skip(self.wake());
+        if conn.take_ended() {
+            let own = self.register.all_own();
+            own.iter().for_each(|pool| pool.stand_alone());
+            self.register.look_again();
+        }
+        self.rejoin(conn)
+    }
+
+    /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
+    pub(super) fn tend_pools(&self) {
+        for pool in self.register.all_own() {
+            pool.tend();
+        }
+        graves::decay();
+    }
+}

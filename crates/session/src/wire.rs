@@ -1,0 +1,231 @@
+//! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without waiting.
+
+use crate::error::{self, Error, Kind};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tranship_proto::{Event, MAX_MESSAGE_BYTES, Request};
+use tranship_sys::{epoll, errno, socket};
+
+/// An event with its descriptors.
+pub type Parcel = (Event, Vec<OwnedFd>);
+
+/// Requests that may wait for room in the socket. Their number has its bound in what there is to be asked or told about;
+/// this one is for a manager that hangs for days.
+const MAX_OUTGOING: usize = 1 << 16;
+
+/// One socket after the other, of the managers that there are.
+pub struct Wire {
+    /// `None` while the manager is away.
+    fd: Option<OwnedFd>,
+    /// What the socket had no room for yet, oldest first.
+    outgoing: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    /// Somebody waited in vain as long as one may for what can be done without, and nothing has come since.
+    pub(super) stalled: bool,
+    /// Nothing can be sent any more; what the manager had sent before is still to be taken.
+    broken: bool,
+    /// The kernel has reported the break.
+    reset: bool,
+    /// The last one was read to its end.
+    ended: bool,
+    /// Counts connections that ended: answers to requests from before will not come.
+    era: u64,
+    buffer: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) fn new(fd: OwnedFd) -> Wire {
+        Wire {
+            fd: Some(fd),
+            outgoing: VecDeque::new(),
+            stalled: false,
+            broken: false,
+            reset: false,
+            ended: false,
+            era: 0,
+            buffer: vec![0; MAX_MESSAGE_BYTES],
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.fd.is_some()
+    }
+
+    /// Whether it can be told something, as far as we know.
+    pub(super) fn hears(&self) -> bool {
+        self.is_up() && !self.broken
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(super) fn into_fd(self) -> Option<OwnedFd> {
+        self.fd
+    }
+
+    pub(super) fn era(&self) -> u64 {
+        self.era
+    }
+
+    pub(super) fn up(&mut self, fd: OwnedFd) {
+        self.fd = Some(fd);
+        self.ended = false;
+        (self.broken, self.reset, self.stalled) = (false, false, false);
+    }
+
+    pub(super) fn down(&mut self) {
+        if self.fd.take().is_some() {
+            self.era += 1;
+        }
+        (self.broken, self.reset) = (false, false);
+        self.outgoing.clear();
+    }
+
+    /// Whether the last connection was read to its end, so that nothing that a manager said by it can still come. True
+    /// once per connection.
+    pub(super) fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Nothing more is to come or to go; what has come is still to be taken.
+    pub(super) fn hang_up(&mut self) {
+        if let Some(fd) = &self.fd {
+            // Fails if the other end did the same.
+            let _ = socket::shutdown(fd);
+        }
+        self.broken = true;
+        self.outgoing.clear();
+    }
+
+    /// Sends one request, or keeps it until there is room. A broken connection is "away", not an error of the caller.
+    pub(super) fn send(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        debug_assert_eq!(fds.len(), request.fds());
+        let Some(fd) = self.fd.as_ref().filter(|_| !self.broken) else {
+            return Err(Kind::ManagerAway.into());
+        };
+        let bytes = tranship_proto::encode(request);
+        if self.outgoing.is_empty() {
+            match socket::sendmsg(fd.as_fd(), &bytes, fds, true) {
+                Ok(()) => return Ok(()),
+                Err(error) if has_no_room(&error) => {}
+                Err(error) => return Err(self.broke(&error)),
+            }
+        }
+        let fds = fds.iter().map(BorrowedFd::try_clone_to_owned);
+        match fds.collect::<io::Result<Vec<_>>>() {
+            Ok(fds) if self.outgoing.len() < MAX_OUTGOING => {
+                self.outgoing.push_back((bytes, fds));
+                Ok(())
+            }
+            // Left out it may not be: the next connection begins with all that there is.
+            _ => {
+                tracing::warn!("no room to keep what the manager does not read");
+                self.hang_up();
+                Err(Kind::ManagerAway.into())
+            }
+        }
+    }
+
+    /// Sends what can be left out, if that goes without waiting. A connection that is broken is found out by others.
+    pub(super) fn offer(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) {
+        debug_assert_eq!(fds.len(), request.fds());
+        if let Some(fd) = self
+            .fd
+            .as_ref()
+            .filter(|_| !self.broken && self.outgoing.is_empty())
+        {
+            let _ = socket::sendmsg(fd.as_fd(), &tranship_proto::encode(request), fds, true);
+        }
+    }
+
+    /// Sends what waits for room, as far as there is some.
+    pub(super) fn flush(&mut self) {
+        while let (Some(fd), Some((bytes, fds))) = (&self.fd, self.outgoing.front()) {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            match socket::sendmsg(fd.as_fd(), bytes, &fds, true) {
+                Ok(()) => drop(self.outgoing.pop_front()),
+                Err(error) if has_no_room(&error) => return,
+                Err(error) => drop(self.broke(&error)),
+            }
+        }
+    }
+
+    /// The same, waiting for room at most that long.
+    pub(super) fn flush_for(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        self.flush();
+        while let (Some(fd), false) = (&self.fd, self.outgoing.is_empty()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || epoll::wait_writable(fd, Some(left)).is_err() {
+                return;
+            }
+            self.flush();
+        }
+    }
+
+    fn broke(&mut self, error: &io::Error) -> Error {
+        tracing::debug!(%error, "the manager's socket broke");
+        // What it said before it went is still to be heard: a roster that lacks it would be wrong.
+        self.broken = true;
+        self.outgoing.clear();
+        Kind::ManagerAway.into()
+    }
+
+    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
+    /// room for its descriptors: it comes when there is.
+    pub(super) fn receive(&mut self) -> Result<Option<Parcel>, Error> {
+        let Some(fd) = &self.fd else {
+            return Err(Kind::ManagerAway.into());
+        };
+        // Whole or not at all: who lost one part of the roster would have to forget the rest.
+        let received = match socket::recvmsg_whole(fd.as_fd(), &mut self.buffer) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+            // Said once, when it died with requests of ours unread; what it had sent comes after.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !self.reset => {
+                (self.broken, self.reset) = (true, true);
+                return self.receive();
+            }
+            Err(source) if source.raw_os_error() == Some(errno::NO_DESCRIPTORS) => {
+                let call = "recvmsg of the manager's descriptors";
+                return Err(Error::system(call)(source));
+            }
+            Err(_) => {
+                self.down();
+                return Err(Kind::ManagerAway.into());
+            }
+        };
+        self.stalled = false;
+        if received.bytes == 0 {
+            self.down();
+            self.ended = true;
+            return Err(Kind::ManagerAway.into());
+        }
+        let complaint = if received.truncated {
+            Some("a truncated message".to_string())
+        } else {
+            match tranship_proto::decode::<Event>(&self.buffer[..received.bytes]) {
+                Ok(event) if event.fds() == received.fds.len() => {
+                    return Ok(Some((event, received.fds)));
+                }
+                Ok(event) => Some(format!(
+                    "{} descriptors with a message that carries {}",
+                    received.fds.len(),
+                    event.fds()
+                )),
+                Err(error) => Some(error.to_string()),
+            }
+        };
+        self.down();
+        Err(error::protocol(complaint.unwrap_or_default()))
+    }
+}
+
+/// Later there may be: the other end has not read yet what is in the socket, or on its way to others (unix(7): ETOOMANYREFS).
+fn has_no_room(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(errno::TOO_MANY_IN_FLIGHT)
+}
