@@ -1,5 +1,5 @@
 //! Who is still inside a pool that it holds nothing of: a thread that has just let a handle's reference go has one more look
-//! at the pool's words, and by then nothing else keeps the pool ([`Marks`]; one a thread). And who counts in it by plain stores ([`Bias`](tranship_ledger::Bias)).
+//! at the pool's words, and by then nothing else keeps the pool ([`Marks`]; one a thread). And who counts in it by plain stores (`ledger::Bias`).
 
 use std::cell::Cell;
 use std::ptr::null;
