@@ -142,9 +142,11 @@ impl Ring {
     ) -> io::Result<bool> {
         let socket = socket.as_fd().as_raw_fd();
         let (result, follows) = with_message(to, pieces, size, |message| {
-            let mut entry = io_uring_sqe::default();
-            entry.opcode = IoringOp::SendmsgZc;
-            entry.fd = socket;
+            let mut entry = io_uring_sqe {
+                opcode: IoringOp::SendmsgZc,
+                fd: socket,
+                ..Default::default()
+            };
             entry.ioprio.send_flags = IoringSendFlags::FIXED_BUF;
             entry.addr_or_splice_off_in.addr =
                 io_uring_ptr::new((&raw const *message).cast_mut().cast());
