@@ -210,3 +210,74 @@ fn what_cannot_be_is_said() {
     assert!(run(&["--memory", "1MiB"]).contains("at least"));
     assert!(run(&["--memory", "64MiB", "-I", "64MiB"]).contains("at most half"));
 }
+
+/// What `tranship cache get` prints, and how it ends.
+fn get(manager: &str, args: &[&str]) -> (Option<i32>, String, String) {
+    let said = Command::new(env!("CARGO_BIN_EXE_tranship"))
+        .args(["cache", "get", "--shm", "--socket", manager])
+        .args(args)
+        .output()
+        .expect("runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (said.status.code(), text(said.stdout), text(said.stderr))
+}
+
+#[test]
+fn values_by_reference() {
+    let _dog = Watchdog::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let manager = folder.path().join("manager.sock");
+    let name = manager.to_str().expect("UTF-8");
+    let program = Command::new(env!("CARGO_BIN_EXE_tranship"))
+        .args(["manager", "--socket", name])
+        .spawn();
+    let _manager = Ends(program.expect("a manager"));
+    while !manager.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let mut server = Served::start(&["--shm", "values", "--socket", name]);
+    assert_eq!(server.line(), "and by reference at values\n");
+    let stream = std::net::TcpStream::connect(&server.address).expect("connect");
+    let mut client = BufReader::new(stream);
+    let sets = b"set k 7 1000 5\r\nhello\r\nset two 0 0 6\r\n world\r\n";
+    client.get_mut().write_all(sets).expect("write");
+    for _ in 0..2 {
+        let mut line = String::new();
+        client.read_line(&mut line).expect("a line");
+        assert_eq!(line.trim_end(), "STORED");
+    }
+    let at = ["--name", "values"];
+    let (code, out, err) = get(name, &[&at[..], &["k", "two"]].concat());
+    assert_eq!((code, &*out), (Some(0), "hello world"), "{err}");
+    let (code, out, err) = get(name, &[&at[..], &["k", "nothing"]].concat());
+    assert_eq!((code, &*out), (Some(1), "hello"));
+    assert!(err.contains("nothing is stored under `nothing`"), "{err}");
+    let (code, out, _) = get(name, &[&at[..], &["--json", "k"]].concat());
+    let all: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let row = &all[0];
+    assert_eq!(
+        (code, &row["flags"], &row["bytes"]),
+        (Some(0), &7.into(), &5.into())
+    );
+    assert!(
+        row["expires_in_s"]
+            .as_u64()
+            .is_some_and(|left| left <= 1000),
+        "{row}"
+    );
+    let (code, _, err) = get(name, &["--name", "other", "--wait", "200ms", "k"]);
+    assert!(
+        code == Some(2) && err.contains("no cache server shows its values at `other`"),
+        "{err}"
+    );
+}
+
+/// A program that ends with its test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

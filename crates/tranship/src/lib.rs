@@ -209,8 +209,8 @@ pub mod sandbox {
 pub mod zcopy {
     #[doc(inline)]
     pub use tranship_zcopy::{
-        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Options, Piece, Place, Report,
-        ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
+        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Mark, Options, Piece, Place,
+        Report, ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
     };
 }
 

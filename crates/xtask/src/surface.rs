@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PAGE: &str = "docs/surface.txt";
-const FEATURES: &str = "block,net,malloc,mbuf,sandbox,zcopy,zone";
+const FEATURES: &str = "block,cache,net,malloc,mbuf,sandbox,zcopy,zone";
 
 /// Is the page what the code says?
 pub(crate) fn check(root: &Path) -> Result<Findings> {

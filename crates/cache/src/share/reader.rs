@@ -91,13 +91,10 @@ impl Reader {
         self.limits
     }
 
-    /// From here on [`Hit::bytes`] gives slices.
-    ///
-    /// # Safety
-    /// The server does not change what it has shown. One that is honest does not; the kernel does not keep it from it.
-    pub unsafe fn trust_server(&mut self) {
-        // SAFETY: the caller's word.
-        unsafe { self.receiver.trust_writer() };
+    /// The channel: to say how it waits, or that the server is trusted not to change what it has shown
+    /// ([`trust_writer`](Receiver::trust_writer)), from when on [`Hit::bytes`] gives slices. Whoever receives from it takes answers away.
+    pub fn channel(&mut self) -> &mut Receiver {
+        &mut self.receiver
     }
 
     /// What is stored under a key, if there is something.
@@ -260,7 +257,7 @@ impl Hit {
         self.value.view()
     }
 
-    /// The bytes as a slice, after [`Reader::trust_server`].
+    /// The bytes as a slice, if the server is trusted ([`Reader::channel`]).
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.value.bytes()
