@@ -3,9 +3,10 @@
 mod common;
 
 use common::*;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use tranship_proto::{Event, Request};
 use tranship_sys::{pidfd, socket};
@@ -65,7 +66,7 @@ impl Service {
     fn has(&self) -> [usize; 3] {
         ["tranship-t.", "tranship-c.", "tranship-r."].map(|kind| {
             self.systemd
-                .store()
+                .store
                 .keys()
                 .filter(|k| k.starts_with(kind))
                 .count()
@@ -182,6 +183,7 @@ fn a_reader_that_ended_meanwhile_is_not_awaited() {
         .spawn()
         .expect("cat");
     let reader = service
+        .systemd
         .store
         .keys()
         .find(|k| k.starts_with("tranship-r."))
@@ -211,6 +213,7 @@ fn what_no_manager_would_have_stored_is_refused() {
     service.until([1, 1, 1]);
     service.kill();
     let good: BTreeMap<String, OwnedFd> = service
+        .systemd
         .store
         .iter()
         .map(|(k, v)| (k.clone(), v.try_clone().expect("a copy")))

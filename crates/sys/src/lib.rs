@@ -31,6 +31,7 @@ pub mod pidfd;
 pub mod pipe;
 pub mod pressure;
 pub mod process;
+pub mod ring;
 pub mod scatter;
 pub mod schedule;
 pub mod segment;

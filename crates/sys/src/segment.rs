@@ -23,6 +23,28 @@ pub unsafe fn send_pieces(
     size: Option<u16>,
     zerocopy: bool,
 ) -> io::Result<()> {
+    let by_reference = if zerocopy { libc::MSG_ZEROCOPY } else { 0 };
+    let flags = FLAGS | by_reference;
+    let sent = with_message(to, pieces, size, |message| {
+        // SAFETY: a whole message; its pieces are mapped, says the caller.
+        unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), message, flags) }
+    });
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Without waiting, without a signal.
+pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// The pieces as a message that is to be cut into datagrams of `size` bytes, for as long as `call` takes.
+pub(crate) fn with_message<T>(
+    to: Option<SocketAddr>,
+    pieces: &[(*const u8, usize)],
+    size: Option<u16>,
+    call: impl FnOnce(&libc::msghdr) -> T,
+) -> T {
     // Room for a header and two bytes, aligned as a header is.
     let mut control = [0u64; 4];
     let mut pieces: Vec<libc::iovec> = pieces
@@ -34,11 +56,8 @@ pub unsafe fn send_pieces(
         .collect();
     let to = to.map(SocketAddrAny::from);
     let option = u32::try_from(size_of::<u16>()).expect("two");
-    let by_reference = if zerocopy { libc::MSG_ZEROCOPY } else { 0 };
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | by_reference;
-    // SAFETY: all zeros is an empty message. The address, the list and the control buffer live until the call returns, the pieces
-    // says the caller; the header and its two bytes fit into the buffer (24 bytes of 32).
-    let sent = unsafe {
+    // SAFETY: all zeros is an empty message. The header and its two bytes fit into the buffer (24 bytes of 32).
+    let message = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         if let Some(to) = &to {
             message.msg_name = to.as_ptr().cast_mut().cast();
@@ -55,10 +74,7 @@ pub unsafe fn send_pieces(
             (*header).cmsg_len = libc::CMSG_LEN(option) as _;
             libc::CMSG_DATA(header).cast::<u16>().write_unaligned(size);
         }
-        libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags)
+        message
     };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    call(&message)
 }

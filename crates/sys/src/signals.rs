@@ -28,15 +28,19 @@ pub fn block_all() -> io::Result<Mask> {
     }
 }
 
-/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores it anyway.
-pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
+/// Does the program ignore SIGPIPE?
+pub fn ignores_sigpipe() -> bool {
     // SAFETY: all-zero is a valid action, which the kernel fills in; the second pointer may be null.
-    let ignored = unsafe {
+    unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut now) == 0
             && now.sa_sigaction == libc::SIG_IGN
-    };
-    if ignored {
+    }
+}
+
+/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores it anyway.
+pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
+    if ignores_sigpipe() {
         return work();
     }
     let mut only = MaybeUninit::<libc::sigset_t>::uninit();

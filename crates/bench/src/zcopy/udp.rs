@@ -1,7 +1,8 @@
 //! `zc-udp`: values by UDP into a device that drops what it has sent, as a card does that has put it on the wire: an ifb device in a
 //! network namespace of the run's own. Several datagrams go to the kernel in one call.
 //!
-//! `sends` is a call for each datagram, `gso-copy` copies many in one, `gso-zerocopy` refers to their pages, `tranship` chooses.
+//! `sends` is a call for each datagram, `gso-copy` copies many in one, `gso-zerocopy` refers to their pages, `registered` to pages that
+//! io_uring was told of before, `tranship` chooses.
 //! `memcached` is the answer to a multi-get: before each value eight bytes and its line, behind it the line's end. A row's time is
 //! that of one datagram.
 
@@ -20,7 +21,13 @@ use std::time::{Duration, Instant};
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Way};
 
 /// What can be named.
-pub const SYSTEMS: [&str; 4] = ["tranship", "gso-zerocopy", "gso-copy", "sends"];
+pub const SYSTEMS: [&str; 5] = [
+    "tranship",
+    "registered",
+    "gso-zerocopy",
+    "gso-copy",
+    "sends",
+];
 /// What is around a value.
 pub const FRAMES: [&str; 2] = ["bare", "memcached"];
 /// Datagrams offered at once.
@@ -98,7 +105,7 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
 fn promised(rows: &[Row], frame: &str, value: usize) -> Option<String> {
     let of = |name| rows.iter().find(|row| row.system == name);
     let rate: fn(&Measured) -> f64 = |run| run.per_second;
-    let ratio = Ratio::of(of("gso-zerocopy")?, of("gso-copy")?, rate)?;
+    let ratio = Ratio::of(of("tranship")?, of("gso-copy")?, rate)?;
     let at_least = if frame == "bare" { 1.8 } else { 1.2 };
     let what = format!("cold, {}, {frame}, by reference over copied", bytes(value));
     Some(ratio.line(&what, at_least))
@@ -121,6 +128,7 @@ fn possible() -> Result<(), String> {
 
 fn run(number: u64, core: usize, system: &str, work: Work) -> Result<Vec<Measured>> {
     let (way, each) = match system {
+        "registered" => (Some(Way::Registered), false),
         "gso-zerocopy" => (Some(Way::Notified), false),
         "gso-copy" => (Some(Way::Copy), false),
         "sends" => (Some(Way::Copy), true),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
-use tranship_sys::eventfd;
+use tranship_sys::{eventfd, signals};
 use tranship_zcopy::Sender;
 
 const LISTENER: u64 = u64::MAX;
@@ -49,6 +49,9 @@ impl Worker {
             epoll.add(datagrams.as_socket(), DATAGRAMS, Interest::Read)?;
         }
         let mut sender = Sender::new()?;
+        if signals::ignores_sigpipe() {
+            sender.ignores_sigpipe();
+        }
         if let Sending::Told(way) = shared.options.sending {
             sender.force(Some(way));
         }

@@ -7,7 +7,7 @@ use super::consumers::Outcome;
 use super::input::Input;
 use super::plan::Reached;
 use super::table::{Live, mib};
-use crate::args::DemoArgs;
+use crate::args::demo::DemoArgs;
 use crate::exit::Answer;
 use crate::output::{self, Colour, Table, paint, size};
 use crate::plot::{self, Curve, Plot};

@@ -68,8 +68,11 @@ impl Short {
     #[inline(always)]
     pub(super) fn kind_of(&self, len: usize) -> Option<Kind> {
         (len < self.end).then(|| {
-            // SAFETY: at most a page, and so no overflow either.
-            *unsafe { self.kinds.get_unchecked((len + (LINE - 1)) / LINE) }
+            // Not `div_ceil`, which guards against an overflow that cannot be here.
+            #[allow(clippy::manual_div_ceil)]
+            let lines = (len + (LINE - 1)) / LINE;
+            // SAFETY: at most a page.
+            *unsafe { self.kinds.get_unchecked(lines) }
         })
     }
 }

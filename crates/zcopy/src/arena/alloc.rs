@@ -3,6 +3,7 @@
 use super::block::{Block, GROUP, Kind, Large, State, States};
 use super::children::Children;
 use super::classes::{Class, LARGEST, PAGE};
+use super::epochs::Epochs;
 use super::fork;
 use super::inner::{Inner, Room, lock, pages};
 use super::options::Options;
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock};
 use tranship_sys::ForkGuard;
 
-/// How many of those are kept: 4 MiB of them at the default size.
-const WARM: usize = 64;
+/// How many blocks with pages are kept: 4 MiB of them at the default size.
+const WARM: u32 = 64;
 /// The longest value whose pages come in one call: who is told of a longer one may never see its bytes.
 const POPULATED: usize = 4 << 20;
 
@@ -39,6 +40,7 @@ impl Inner {
         let inner = Arc::new(Inner {
             view,
             states: States::new(blocks),
+            epochs: Arc::new(Epochs::new(blocks)),
             groups: (0..blocks / GROUP).map(|_| OnceLock::new()).collect(),
             heaps: std::array::from_fn(|_| Mutex::default()),
             room: Mutex::new(Room {
@@ -109,13 +111,11 @@ impl Inner {
     pub(super) fn take_blocks(&self, blocks: u32, bytes: u64, asked: usize) -> Result<u32, Error> {
         let mut room = self.room_after_children();
         let fits = room.used.saturating_add(bytes) <= self.max;
-        if fits
-            && blocks == 1
-            && let Some(warm) = room.warm.pop()
-        {
+        if fits && let Some(warm) = room.warm.iter().rposition(|run| run.1 == blocks) {
+            let (first, _) = room.warm.swap_remove(warm);
             room.used += bytes;
             drop(room);
-            return self.make_shared(warm, 1, bytes);
+            return self.make_shared(first, blocks, bytes);
         }
         let Some(first) = fits.then(|| room.places.take(blocks)).flatten() else {
             return Err(Error::OutOfMemory {
@@ -246,13 +246,22 @@ impl Inner {
         if room.keep_for_children(first, blocks, bytes) {
             return;
         }
-        let clean = blocks == 1 && self.states.get(first) == State::Shared;
-        if clean && room.warm.len() < WARM {
-            room.warm.push(first);
-            room.used -= bytes;
-            return;
-        }
+        let has_room = |room: &Room| {
+            let kept: u32 = room.warm.iter().map(|run| run.1).sum();
+            kept + blocks <= WARM
+        };
+        let wanted = has_room(&room);
         drop(room);
+        // SAFETY: passed on.
+        if wanted && unsafe { self.thaw(first, blocks) } {
+            room = lock(&self.room);
+            if has_room(&room) {
+                room.warm.push((first, blocks));
+                room.used -= bytes;
+                return;
+            }
+            drop(room);
+        }
         // Where the kernel refuses, the place stays as it is until it is taken again.
         // SAFETY: passed on.
         let _ = unsafe { self.renew(first, blocks) };
@@ -262,7 +271,7 @@ impl Inner {
 
     /// See [`crate::Arena::sparse`].
     pub(crate) fn sparse(&self, count: usize) -> Vec<u32> {
-        let taken = lock(&self.room).places.frontier();
+        let taken = self.frontier();
         let mut found: Vec<(u32, u32)> = (0..taken)
             .filter(|&number| self.states.get(number) != State::Shared)
             .filter_map(|number| match &*self.block(number) {

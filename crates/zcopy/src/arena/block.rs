@@ -69,7 +69,7 @@ impl States {
 
     /// Ordering: acquire, partner of the release in [`States::set`]: who sees `Frozen` sees the mapping exchanged.
     pub(super) fn get(&self, block: u32) -> State {
-        match self.0[block as usize].load(Ordering::Acquire) {
+        match self.0[block as usize].load(Ordering::Acquire) & !LENT {
             0 => State::Shared,
             1 => State::Frozen,
             _ => State::Private,
@@ -80,9 +80,25 @@ impl States {
         // Ordering: release, see `get`.
         self.0[block as usize].store(state as u8, Ordering::Release);
     }
+
+    /// From here on, until the next [`States::set`], the kernel or a forked child may refer to its pages.
+    pub(super) fn lend(&self, block: u32) {
+        let state = &self.0[block as usize];
+        // Relaxed: who gives the block back has dropped its values after this, or holds the lock that a fork held.
+        if state.load(Ordering::Relaxed) & LENT == 0 {
+            state.fetch_or(LENT, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn was_lent(&self, block: u32) -> bool {
+        // Relaxed: see `lend`.
+        self.0[block as usize].load(Ordering::Relaxed) & LENT != 0
+    }
 }
 
 const LARGE: u32 = 1 << 31;
+/// Beside a state.
+const LENT: u8 = 1 << 7;
 
 /// Who has a pageblock.
 #[derive(Debug, Default)]

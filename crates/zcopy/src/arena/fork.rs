@@ -50,13 +50,15 @@ impl Inner {
 
     /// Before a fork, with `exchange` held: nothing that both would write stays shared.
     fn part(&self) -> io::Result<()> {
-        let taken = lock(&self.room).places.frontier();
+        let taken = self.frontier();
         let mut first = 0;
         while first < taken {
             let shared = |block: &u32| self.states.get(*block) == State::Shared;
             let count = (first..taken).take_while(shared).count();
             let count = u32::try_from(count).expect("fewer than 2^32");
             if count == 0 {
+                // A child may send it too.
+                self.states.lend(first);
                 first += 1;
                 continue;
             }

@@ -86,6 +86,7 @@ impl Inner {
             inner.counters.frozen(blocks);
             for block in first..first + blocks {
                 inner.states.set(block, State::Frozen);
+                inner.states.lend(block);
             }
         }
         lock(&inner.room).places = Places::with_taken(inner.block_count(), &stretches);

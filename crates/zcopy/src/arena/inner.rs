@@ -3,6 +3,7 @@
 use super::block::{Block, GROUP, Kind, State, States};
 use super::children::Children;
 use super::classes::{Class, PAGE};
+use super::epochs::Epochs;
 use super::heap::{HEAPS, Heap};
 use super::places::Places;
 use super::stats::{Counters, Stats};
@@ -11,7 +12,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tranship_sys::ForkGuard;
 
 /// What a block's lock protects, and where its group's memory is made when it is first needed.
@@ -21,6 +22,7 @@ type Group = OnceLock<Box<[Mutex<Block>]>>;
 pub(crate) struct Inner {
     pub(super) view: View,
     pub(super) states: States,
+    pub(super) epochs: Arc<Epochs>,
     pub(super) groups: Box<[Group]>,
     pub(super) heaps: [Mutex<Heap>; HEAPS],
     pub(super) room: Mutex<Room>,
@@ -47,8 +49,8 @@ pub(super) struct Room {
     /// Bytes of pageblocks and of large values.
     pub(super) used: u64,
     pub(super) children: Children,
-    /// Empty blocks that were never frozen: their pages can be used again as they are.
-    pub(super) warm: Vec<u32>,
+    /// Runs of empty blocks, first and count, whose pages nobody was given: they can be used again as they are.
+    pub(super) warm: Vec<(u32, u32)>,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -84,7 +86,7 @@ impl Inner {
     pub(crate) fn frozen(&self, from: *const u8, len: usize) -> Option<usize> {
         let offset = self.view.offset_of(from)?;
         let last = offset.checked_add(len.max(1) - 1)?;
-        let (first, last) = (offset / self.block_bytes, last / self.block_bytes);
+        let (first, last) = (self.block_at(offset), self.block_at(last));
         let all = (first..=last).all(|block| {
             u32::try_from(block).is_ok_and(|block| {
                 block < self.block_count() && self.states.get(block) == State::Frozen
@@ -138,6 +140,24 @@ impl Inner {
         )
     }
 
+    /// The number of the pageblock of an offset. Its bytes are a power of two, and dividing by them would take long.
+    fn block_at(&self, offset: usize) -> usize {
+        offset >> self.block_bytes.trailing_zeros()
+    }
+
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    pub(crate) fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
+    }
+
+    /// From this block on none was ever taken.
+    pub(super) fn frontier(&self) -> u32 {
+        lock(&self.room).places.frontier()
+    }
+
     pub(super) fn block_count(&self) -> u32 {
         u32::try_from(self.groups.len()).expect("fewer than 2^32") * GROUP
     }
@@ -154,6 +174,39 @@ impl Inner {
         self.queued.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The kernel is about to be given these bytes, which [`Inner::frozen`] found.
+    pub(crate) fn lend(&self, offset: usize, len: usize) {
+        let last = offset + len.max(1) - 1;
+        let (first, last) = (self.block_at(offset), self.block_at(last));
+        for block in first..=last {
+            self.states.lend(u32::try_from(block).expect("a block"));
+        }
+    }
+
+    /// Makes empty blocks writable again with the pages that they have; false if somebody may still refer to those.
+    ///
+    /// # Safety
+    /// As [`Inner::recycle`].
+    pub(super) unsafe fn thaw(&self, first: u32, blocks: u32) -> bool {
+        let exchange = lock(&self.exchange);
+        let all = first..first + blocks;
+        let state = |block| self.states.get(block);
+        let gone = |block| self.states.was_lent(block) || state(block) == State::Private;
+        if all.clone().any(gone) {
+            return false;
+        }
+        if all.clone().any(|block| state(block) == State::Frozen) {
+            let (offset, len) = self.span(first, blocks);
+            // SAFETY: nobody uses it, and nobody was given its pages.
+            if unsafe { self.view.thaw(offset, len) }.is_err() {
+                return false;
+            }
+            all.for_each(|block| self.states.set(block, State::Shared));
+        }
+        drop(exchange);
+        true
+    }
+
     /// Replaces the pages of empty blocks by fresh ones.
     ///
     /// # Safety
@@ -163,6 +216,9 @@ impl Inner {
         let exchange = lock(&self.exchange);
         // Crash: only this process knows the memfd; all of it ends with the process.
         let parted = |block| self.states.get(block) != State::Shared;
+        let frozen = |block: &u32| self.states.get(*block) == State::Frozen;
+        let protected = (first..first + blocks).filter(frozen).count();
+        self.epochs.turn(first, blocks);
         let state = if (first..first + blocks).any(parted) {
             // SAFETY: nobody uses it.
             unsafe { self.view.renew(offset, len) }
@@ -175,6 +231,8 @@ impl Inner {
         for block in first..first + blocks {
             self.states.set(block, now);
         }
+        self.epochs.turn(first, blocks);
+        self.epochs.count(protected as u64);
         drop(exchange);
         state
     }

@@ -146,9 +146,33 @@ impl View {
         let _ = unsafe { map::hint(self.window_at(offset), len, Hint::PopulateWrite) };
     }
 
+    /// Maps a range of the file to somewhere else, with small pages.
+    ///
+    /// # Safety
+    /// There is private memory of the caller's, as long, that nobody uses.
+    pub(super) unsafe fn show(&self, offset: usize, len: usize, at: NonNull<u8>) -> io::Result<()> {
+        assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
+        let file = self.own()?;
+        // SAFETY: passed on.
+        unsafe {
+            let (access, sharing) = (Access::ReadWrite, Sharing::Shared);
+            map::map_inherited(at, file, access, sharing, len, offset as u64)?;
+            let _ = without_huge_pages(at, len);
+        }
+        Ok(())
+    }
+
     /// From here on writes to the range no longer reach the file.
     pub(super) fn freeze(&self, offset: usize, len: usize) -> io::Result<()> {
         self.remap(offset, len, Sharing::Private)
+    }
+
+    /// Makes the range writable as at first, with what the file has there.
+    ///
+    /// # Safety
+    /// Nobody uses the range, nor refers to its pages.
+    pub(super) unsafe fn thaw(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.remap(offset, len, Sharing::Shared)
     }
 
     /// Gives the range's memory back and makes it writable as at first. What it showed is gone; what the kernel still holds of

@@ -8,10 +8,9 @@ use super::route::Route;
 use super::socket::Socket;
 use super::way::{Way, Why};
 use crate::tally::{Tally, layout};
-use std::collections::HashMap;
 use std::io;
 
-const WAYS: [Way; 4] = Way::ALL;
+const WAYS: [Way; 5] = Way::ALL;
 
 /// Below that copying always wins, and nothing else is tried (measured: a page's reference costs what copying 2 KiB does).
 const SMALLEST: usize = 1024;
@@ -21,6 +20,8 @@ const LIKELY: usize = 4096;
 const PROBE: u32 = 64;
 /// A way that costs `n` times as much is tried so much more rarely, at most.
 const RAREST: u32 = 4096;
+/// Logarithms of what a send can have.
+const SIZES: usize = usize::BITS as usize;
 /// Samples of a way before its mean is believed.
 const ENOUGH: u32 = 4;
 
@@ -76,7 +77,8 @@ pub struct Choice {
 
 #[derive(Debug)]
 pub(super) struct Chooser {
-    classes: HashMap<(Route, u32), Class>,
+    /// For each kind of socket, by the logarithm of the bytes.
+    classes: [[Option<Box<Class>>; SIZES]; Route::ALL.len()],
     /// Where other processes see it.
     pub(super) tally: Tally,
 }
@@ -101,7 +103,7 @@ fn index_of(way: Way) -> usize {
 impl Chooser {
     pub(super) fn new() -> Chooser {
         Chooser {
-            classes: HashMap::new(),
+            classes: std::array::from_fn(|_| std::array::from_fn(|_| None)),
             tally: Tally::claim(),
         }
     }
@@ -116,10 +118,8 @@ impl Chooser {
             };
         }
         let number = class_of(bytes);
-        let class = self
-            .classes
-            .entry((route, number))
-            .or_insert_with(|| Class::new(route, bytes));
+        let class = self.classes[route.index()][number as usize]
+            .get_or_insert_with(|| Box::new(Class::new(route, bytes)));
         class.sends += 1;
         if !socket.allows(route, WAYS[class.current]) {
             class.current = 0;
@@ -155,10 +155,19 @@ impl Chooser {
         chosen(current, false)
     }
 
+    /// Is it known that a way costs twice as much as the one in use?
+    pub(super) fn rules_out(&self, route: Route, bytes: usize, way: Way) -> bool {
+        let class = self.classes[route.index()][class_of(bytes) as usize].as_ref();
+        class.is_some_and(|class| {
+            let (mean, best) = (&class.means[index_of(way)], &class.means[class.current]);
+            mean.refused || (mean.samples >= ENOUGH && mean.cost > 2.0 * best.cost)
+        })
+    }
+
     /// A send took so long.
     pub(super) fn learn(&mut self, route: Route, bytes: usize, way: Way, ns: u128, sent: usize) {
         let number = class_of(bytes);
-        let Some(class) = self.classes.get_mut(&(route, number)) else {
+        let Some(class) = &mut self.classes[route.index()][number as usize] else {
             return;
         };
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
@@ -186,7 +195,7 @@ impl Chooser {
     /// The kernel cannot, or not now: what it is short of it may have later.
     pub(super) fn refused(&mut self, route: Route, bytes: usize, way: Way, error: &io::Error) {
         let number = class_of(bytes);
-        let class = self.classes.entry((route, number)).or_default();
+        let class = self.classes[route.index()][number as usize].get_or_insert_default();
         let mean = &mut class.means[index_of(way)];
         match error.raw_os_error() {
             Some(libc::ENOBUFS | libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EMSGSIZE) => {
@@ -199,10 +208,15 @@ impl Chooser {
     }
 
     pub(super) fn explain(&self) -> Vec<Explanation> {
-        let mut all: Vec<_> = self
-            .classes
+        let known = Route::ALL
             .iter()
-            .map(|((route, size), class)| Explanation {
+            .zip(&self.classes)
+            .flat_map(|(route, sizes)| {
+                let sizes = sizes.iter().enumerate();
+                sizes.filter_map(move |(size, class)| Some((route, size, class.as_ref()?)))
+            });
+        let mut all: Vec<_> = known
+            .map(|(route, size, class)| Explanation {
                 route: route.name(),
                 up_to_bytes: (2usize << size) - 1,
                 way: WAYS[class.current],

@@ -2,6 +2,8 @@
 //!
 //! By reference a call takes fewer of them: a packet of the kernel's has room for 17 stretches of memory, and all the datagrams of a
 //! call are one packet until the device cuts it. Into the seventeenth the kernel puts only one piece.
+//!
+//! Pages are looked up for each send (MSG_ZEROCOPY), or once for many (`registered`).
 
 use super::choice::Chosen;
 use super::header::HeaderLog;
@@ -10,10 +12,12 @@ use super::segment::{self, Datagram, Piece, Segment};
 use super::sender::Sender;
 use super::socket::{Notified, Socket};
 use super::way::{Way, Why, is_about_the_way};
+use crate::arena::Inner;
 use crate::arena::classes::PAGE;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Instant;
 use tranship_sys::segment as gso;
 
@@ -54,6 +58,9 @@ impl Sender {
         let mut all = std::mem::take(&mut self.datagrams);
         segments.clear();
         all.clear();
+        // What is known of values is not in the caches if they are cold: asked one after the other here, all are fetched at once.
+        let pieces = datagrams.iter().flat_map(|one| one.as_ref());
+        std::hint::black_box(pieces.map(Piece::len).sum::<usize>());
         for datagram in datagrams {
             let first = segments.len();
             self.resolve(datagram.as_ref(), &mut segments);
@@ -64,7 +71,13 @@ impl Sender {
             });
         }
         let fd = fd.as_fd();
-        let sent = self.send_all(Target { fd, to }, socket, &segments, &all);
+        let arena = datagrams
+            .iter()
+            .find_map(|one| one.as_ref().iter().find_map(Piece::arena));
+        let target = Target { fd, to };
+        self.look_at_registered(target, socket, arena, &segments);
+        let sent = self.send_all(target, socket, &segments, &all);
+        socket.registered = false;
         self.counts.datagrams += *sent.as_ref().unwrap_or(&0) as u64;
         segments.clear();
         (self.segments, self.datagrams) = (segments, all);
@@ -74,11 +87,12 @@ impl Sender {
 
     /// Takes the notifications of MSG_ZEROCOPY that have come: a socket that has some is ready with an error, again and again,
     /// for who waits for it (epoll(7)). Buffers of shared pools that the kernel is done with are let go here, and by the next
-    /// [`Sender::send`] to the socket.
+    /// [`Sender::send`] to the socket. Registered pages are let go here too, when many of them were freed.
     ///
     /// # Errors
     /// As recvmsg(2).
     pub fn settle(&mut self, fd: impl AsFd, socket: &mut Socket) -> io::Result<()> {
+        self.registered.look();
         if socket.outstanding == 0 {
             return Ok(());
         }
@@ -105,17 +119,19 @@ impl Sender {
             if !socket.allows(route, way) {
                 (way, why) = (Way::Copy, Why::Refused);
             }
-            let outcome = if way == Way::Notified {
-                match self.refer(target, socket, segments, &all[done..]) {
-                    Err(error) if is_about_the_way(&error) => {
-                        self.chooser.refused(route, referable, way, &error);
-                        (way, why) = (Way::Copy, Why::Refused);
-                        self.copy(target, socket, segments, &all[done..])
-                    }
-                    other => other,
+            let rest = &all[done..];
+            let outcome = match way {
+                Way::Notified => self.refer(target, socket, segments, rest),
+                Way::Registered => self.refer_registered(target, socket, segments, rest),
+                _ => self.copy(target, socket, segments, rest),
+            };
+            let outcome = match outcome {
+                Err(error) if way != Way::Copy && is_about_the_way(&error) => {
+                    self.chooser.refused(route, referable, way, &error);
+                    (way, why) = (Way::Copy, Why::Refused);
+                    self.copy(target, socket, segments, rest)
                 }
-            } else {
-                self.copy(target, socket, segments, &all[done..])
+                other => other,
             };
             let count = match outcome {
                 Ok(count) => count,
@@ -140,6 +156,34 @@ impl Sender {
         }
         self.counts.partial += u64::from(done < all.len());
         Ok(done)
+    }
+
+    /// Whether most of what is sent lies in registered pages. What does not, although it could, counts towards registering more.
+    fn look_at_registered(
+        &mut self,
+        target: Target<'_>,
+        socket: &mut Socket,
+        arena: Option<&Arc<Inner>>,
+        segments: &[Segment],
+    ) {
+        let route = socket.route.to(target.to);
+        let (Some(arena), true) = (arena, route.leaves()) else {
+            return;
+        };
+        if self.forced == Some(Way::Registered) {
+            socket.registered = self.registered.insist(arena);
+            return;
+        }
+        socket.registered = self.registered.is_ready(arena);
+        let referable = segment::referable(segments);
+        if self.chooser.rules_out(route, referable, Way::Registered) {
+            return;
+        }
+        if !socket.registered {
+            let could = segments.iter().filter(|one| one.file.is_some()).count();
+            self.registered.missed(could);
+        }
+        self.registered.consider(arena);
     }
 
     /// Sends the first few, copied; says how many.
@@ -217,6 +261,49 @@ impl Sender {
         // SAFETY: pages that never change again, or the log's, which are never written twice.
         unsafe { gso::send_pieces(target.fd, target.to, &pieces, cut(rest, count), true) }?;
         notified::sent_one(socket);
+        Ok(count)
+    }
+
+    /// Sends the first few out of registered pages; says how many. Those that do not lie there are copied.
+    fn refer_registered(
+        &mut self,
+        target: Target<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+        rest: &[Datagram],
+    ) -> io::Result<usize> {
+        if !self.registered.begin() {
+            return self.copy(target, socket, segments, rest);
+        }
+        let most = if socket.together { alike(rest) } else { 1 };
+        let mut pieces = Vec::with_capacity(64);
+        let mut stretches = Stretches::default();
+        let mut count = 0;
+        for one in &rest[..most] {
+            let before = pieces.len();
+            let own = &segments[one.segments.clone()];
+            let fits = self.registered.places(own, &mut pieces)
+                && pieces[before..].iter().all(|piece| {
+                    // Of registered pages each piece is a stretch of its own.
+                    stretches.end = 0;
+                    stretches.take(*piece)
+                });
+            if !fits {
+                pieces.truncate(before);
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            let elsewhere = |one: &&Datagram| !self.registered.has(&segments[one.segments.clone()]);
+            let count = rest.iter().take_while(elsewhere).count();
+            self.registered.missed(count);
+            let count = count.max(1);
+            return self.copy(target, socket, segments, &rest[..count]);
+        }
+        self.counts.calls += 1;
+        let size = cut(rest, count);
+        self.registered.send(target.fd, target.to, &pieces, size)?;
         Ok(count)
     }
 }

@@ -5,7 +5,7 @@
 //!                 │ choice: by kind of socket and size, from what each way has cost here
 //!        ┌────────┼──────────────┬───────────────┐
 //!      copy    splice          file          notified
-//!     sendmsg  vmsplice,splice sendfile      MSG_ZEROCOPY
+//!     sendmsg  vmsplice,splice sendfile      MSG_ZEROCOPY      (datagrams also: registered, SENDMSG_ZC)
 //! ```
 //!
 //! A call sends as much as there is room for and says how much, as send(2): nothing of it waits here. Datagrams go several in one
@@ -22,6 +22,7 @@ mod held;
 mod linger;
 mod list;
 mod notified;
+mod registered;
 mod route;
 mod segment;
 mod sender;

@@ -6,6 +6,7 @@ use crate::{Arena, Value};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use tranship_core::Cbuf;
 use tranship_sys::process;
 
@@ -94,6 +95,15 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// The arena that it is of.
+    pub(super) fn arena(&self) -> Option<&'a Arc<Inner>> {
+        match self {
+            Piece::Value(value) | Piece::Part(value, _) => Some(value.arena()),
+            Piece::Raw(raw) => Some(&raw.arena.inner),
+            _ => None,
+        }
+    }
+
     /// The buffer of a shared pool that it is of.
     pub(super) fn buffer(&self) -> Option<&'a Cbuf> {
         match self {
@@ -152,6 +162,10 @@ pub(super) struct Place {
 }
 
 impl Place {
+    pub(super) fn is_of(&self, identity: (u64, u64)) -> bool {
+        self.identity == identity
+    }
+
     /// The file; none if the program closed it, and there may be another one under its number.
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the arena's, which the piece borrows, or what took its number, which is only asked what it is.
@@ -168,6 +182,9 @@ pub(super) type Pages = *const u8;
 impl Segment {
     pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
         let offset = arena.frozen(at, len);
+        if let Some(offset) = offset {
+            arena.lend(offset, len);
+        }
         let (fd, identity) = arena.file();
         Segment {
             at,
@@ -246,13 +263,6 @@ impl Segment {
             unsure: self.unsure,
         };
         (Segment { len, ..self }, rest)
-    }
-
-    /// How many pages it touches.
-    pub(super) fn page_count(&self) -> usize {
-        use crate::arena::classes::PAGE;
-        let at = self.pages.unwrap_or(self.at).addr();
-        (at + self.len).div_ceil(PAGE) - at / PAGE
     }
 }
 

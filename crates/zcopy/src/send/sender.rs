@@ -3,6 +3,7 @@
 use super::choice::{Chooser, Chosen, Explanation};
 use super::counts::Counts;
 use super::header::HeaderLog;
+use super::registered::Registered;
 use super::route::Route;
 use super::segment::{self, Datagram, Piece, Segment};
 use super::socket::Socket;
@@ -30,9 +31,11 @@ pub struct Sender {
     /// What the place on the page had before this sender.
     before: Counts,
     pagemap: Option<Pagemap>,
+    pub(super) registered: Registered,
     pub(super) segments: Vec<Segment>,
     pub(super) datagrams: Vec<Datagram>,
-    forced: Option<Way>,
+    pub(super) forced: Option<Way>,
+    ignores_sigpipe: bool,
     guard: ForkGuard,
 }
 
@@ -40,6 +43,14 @@ pub struct Sender {
 const TELLING: usize = 128 << 10;
 /// Runs of written pages that are told apart in one piece.
 const RUNS: usize = 8;
+
+fn without_sigpipe<T>(ignored: bool, work: impl FnOnce() -> T) -> T {
+    if ignored {
+        work()
+    } else {
+        signals::without_sigpipe(work)
+    }
+}
 
 // SAFETY: the list of segments is empty between two sends; everything else may be sent.
 unsafe impl Send for Sender {}
@@ -58,9 +69,11 @@ impl Sender {
             chooser,
             counts: Counts::default(),
             pagemap: None,
+            registered: Registered::default(),
             segments: Vec::new(),
             datagrams: Vec::new(),
             forced: None,
+            ignores_sigpipe: false,
             guard: ForkGuard::new()?,
         })
     }
@@ -68,6 +81,11 @@ impl Sender {
     /// Sends by this way wherever it can be used, and measures nothing. `None`: chooses again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
+    }
+
+    /// Says that the program ignores SIGPIPE as long as this sender lives. Else each send that is not copied asks.
+    pub fn ignores_sigpipe(&mut self) {
+        self.ignores_sigpipe = true;
     }
 
     /// Sends the pieces in order: as many bytes as there is room for; says how many. A blocking socket is waited for as
@@ -115,6 +133,7 @@ impl Sender {
     pub(super) fn renew_after_fork(&mut self) -> io::Result<()> {
         if self.guard.is_child() {
             (self.pipe, self.pagemap) = (None, None);
+            self.registered.forget();
             self.guard = ForkGuard::new()?;
             self.chooser.tally = Tally::claim();
             self.before = Counts::published(&self.chooser.tally);
@@ -203,20 +222,17 @@ impl Sender {
                     Some(pipe) => pipe,
                     none => none.insert(Pipe::new()?),
                 };
-                signals::without_sigpipe(|| {
-                    let appetite = &mut socket.appetite;
-                    splice::send(
-                        fd,
-                        segments,
-                        pipe,
-                        appetite,
-                        &mut self.log,
-                        &mut self.counts,
-                    )
+                let appetite = &mut socket.appetite;
+                let (log, counts) = (&mut self.log, &mut self.counts);
+                without_sigpipe(self.ignores_sigpipe, || {
+                    splice::send(fd, segments, pipe, appetite, log, counts)
                 })
             }
-            Way::File => signals::without_sigpipe(|| file::send(fd, segments, &mut self.counts)),
+            Way::File => without_sigpipe(self.ignores_sigpipe, || {
+                file::send(fd, segments, &mut self.counts)
+            }),
             Way::Notified => notified::send(fd, socket, segments, &mut self.log, &mut self.counts),
+            Way::Registered => unreachable!("datagrams go by themselves"),
         }
     }
 
@@ -336,7 +352,9 @@ impl Sender {
             let kept = segment.shared && way == Way::Notified;
             if segment.pages.is_none() && !kept {
                 copied[segment.cause as usize] += part;
-            } else if way == Way::Copy || way == Way::File && segment.file.is_none() {
+            } else if way == Way::Copy
+                || matches!(way, Way::File | Way::Registered) && segment.file.is_none()
+            {
                 copied[Cause::Chosen as usize] += part;
             } else {
                 self.counts.referred_bytes += part;

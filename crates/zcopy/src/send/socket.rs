@@ -23,6 +23,8 @@ pub struct Socket {
     pub(super) appetite: usize,
     /// The kernel takes several datagrams in one call.
     pub(super) together: bool,
+    /// For the send that is under way: most of it lies in pages that were registered.
+    pub(super) registered: bool,
     /// Buffers that wait for notifications.
     pub(super) held: Held,
 }
@@ -63,6 +65,7 @@ impl Socket {
             next: 0,
             appetite: usize::MAX,
             together: true,
+            registered: false,
             held: Held::default(),
         })
     }
@@ -128,6 +131,7 @@ impl Socket {
             Way::Copy => true,
             Way::Splice | Way::File => route.is_stream(),
             Way::Notified => route.leaves() && self.notified != Notified::Off,
+            Way::Registered => route.leaves() && self.registered,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! vmsplice(2) into a pipe, splice(2) from there to the socket: references to pages, nothing copied, also on loopback.
 //!
-//! The kernel hands at most 16 of a pipe's places to the socket at a time: a header and 16 pages would make two packets, so a
-//! header before so many goes by an ordinary send that says that more comes.
+//! The kernel hands at most 16 of a pipe's places to the socket at a time. A header and 16 pages so make two packets; sent by itself before
+//! them it would cost more.
 
 use super::Counts;
 use super::header::HeaderLog;
@@ -11,8 +11,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tranship_sys::{pipe, scatter};
 
-/// Pages that the kernel hands to a socket at once.
-const AT_ONCE: usize = 16;
 /// Pieces in one call.
 const PIECES: usize = 64;
 /// Pages that a socket is offered at least: a value that is sent whole, and what is around it.
@@ -81,7 +79,7 @@ pub(super) fn send(
     let mut rest = segments;
     let mut within = 0;
     while let Some(first) = rest.first() {
-        let outcome = if first.pages.is_none() && !fits_in_log(first, rest) {
+        let outcome = if first.pages.is_none() && first.len > HeaderLog::LONGEST {
             // Copied pieces in a row, in one call.
             let count = rest
                 .iter()
@@ -129,12 +127,6 @@ fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
     } else {
         appetite.saturating_mul(2)
     }
-}
-
-/// Is a copied piece small enough to go by the pipe, together with what follows?
-fn fits_in_log(piece: &Segment, rest: &[Segment]) -> bool {
-    let follows = rest.get(1).filter(|next| next.pages.is_some());
-    piece.len <= HeaderLog::LONGEST && follows.is_none_or(|next| next.page_count() % AT_ONCE != 0)
 }
 
 fn copy_run(

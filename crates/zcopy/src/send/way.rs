@@ -14,11 +14,19 @@ pub enum Way {
     File,
     /// MSG_ZEROCOPY: references to pages, and a notification when they are free.
     Notified,
+    /// io_uring's SENDMSG_ZC: datagrams out of pages that were registered before.
+    Registered,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
+    pub const ALL: [Way; 5] = [
+        Way::Copy,
+        Way::Splice,
+        Way::File,
+        Way::Notified,
+        Way::Registered,
+    ];
 
     pub(crate) fn index(self) -> usize {
         Way::ALL
@@ -35,6 +43,7 @@ impl fmt::Display for Way {
             Way::Splice => "vmsplice",
             Way::File => "sendfile",
             Way::Notified => "MSG_ZEROCOPY",
+            Way::Registered => "registered",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The consumer's side: joins before its lock-down, then works on frames where they lie.
 #![allow(unsafe_code)] // trusting the producer, see below
 
-use crate::args::ConsumerArgs;
+use crate::args::demo::ConsumerArgs;
 use crate::demo::consumers::Work;
 use anyhow::{Context, Result};
 use tranship::{Body, Domain, Kind, LinkOptions, Receiver, Wait};

@@ -1,0 +1,323 @@
+//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): its pages are looked up and held once, when they
+//! are registered, and not for each send.
+
+use crate::map;
+use crate::segment::{FLAGS, with_message};
+use rustix::fd::OwnedFd;
+use rustix::io_uring::{
+    IORING_OFF_CQ_RING, IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringCqeFlags, IoringEnterFlags,
+    IoringOp, IoringRegisterOp, IoringSendFlags, IoringSetupFlags, io_uring_cqe, io_uring_enter,
+    io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup, io_uring_sqe,
+    io_uring_user_data,
+};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of memory that can be registered.
+pub const MOST: usize = 1 << 30;
+/// Notifications that may wait before the kernel keeps them elsewhere.
+const NOTIFICATIONS: u32 = 1024;
+
+/// A ring, used by one thread at a time.
+#[derive(Debug)]
+pub struct Ring {
+    fd: OwnedFd,
+    submissions: Area,
+    completions: Area,
+    entries: Area,
+    params: io_uring_params,
+}
+
+/// Memory that is shared with the kernel.
+#[derive(Debug)]
+struct Area {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the only handle to mappings of its own.
+unsafe impl Send for Ring {}
+
+impl Area {
+    fn new(fd: &OwnedFd, len: usize, offset: u64) -> io::Result<Area> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: wherever there is room.
+        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, fd, offset)? };
+        let at = NonNull::new(at.cast()).expect("no mapping at zero");
+        Ok(Area { at, len })
+    }
+
+    /// A number that the kernel reads or writes too.
+    fn number(&self, offset: u32) -> &AtomicU32 {
+        assert!(offset as usize + size_of::<u32>() <= self.len);
+        // SAFETY: inside, aligned, as the kernel says where its numbers lie.
+        unsafe { self.at.add(offset as usize).cast::<AtomicU32>().as_ref() }
+    }
+
+    /// The place of an entry of a table.
+    fn entry<T>(&self, offset: u32, index: u32) -> NonNull<T> {
+        let at = offset as usize + index as usize * size_of::<T>();
+        assert!(at + size_of::<T>() <= self.len);
+        // SAFETY: inside.
+        unsafe { self.at.add(at).cast() }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: ours, and nobody else has its address.
+        let _ = unsafe { map::unmap(self.at, self.len) };
+    }
+}
+
+impl Ring {
+    /// A ring. Its descriptor is closed on exec.
+    ///
+    /// # Errors
+    /// If there is no io_uring, or it is forbidden.
+    pub fn new() -> io::Result<Ring> {
+        let mut params = io_uring_params::default();
+        params.flags = IoringSetupFlags::CQSIZE | IoringSetupFlags::COOP_TASKRUN;
+        params.cq_entries = NOTIFICATIONS;
+        // SAFETY: nothing is handed over but the parameters.
+        let fd = unsafe { io_uring_setup(1, &mut params)? };
+        let words = |offset: u32, count: u32, size: usize| offset as usize + count as usize * size;
+        let submissions = words(params.sq_off.array, params.sq_entries, size_of::<u32>());
+        let completions = words(params.cq_off.cqes, params.cq_entries, size_of::<[u64; 2]>());
+        let entries = words(0, params.sq_entries, size_of::<io_uring_sqe>());
+        Ok(Ring {
+            submissions: Area::new(&fd, submissions, IORING_OFF_SQ_RING)?,
+            completions: Area::new(&fd, completions, IORING_OFF_CQ_RING)?,
+            entries: Area::new(&fd, entries, IORING_OFF_SQES)?,
+            fd,
+            params,
+        })
+    }
+
+    /// Registers the pages that lie at an address now, once for each ring. They are held until the ring and all that it sent are gone, whatever
+    /// becomes of the mapping; they are named by the addresses that they have now.
+    ///
+    /// # Errors
+    /// ENOMEM beyond RLIMIT_MEMLOCK, EFAULT if not all of it is mapped for writing.
+    ///
+    /// # Safety
+    /// The range is the caller's.
+    pub unsafe fn register(&self, at: NonNull<u8>, len: usize) -> io::Result<()> {
+        let one = libc::iovec {
+            iov_base: at.as_ptr().cast(),
+            iov_len: len,
+        };
+        // SAFETY: one range, as the operation wants it.
+        unsafe {
+            io_uring_register(
+                &self.fd,
+                IoringRegisterOp::RegisterBuffers,
+                (&raw const one).cast(),
+                1,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// As [`crate::segment::send_pieces`], by reference to registered pages. True if a notification with this mark will come when the kernel is done
+    /// with them: [`Ring::notified`].
+    ///
+    /// # Errors
+    /// As sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that cannot.
+    ///
+    /// # Safety
+    /// All pieces are registered. Their bytes stay as they are until nobody needs them.
+    pub unsafe fn send(
+        &mut self,
+        socket: impl AsFd,
+        to: Option<SocketAddr>,
+        pieces: &[(*const u8, usize)],
+        size: Option<u16>,
+        mark: u64,
+        notified: &mut impl FnMut(u64),
+    ) -> io::Result<bool> {
+        let socket = socket.as_fd().as_raw_fd();
+        let (result, follows) = with_message(to, pieces, size, |message| {
+            let mut entry = io_uring_sqe {
+                opcode: IoringOp::SendmsgZc,
+                fd: socket,
+                ..Default::default()
+            };
+            entry.ioprio.send_flags = IoringSendFlags::FIXED_BUF;
+            entry.addr_or_splice_off_in.addr =
+                io_uring_ptr::new((&raw const *message).cast_mut().cast());
+            entry.len.len = 1;
+            entry.op_flags.send_flags =
+                rustix::net::SendFlags::from_bits_retain(FLAGS.cast_unsigned());
+            entry.user_data = io_uring_user_data::from_u64(SEND | mark);
+            self.submit(entry, notified)
+        })?;
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        Ok(follows)
+    }
+
+    /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a notification follows.
+    fn submit(
+        &mut self,
+        entry: io_uring_sqe,
+        notified: &mut impl FnMut(u64),
+    ) -> io::Result<(i32, bool)> {
+        let offsets = &self.params.sq_off;
+        // SAFETY: the kernel has read the entry before: there is one at a time.
+        unsafe { self.entries.entry::<io_uring_sqe>(0, 0).write(entry) };
+        // SAFETY: as above; it holds the number of the entry.
+        unsafe { self.submissions.entry::<u32>(offsets.array, 0).write(0) };
+        let tail = self.submissions.number(offsets.tail);
+        // Relaxed: only this thread writes it.
+        let next = tail.load(Ordering::Relaxed).wrapping_add(1);
+        // Ordering: release, so that the kernel sees the entry that this counts.
+        tail.store(next, Ordering::Release);
+        loop {
+            // Ordering: acquire, partner of the kernel's release: it has read the entry.
+            let taken = self
+                .submissions
+                .number(offsets.head)
+                .load(Ordering::Acquire)
+                == next;
+            // SAFETY: the message lives until this returns, and the kernel has its result by then.
+            let entered = unsafe {
+                io_uring_enter(
+                    &self.fd,
+                    u32::from(!taken),
+                    u32::from(taken),
+                    IoringEnterFlags::GETEVENTS,
+                )
+            };
+            match entered {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) if taken => return Err(error.into()),
+                Err(error) => {
+                    // Ordering: release, as above: it was not taken, and is taken back.
+                    tail.store(next.wrapping_sub(1), Ordering::Release);
+                    return Err(error.into());
+                }
+            }
+            let mut own = None;
+            self.completed(&mut |mark, result, follows| {
+                if mark & SEND == 0 {
+                    notified(mark);
+                } else {
+                    own = Some((result, follows));
+                }
+            });
+            if let Some(own) = own {
+                return Ok(own);
+            }
+        }
+    }
+
+    /// Tells the marks of sends with whose pages the kernel is done.
+    ///
+    /// # Errors
+    /// As io_uring_enter(2).
+    pub fn notified(&mut self, tell: &mut impl FnMut(u64)) -> io::Result<()> {
+        // SAFETY: nothing is handed over.
+        unsafe { io_uring_enter(&self.fd, 0, 0, IoringEnterFlags::GETEVENTS)? };
+        self.completed(&mut |mark, _, _| tell(mark));
+        Ok(())
+    }
+
+    /// What the kernel has said: mark, result, whether more comes; the mark of a notification is without [`SEND`].
+    fn completed(&self, tell: &mut impl FnMut(u64, i32, bool)) {
+        let offsets = &self.params.cq_off;
+        let head = self.completions.number(offsets.head);
+        // Relaxed: only this thread writes it.
+        let mut at = head.load(Ordering::Relaxed);
+        // Ordering: acquire, partner of the kernel's release.
+        let end = self
+            .completions
+            .number(offsets.tail)
+            .load(Ordering::Acquire);
+        while at != end {
+            let index = at & (self.params.cq_entries - 1);
+            let place = self.completions.entry::<[u64; 2]>(offsets.cqes, index);
+            let place = place.cast::<io_uring_cqe>();
+            // SAFETY: an entry that the kernel has written and does not write again before the head has passed it.
+            let (data, result, flags) = unsafe {
+                let entry = place.as_ref();
+                (entry.user_data.u64_(), entry.res, entry.flags)
+            };
+            let mark = if flags.contains(IoringCqeFlags::NOTIF) {
+                data & !SEND
+            } else {
+                data
+            };
+            tell(mark, result, flags.contains(IoringCqeFlags::MORE));
+            at = at.wrapping_add(1);
+        }
+        // Ordering: release, so that the kernel writes no entry that is still read.
+        head.store(at, Ordering::Release);
+    }
+}
+
+/// Tells a send's own result from a notification; marks have it not.
+const SEND: u64 = 1 << 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn registered_bytes_are_sent_and_a_notification_comes() {
+        let ring = Ring::new();
+        let Ok(mut ring) = ring else {
+            eprintln!("SKIPPED: no io_uring: {:?}", ring.err());
+            return;
+        };
+        let len = 8 * 4096;
+        let room = map::reserve_private(len, 4096).expect("room");
+        // SAFETY: ours.
+        unsafe {
+            room.as_ptr().write_bytes(7, len);
+            ring.register(room, len).expect("a few pages");
+        }
+        let (from, to) = (
+            UdpSocket::bind("127.0.0.1:0"),
+            UdpSocket::bind("127.0.0.1:0"),
+        );
+        let (from, to) = (from.expect("a socket"), to.expect("a socket"));
+        let pieces = [
+            (room.as_ptr().cast_const(), 10),
+            (room.as_ptr().wrapping_add(5000).cast_const(), 10),
+        ];
+        let mut marks = Vec::new();
+        let target = Some(to.local_addr().expect("an address"));
+        // SAFETY: registered, and written no more.
+        let sent = unsafe {
+            ring.send(&from, target, &pieces, Some(10), 3, &mut |mark| {
+                marks.push(mark)
+            })
+        };
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                eprintln!("SKIPPED: a kernel before 6.15: {error}");
+            }
+            sent => {
+                let follows = sent.expect("room");
+                let mut bytes = [0; 64];
+                for _ in 0..2 {
+                    assert_eq!(to.recv(&mut bytes).expect("a datagram"), 10);
+                    assert_eq!(bytes[..10], [7; 10]);
+                }
+                while follows && marks.is_empty() {
+                    ring.notified(&mut |mark| marks.push(mark)).expect("enter");
+                }
+                assert_eq!(marks, [3]);
+            }
+        }
+        // SAFETY: ours, and used no more.
+        unsafe { map::unmap(room, len).expect("mapped") };
+    }
+}

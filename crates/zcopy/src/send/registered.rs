@@ -1,0 +1,414 @@
+//! Datagrams out of registered pages: io_uring's SENDMSG_ZC (Linux 6.15). The pages of an arena's protected pageblocks are looked up and held
+//! once, for all that is sent afterwards; MSG_ZEROCOPY does that for each page of each send, which costs as much as copying a page.
+//!
+//! ```text
+//!   range    pageblock 3 │ 4 │ 9 │ …  │ log      the kernel has its pages; its addresses are only names
+//!   table    pageblock → place in the range, and the pageblock's epoch when that was made
+//! ```
+//!
+//! A range never changes. A new one is made, by a thread of its own, when much of what is sent lies elsewhere; one is given up when too much
+//! of it was freed, for its pages are held as long. Whether a pageblock still has the pages that were registered, its epoch says.
+
+use super::segment::Segment;
+use crate::arena::{Epochs, Inner};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use tranship_sys::ring::{self, Ring};
+use tranship_sys::{map, page_size};
+
+/// Bytes of the log, in two halves.
+const LOG: usize = 1 << 20;
+const HALF: usize = LOG / 2;
+/// The longest copied piece of a datagram.
+const LONGEST: usize = 1024;
+/// What the pieces of one call may need of the log.
+const MESSAGE: usize = 64 * LONGEST;
+/// Datagrams for each protected pageblock that had to go otherwise before a range is made for them: what that costs is less by then.
+const MISSES: u64 = 8;
+/// Fewer say nothing.
+const LEAST: u64 = 2048;
+/// Of so many datagrams one may lie elsewhere, and of so many pageblocks one may have been freed.
+const TOLERATED: u64 = 8;
+
+/// What a sender has of it.
+#[derive(Debug, Default)]
+pub(super) struct Registered {
+    range: Option<Range>,
+    coming: Option<Receiver<io::Result<Range>>>,
+    /// Datagrams that lay in it since it was made, and that did not.
+    hits: u64,
+    misses: u64,
+    /// So many misses before the next look at whether a range is worth it.
+    patience: u64,
+    /// The kernel cannot, or does not let us.
+    refused: bool,
+}
+
+impl Registered {
+    /// Can datagrams of this arena go so, for the greatest part?
+    pub(super) fn is_ready(&mut self, arena: &Inner) -> bool {
+        self.look();
+        let covers = self.hits + self.misses < LEAST || self.misses * TOLERATED <= self.hits;
+        let same = |range: &Range| range.identity == arena.file().1;
+        covers && self.range.as_ref().is_some_and(same)
+    }
+
+    /// As [`Registered::is_ready`], and waits for it if it can be.
+    pub(super) fn insist(&mut self, arena: &Inner) -> bool {
+        if !self.is_ready(arena) && !self.refused {
+            let made = Range::new(arena);
+            self.take(made);
+        }
+        self.is_ready(arena)
+    }
+
+    /// Takes over what has been made, and gives up what holds too much.
+    pub(super) fn look(&mut self) {
+        match self.coming.as_ref().map(Receiver::try_recv) {
+            Some(Ok(made)) => self.take(made),
+            Some(Err(TryRecvError::Disconnected)) => self.refuse(),
+            Some(Err(TryRecvError::Empty)) | None => {}
+        }
+        if self.range.as_ref().is_some_and(Range::is_stale) {
+            self.range = None;
+        }
+    }
+
+    fn take(&mut self, made: io::Result<Range>) {
+        match made {
+            Ok(range) => {
+                *self = Registered {
+                    range: Some(range),
+                    ..Registered::default()
+                }
+            }
+            Err(_) => self.refuse(),
+        }
+    }
+
+    /// The kernel cannot.
+    pub(super) fn refuse(&mut self) {
+        *self = Registered {
+            refused: true,
+            ..Registered::default()
+        };
+    }
+
+    /// A forked child has neither the thread nor what it would give.
+    pub(super) fn forget(&mut self) {
+        std::mem::forget(self.coming.take());
+        *self = Registered::default();
+    }
+
+    /// So many datagrams with protected values went otherwise, for want of a range that has them.
+    pub(super) fn missed(&mut self, datagrams: usize) {
+        self.misses += datagrams as u64;
+    }
+
+    /// Has another range made, if that has become worth it.
+    pub(super) fn consider(&mut self, arena: &Arc<Inner>) {
+        if self.refused || self.coming.is_some() || self.misses < self.patience.max(LEAST) {
+            return;
+        }
+        let most = most_blocks(arena.block_bytes());
+        let blocks = u64::from(arena.protected(most + 1).blocks);
+        if blocks == 0 || blocks > u64::from(most) {
+            // Half of them registered would break up what goes together.
+            self.patience = self.misses * 2;
+        } else if self.misses < blocks * MISSES {
+            self.patience = blocks * MISSES;
+        } else {
+            self.order(arena);
+        }
+    }
+
+    fn order(&mut self, arena: &Arc<Inner>) {
+        let (give, coming) = sync_channel(1);
+        let arena = Arc::clone(arena);
+        let work = move || {
+            // Nobody may want it any more.
+            let _ = give.send(Range::new(&arena));
+        };
+        let thread = std::thread::Builder::new().name("tranship-zc-reg".to_owned());
+        match thread.spawn(work) {
+            Ok(_) => self.coming = Some(coming),
+            Err(_) => self.patience = self.misses * 2,
+        }
+    }
+
+    /// Before the pieces of a call; false if the log has no room until the kernel is done with what is in it.
+    pub(super) fn begin(&mut self) -> bool {
+        self.range.as_mut().is_some_and(Range::begin)
+    }
+
+    /// Does it have all of a datagram?
+    pub(super) fn has(&self, segments: &[Segment]) -> bool {
+        let range = self.range.as_ref();
+        range.is_some_and(|range| segments.iter().all(|segment| range.has(segment)))
+    }
+
+    /// Where a datagram's segments lie in the range, if it has all of them.
+    pub(super) fn places(
+        &mut self,
+        segments: &[Segment],
+        pieces: &mut Vec<(*const u8, usize)>,
+    ) -> bool {
+        let Some(range) = &mut self.range else {
+            return false;
+        };
+        for segment in segments {
+            match range.place(segment) {
+                Some(at) => pieces.push((at, segment.len)),
+                None => return false,
+            }
+        }
+        self.hits += 1;
+        true
+    }
+
+    /// Sends pieces of the range.
+    pub(super) fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        to: Option<SocketAddr>,
+        pieces: &[(*const u8, usize)],
+        size: Option<u16>,
+    ) -> io::Result<()> {
+        let range = self.range.as_mut().expect("pieces of it");
+        let Log {
+            half, outstanding, ..
+        } = &mut range.log;
+        let mut done = |mark| release(outstanding, mark);
+        // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send refers to.
+        let follows = unsafe {
+            range
+                .ring
+                .send(fd, to, pieces, size, *half as u64, &mut done)
+        }?;
+        outstanding[*half] += u32::from(follows);
+        Ok(())
+    }
+}
+
+/// Pageblocks of that size that fit into a range.
+fn most_blocks(block_bytes: usize) -> u32 {
+    u32::try_from((ring::MOST - LOG) / block_bytes).unwrap_or(u32::MAX - 1)
+}
+
+/// Pages that a ring knows.
+#[derive(Debug)]
+struct Range {
+    ring: Ring,
+    /// The file that they are of.
+    identity: (u64, u64),
+    block_bytes: usize,
+    epochs: Arc<Epochs>,
+    /// How many protected pageblocks had been given back when it was made.
+    renewed: u64,
+    /// For each pageblock of the arena its place and its epoch.
+    table: Vec<Option<(u32, u32)>>,
+    blocks: u32,
+    /// The address by which the kernel knows the first one.
+    base: usize,
+    log: Log,
+}
+
+impl Range {
+    /// Of all that is protected now.
+    fn new(arena: &Inner) -> io::Result<Range> {
+        let ring = Ring::new()?;
+        let block_bytes = arena.block_bytes();
+        let epochs = Arc::clone(arena.epochs());
+        let renewed = epochs.renewed();
+        let protected = arena.protected(most_blocks(block_bytes));
+        let bytes = protected.blocks as usize * block_bytes;
+        let area = Area::new(bytes + LOG)?;
+        let mut table = Vec::new();
+        let mut place = 0;
+        for (first, stretch) in &protected.stretches {
+            let at = place as usize * block_bytes;
+            // SAFETY: inside, and of this stretch alone.
+            unsafe { arena.show(*first, stretch.len(), area.at(at))? };
+            table.resize(*first as usize, None);
+            for epoch in stretch {
+                table.push(Some((place, *epoch)));
+                place += 1;
+            }
+        }
+        if bytes > 0 {
+            // SAFETY: our own, of which nothing changes. What is refused comes with the registration, or fails there.
+            let _ = unsafe { map::hint(area.at(0), bytes, map::Hint::PopulateRead) };
+        }
+        // SAFETY: our own.
+        unsafe { ring.register(area.at(0), bytes + LOG)? };
+        Ok(Range {
+            ring,
+            identity: arena.file().1,
+            block_bytes,
+            epochs,
+            renewed,
+            table,
+            blocks: protected.blocks,
+            base: area.at(0).addr().get(),
+            log: Log {
+                area: area.last(LOG)?,
+                used: 0,
+                half: 0,
+                outstanding: [0; 2],
+            },
+        })
+    }
+
+    /// Does it hold much that was freed?
+    fn is_stale(&self) -> bool {
+        let since = self.epochs.renewed() - self.renewed;
+        since * TOLERATED > u64::from(self.blocks).max(TOLERATED * TOLERATED)
+    }
+
+    /// The place of a segment of the arena whose pages are those that were registered.
+    fn find(&self, segment: &Segment) -> Option<usize> {
+        let file = segment.file.as_ref()?;
+        if !file.is_of(self.identity) {
+            return None;
+        }
+        let offset = usize::try_from(file.offset).ok()?;
+        // A power of two, and dividing by it would take long.
+        let shift = self.block_bytes.trailing_zeros();
+        let (first, within) = (offset >> shift, offset & (self.block_bytes - 1));
+        let last = (offset + segment.len - 1) >> shift;
+        let mut place: Option<(u32, u32)> = None;
+        for block in first..=last {
+            let (at, epoch) = (*self.table.get(block)?)?;
+            let follows = place.is_none_or(|(before, count)| before + count == at);
+            if self.epochs.of(block) != epoch || !follows {
+                return None;
+            }
+            let (before, count) = place.unwrap_or((at, 0));
+            place = Some((before, count + 1));
+        }
+        let (place, _) = place?;
+        Some(self.base + place as usize * self.block_bytes + within)
+    }
+
+    fn has(&self, segment: &Segment) -> bool {
+        match segment.file {
+            Some(_) => self.find(segment).is_some(),
+            None => segment.len <= LONGEST && !segment.shared,
+        }
+    }
+
+    fn place(&mut self, segment: &Segment) -> Option<*const u8> {
+        if segment.file.is_some() {
+            return self.find(segment).map(std::ptr::without_provenance);
+        }
+        if segment.len > LONGEST || segment.shared {
+            return None;
+        }
+        // SAFETY: the piece's own bytes.
+        unsafe { self.log.keep(segment.at, segment.len) }
+    }
+
+    /// Makes room for what a call may keep; false if there is none.
+    fn begin(&mut self) -> bool {
+        let log = &mut self.log;
+        if log.used + MESSAGE <= (log.half + 1) * HALF {
+            return true;
+        }
+        let other = 1 - log.half;
+        if log.outstanding[other] > 0 {
+            let outstanding = &mut log.outstanding;
+            let _ = self.ring.notified(&mut |mark| release(outstanding, mark));
+        }
+        if log.outstanding[other] > 0 {
+            return false;
+        }
+        (log.half, log.used) = (other, other * HALF);
+        true
+    }
+}
+
+/// Copied pieces: a half is written again when the kernel is done with all that refers to it.
+#[derive(Debug)]
+struct Log {
+    area: Area,
+    /// Bytes from the start of the log.
+    used: usize,
+    half: usize,
+    /// Sends that refer to each.
+    outstanding: [u32; 2],
+}
+
+impl Log {
+    /// Copies bytes to where they stay, inside one page.
+    ///
+    /// # Safety
+    /// The range is mapped memory.
+    unsafe fn keep(&mut self, from: *const u8, len: usize) -> Option<*const u8> {
+        let page = page_size();
+        let at = if self.used % page + len > page {
+            self.used.next_multiple_of(page)
+        } else {
+            self.used
+        };
+        if at + len > (self.half + 1) * HALF {
+            return None;
+        }
+        let to = self.area.at(at).as_ptr();
+        // SAFETY: inside the log, to which no send refers there; the source is mapped, says the caller, and cannot be the log.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        self.used = at + len;
+        Some(to)
+    }
+}
+
+/// A mark is the half that a send refers to.
+fn release(outstanding: &mut [u32; 2], half: u64) {
+    let sends = &mut outstanding[usize::from(half != 0)];
+    *sends = sends.saturating_sub(1);
+}
+
+/// Memory of its own. Whoever refers to its pages keeps them when it is gone.
+#[derive(Debug)]
+struct Area {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the only handle to a mapping of its own.
+unsafe impl Send for Area {}
+
+impl Area {
+    fn new(len: usize) -> io::Result<Area> {
+        let at = map::reserve_private(len, page_size())?;
+        Ok(Area { at, len })
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.len);
+        // SAFETY: inside.
+        unsafe { self.at.add(offset) }
+    }
+
+    /// Only its end.
+    fn last(mut self, len: usize) -> io::Result<Area> {
+        let gone = self.len - len;
+        let at = self.at(gone);
+        if gone > 0 {
+            // SAFETY: ours, and used no more.
+            unsafe { map::unmap(self.at, gone)? };
+        }
+        (self.at, self.len) = (at, len);
+        Ok(self)
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: ours, and nobody else has its address.
+        let _ = unsafe { map::unmap(self.at, self.len) };
+    }
+}
