@@ -74,7 +74,7 @@ fn an_epoch_that_changes_at_any_look_brings_the_generations_back() {
     }
 }
 
-/// A reader's words. Something happens as they are looked at: before, or after.
+/// A reader's words. Something happens as that of the first slot is looked at: before, or after.
 struct Meanwhile<'a> {
     refs: &'a Words,
     before: bool,
@@ -83,13 +83,14 @@ struct Meanwhile<'a> {
 
 impl Look for Meanwhile<'_> {
     fn load(&self, slot: u32) -> u32 {
-        let look = || self.refs[slot as usize].load(Ordering::Acquire);
-        if self.before {
-            (self.happens)();
-            return look();
-        }
-        let seen = look();
-        (self.happens)();
+        let happens = |here: bool| {
+            if here && slot == 0 {
+                (self.happens)();
+            }
+        };
+        happens(self.before);
+        let seen = self.refs[slot as usize].load(Ordering::Acquire);
+        happens(!self.before);
         seen
     }
 }
