@@ -13,7 +13,7 @@
 //! |---|---|
 //! | marks that it is in the pool | says that nobody is alone any more |
 //! | (the compiler keeps the order) | has every thread of the process pass a fence |
-//! | looks whether it is alone | waits until nobody is marked to be in the pool |
+//! | looks whether it is alone | waits until each thread that is marked to be in the pool has been out once |
 
 use std::ptr;
 use tranship_sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
@@ -122,9 +122,8 @@ impl Bias {
         // Ordering: partner: the compiler's fence in `is_of`, which this makes a whole one.
         fence(Ordering::SeqCst);
         fence_all();
-        while !marks.nobody(at) {
-            tranship_sync::atomic::yield_now();
-        }
+        // Who comes in later finds it ending.
+        marks.wait_out(at);
         // Ordering: release; partner is the acquire above.
         self.who.store(SHARED, Ordering::Release);
     }

@@ -73,6 +73,16 @@ impl Marks {
             .all(|mark| !std::ptr::eq(mark.at.load(Ordering::Acquire), at.cast()))
     }
 
+    /// Waits until each visitor that is there now has been out of it once.
+    pub fn wait_out<P>(&self, at: *const P) {
+        for mark in self.all() {
+            // Ordering: acquire; as in `nobody`.
+            while std::ptr::eq(mark.at.load(Ordering::Acquire), at.cast()) {
+                crate::atomic::yield_now();
+            }
+        }
+    }
+
     fn all(&self) -> impl Iterator<Item = &'static Mark> {
         // Ordering: acquire; partner is the release with which a mark is shown.
         let mut at = self.first.load(Ordering::Acquire).cast_const();

@@ -123,8 +123,8 @@ impl Ring {
         Ok(())
     }
 
-    /// As [`crate::segment::send_pieces`], by reference to registered pages. True if a notification with this mark will come when the kernel is done
-    /// with them: [`Ring::notified`].
+    /// As [`crate::segment::send_pieces`], by reference to registered pages. True if a notification with this mark comes when the kernel is done
+    /// with them, maybe within this call ([`Ring::notified`]): so it is for what fails, too, once the kernel has taken it.
     ///
     /// # Errors
     /// As sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that cannot.
@@ -139,9 +139,9 @@ impl Ring {
         size: Option<u16>,
         mark: u64,
         notified: &mut impl FnMut(u64),
-    ) -> io::Result<bool> {
+    ) -> (io::Result<()>, bool) {
         let socket = socket.as_fd().as_raw_fd();
-        let (result, follows) = with_message(to, pieces, size, |message| {
+        with_message(to, pieces, size, |message| {
             let mut entry = io_uring_sqe {
                 opcode: IoringOp::SendmsgZc,
                 fd: socket,
@@ -155,11 +155,7 @@ impl Ring {
                 rustix::net::SendFlags::from_bits_retain(FLAGS.cast_unsigned());
             entry.user_data = io_uring_user_data::from_u64(SEND | mark);
             self.submit(entry, notified)
-        })?;
-        if result < 0 {
-            return Err(io::Error::from_raw_os_error(-result));
-        }
-        Ok(follows)
+        })
     }
 
     /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a notification follows.
@@ -167,7 +163,7 @@ impl Ring {
         &mut self,
         entry: io_uring_sqe,
         notified: &mut impl FnMut(u64),
-    ) -> io::Result<(i32, bool)> {
+    ) -> (io::Result<()>, bool) {
         let offsets = &self.params.sq_off;
         // SAFETY: the kernel has read the entry before: there is one at a time.
         unsafe { self.entries.entry::<io_uring_sqe>(0, 0).write(entry) };
@@ -196,11 +192,12 @@ impl Ring {
             };
             match entered {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) if taken => return Err(error.into()),
+                // What became of it is not known, so a notification may come.
+                Err(error) if taken => return (Err(error.into()), true),
                 Err(error) => {
                     // Ordering: release, as above: it was not taken, and is taken back.
                     tail.store(next.wrapping_sub(1), Ordering::Release);
-                    return Err(error.into());
+                    return (Err(error.into()), false);
                 }
             }
             let mut own = None;
@@ -211,8 +208,12 @@ impl Ring {
                     own = Some((result, follows));
                 }
             });
-            if let Some(own) = own {
-                return Ok(own);
+            if let Some((result, follows)) = own {
+                let sent = match result {
+                    0.. => Ok(()),
+                    failed => Err(io::Error::from_raw_os_error(-failed)),
+                };
+                return (sent, follows);
             }
         }
     }
@@ -295,7 +296,7 @@ mod tests {
         let mut marks = Vec::new();
         let target = Some(to.local_addr().expect("an address"));
         // SAFETY: registered, and written no more.
-        let sent = unsafe {
+        let (sent, follows) = unsafe {
             ring.send(&from, target, &pieces, Some(10), 3, &mut |mark| {
                 marks.push(mark)
             })
@@ -305,7 +306,7 @@ mod tests {
                 eprintln!("SKIPPED: a kernel before 6.15: {error}");
             }
             sent => {
-                let follows = sent.expect("room");
+                sent.expect("room");
                 let mut bytes = [0; 64];
                 for _ in 0..2 {
                     assert_eq!(to.recv(&mut bytes).expect("a datagram"), 10);
@@ -315,6 +316,17 @@ mod tests {
                     ring.notified(&mut |mark| marks.push(mark)).expect("enter");
                 }
                 assert_eq!(marks, [3]);
+                // What is too long for a datagram fails, and is told of as well if the kernel says so.
+                let long = [(room.as_ptr().cast_const(), len); 3];
+                // SAFETY: as above.
+                let (sent, follows) =
+                    unsafe { ring.send(&from, target, &long, None, 4, &mut |m| marks.push(m)) };
+                let failed = sent.expect_err("98,304 bytes");
+                assert_eq!(failed.raw_os_error(), Some(libc::EMSGSIZE));
+                while follows && marks.len() < 2 {
+                    ring.notified(&mut |mark| marks.push(mark)).expect("enter");
+                }
+                assert_eq!(marks.len(), 1 + usize::from(follows));
             }
         }
         // SAFETY: ours, and used no more.

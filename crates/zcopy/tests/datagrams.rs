@@ -283,14 +283,13 @@ fn ring_possible() -> Result<(), String> {
     let room = map::reserve_private(len, len).expect("a page");
     let pieces = [(room.as_ptr().cast_const(), 10)];
     // SAFETY: our own, and written by nobody; it goes with this process.
-    let sent = unsafe {
+    let (sent, _) = unsafe {
         room.as_ptr().write(1);
         ring.register(room, len).expect("a page");
         let to = Some(far.local_addr().expect("an address"));
         ring.send(&near, to, &pieces, None, 0, &mut |_| {})
     };
-    sent.map(drop)
-        .map_err(|error| format!("no SENDMSG_ZC out of registered memory (Linux 6.15): {error}"))
+    sent.map_err(|error| format!("no SENDMSG_ZC out of registered memory (Linux 6.15): {error}"))
 }
 
 fn into_a_device(way: Option<Way>) {

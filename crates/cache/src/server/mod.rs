@@ -24,6 +24,7 @@ use shared::Shared;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
@@ -173,13 +174,17 @@ impl Begin {
 /// Listens for a successor, where nobody does any more.
 fn control(at: &Path) -> io::Result<OwnedFd> {
     match socket::listen(at, 0o600) {
-        // Nobody answered there: what is left of a server that was killed.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+        // Nobody answered there: what is left of a server that was killed. Anything else than a socket stays.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_socket(at)? => {
             std::fs::remove_file(at)?;
             socket::listen(at, 0o600)
         }
         other => other,
     }
+}
+
+fn is_socket(at: &Path) -> io::Result<bool> {
+    Ok(std::fs::symlink_metadata(at)?.file_type().is_socket())
 }
 
 /// For readers by reference. A successor gets the name later, from the server before it.

@@ -15,8 +15,12 @@ use tranship_core::{Error, Kind, LinkOptions, Listener, PollItem, PoolOptions, R
 
 /// Time between two looks at who holds what, and who is slow.
 const TICK: Duration = Duration::from_millis(250);
+/// So many are let in before those who are there have their turn.
+const TURN: usize = 16;
 /// And whether somebody new has the pool.
 const NEW: Duration = Duration::from_millis(2);
+/// Channels of one domain, which is one reader however many it has.
+const CHANNELS: usize = 4;
 /// And between two attempts to get what is missing.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -111,7 +115,9 @@ impl Desk {
         if self.guests.iter().any(|guest| !guest.is_greeted()) {
             limit = limit.min(NEW);
         }
-        let guests = self.guests.iter_mut().map(|guest| {
+        // Of one that has not, nothing is read: what it says early would have this return at once, again and again.
+        let guests = self.guests.iter_mut().filter(|guest| guest.is_greeted());
+        let guests = guests.map(|guest| {
             if guest.is_choked() {
                 PollItem::sender(&mut guest.sender)
             } else {
@@ -131,7 +137,7 @@ impl Desk {
     }
 
     fn let_in(&mut self, counts: &Counts) {
-        loop {
+        for _ in 0..TURN {
             let listener = self.listener.as_ref();
             let next = listener.map(|listener| listener.accept_sender_within(Duration::ZERO));
             let Some(Ok(sender)) = next else {
@@ -154,8 +160,9 @@ impl Desk {
 
     fn has_place(&self, guest: &Guest) -> bool {
         let (most, accounts) = (self.share.readers, &self.room.accounts);
-        let known = accounts.contains_key(&guest.domain());
-        self.guests.len() < most && (known || accounts.len() < most)
+        let domain = guest.domain();
+        let channels = self.guests.iter().filter(|g| g.domain() == domain).count();
+        channels < CHANNELS && (accounts.contains_key(&domain) || accounts.len() < most)
     }
 
     fn serve(&mut self, store: &Store, counts: &Counts) -> bool {

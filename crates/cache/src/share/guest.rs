@@ -76,10 +76,11 @@ impl Guest {
         if !self.greet(room.shelf.pool(), room.limits)? {
             return Ok(false);
         }
-        if let Some(out) = self.waits.take()
-            && !self.send(out)?
-        {
-            return Ok(false);
+        if let Some(out) = self.waits.take() {
+            let out = self.admit_again(out, room, counts);
+            if !self.send(out)? {
+                return Ok(false);
+            }
         }
         for _ in 0..TURN {
             let Some(message) = self.sender.try_recv_control()? else {
@@ -119,6 +120,22 @@ impl Guest {
                 Counts::bump(&counts.hits, u64::from(out.copy.is_some()));
                 out
             }
+            Err(refused) => {
+                Counts::bump(&counts.refused, 1);
+                let say = Say::Refused(refused);
+                Out { say, copy: None }
+            }
+        }
+    }
+
+    /// Nobody held what waited, so a look in between has taken it off the account.
+    fn admit_again(&self, out: Out, room: &mut Room, counts: &Counts) -> Out {
+        let Some(copy) = &out.copy else {
+            return out;
+        };
+        let account = room.accounts.entry(self.domain).or_default();
+        match account.admit(self.domain, copy, &room.limits, Instant::now()) {
+            Ok(()) => out,
             Err(refused) => {
                 Counts::bump(&counts.refused, 1);
                 let say = Say::Refused(refused);

@@ -4,8 +4,16 @@ use super::counts::Counts;
 use super::wire::{Refused, TAIL, tail};
 use crate::store::Item;
 use std::collections::{HashMap, VecDeque};
-use tranship_core::{Cbuf, Pool};
+use tranship_core::{Cbuf, Error, Limit, Pool, Shortage};
 use tranship_zcopy::Mark;
+
+/// So often the manager may be late, 50 ms each time, before a value is not shown.
+const LATE: usize = 20;
+
+fn is_late(error: &Error) -> bool {
+    let shortage = error.find::<Shortage>();
+    shortage.is_some_and(|short| matches!(short.limit, Limit::Late))
+}
 
 #[derive(Debug)]
 pub(super) struct Shelf {
@@ -54,13 +62,15 @@ impl Shelf {
         }
         // Without its line end.
         let value = &item.value[..item.value.len() - 2];
-        let mut make_room = Some(make_room);
+        let (mut make_room, mut late) = (Some(make_room), 0);
         let mut buf = loop {
             match self.pool.try_alloc(value.len() + TAIL) {
                 Ok(buf) => break buf,
+                // The manager has not answered yet: that is no reason to let copies go.
+                Err(error) if is_late(&error) && late < LATE => late += 1,
                 Err(error) => {
                     let first = make_room.take().map(|make_room| make_room());
-                    if first.is_none() && !self.drop_one() {
+                    if first.is_none() && !self.drop_some(value.len() + TAIL) {
                         tracing::debug!(%error, "no room to show a value");
                         let (bytes, most) = (value.len() as u64, self.pool.max_bytes());
                         return Err(Refused::NoRoom { bytes, most });
@@ -85,22 +95,30 @@ impl Shelf {
         Ok(buf)
     }
 
-    /// Lets go of a copy, the one that was asked for longest ago, about.
-    fn drop_one(&mut self) -> bool {
+    /// Lets go of copies of so many bytes, as far as there are any: to look again whether there is room costs more than one copy.
+    fn drop_some(&mut self, bytes: usize) -> bool {
+        let mut dropped = None;
+        while dropped.is_none_or(|sum| sum < bytes)
+            && let Some(more) = self.drop_one()
+        {
+            dropped = Some(dropped.unwrap_or(0) + more);
+        }
+        dropped.is_some()
+    }
+
+    /// Lets go of a copy, the one that was asked for longest ago, about. Its bytes.
+    fn drop_one(&mut self) -> Option<usize> {
         while let Some(key) = self.order.pop_front() {
             match self.copies.get_mut(&key) {
                 Some(copy) if copy.used => {
                     copy.used = false;
                     self.order.push_back(key);
                 }
-                Some(_) => {
-                    self.copies.remove(&key);
-                    return true;
-                }
+                Some(_) => return self.copies.remove(&key).map(|copy| copy.buf.len()),
                 None => {}
             }
         }
-        false
+        None
     }
 
     /// Lets go of copies of what is stored no more.

@@ -35,7 +35,9 @@ impl OwnPool {
 }
 
 impl Gc {
-    /// Who holds a slot, or has not taken a message with it. Not a verdict: words that change meanwhile are counted as they are found.
+    /// Who holds a slot, or has not taken a message with it. Not a verdict for the collector, which also asks for handles and generations; but a domain that is not
+    /// among them had nothing when this began, and nothing under way.
+    // Ordering: queues first, then references. A receipt raises the reference before it counts the message, so who finds it counted finds the reference.
     fn holders(&self, slot: u32) -> impl Iterator<Item = DomainId> + '_ {
         let readers = self.roster.holders(slot).map(|(domain, _)| domain);
         let queues = self.roster.queues().iter();
@@ -44,9 +46,8 @@ impl Gc {
             let mut sinks = self.sinks.iter();
             sinks.find(|(channel, _)| u64::from(channel.0) == q.channel)
         });
-        readers
-            .filter_map(|domain| u32::try_from(domain).ok().map(DomainId))
-            .chain(sinks.map(|(_, sink)| sink.domain))
+        let readers = readers.filter_map(|domain| u32::try_from(domain).ok().map(DomainId));
+        sinks.map(|(_, sink)| sink.domain).chain(readers)
     }
 
     /// The domain that holds most of the oldest buffers that were sent and are still alive, or has not taken them.

@@ -51,25 +51,31 @@ impl Inner {
     /// Before a fork, with `exchange` held: nothing that both would write stays shared.
     fn part(&self) -> io::Result<()> {
         let taken = self.frontier();
-        let mut first = 0;
+        let shared = |block: &u32| self.states.get(*block) == State::Shared;
+        // A child may send these too, whatever becomes of the others.
+        for block in (0..taken).filter(|block| !shared(block)) {
+            self.states.lend(block);
+        }
+        let (mut first, mut done) = (0, Ok(()));
         while first < taken {
-            let shared = |block: &u32| self.states.get(*block) == State::Shared;
             let count = (first..taken).take_while(shared).count();
             let count = u32::try_from(count).expect("fewer than 2^32");
             if count == 0 {
-                // A child may send it too.
-                self.states.lend(first);
                 first += 1;
                 continue;
             }
             let (offset, len) = self.span(first, count);
-            self.view.freeze(offset, len)?;
-            for block in first..first + count {
-                self.states.set(block, State::Private);
+            match self.view.freeze(offset, len) {
+                Ok(()) => {
+                    for block in first..first + count {
+                        self.states.set(block, State::Private);
+                    }
+                }
+                Err(error) => done = Err(error),
             }
             first += count;
         }
-        Ok(())
+        done
     }
 }
 

@@ -170,6 +170,10 @@ impl Sender {
         let (Some(arena), true) = (arena, route.leaves()) else {
             return;
         };
+        // A lock of the arena may be held for ever in a forked child.
+        if arena.is_inherited() {
+            return;
+        }
         if self.forced == Some(Way::Registered) {
             socket.registered = self.registered.insist(arena);
             return;

@@ -182,15 +182,16 @@ impl Registered {
         let Log {
             half, outstanding, ..
         } = &mut range.log;
+        // Before the call: the kernel may be done with it, and have said so, by the end of it.
+        outstanding[*half] += 1;
+        let mark = *half as u64;
         let mut done = |mark| release(outstanding, mark);
         // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send refers to.
-        let follows = unsafe {
-            range
-                .ring
-                .send(fd, to, pieces, size, *half as u64, &mut done)
-        }?;
-        outstanding[*half] += u32::from(follows);
-        Ok(())
+        let (sent, follows) = unsafe { range.ring.send(fd, to, pieces, size, mark, &mut done) };
+        if !follows {
+            release(outstanding, mark);
+        }
+        sent
     }
 }
 
@@ -368,6 +369,7 @@ impl Log {
 /// A mark is the half that a send refers to.
 fn release(outstanding: &mut [u32; 2], half: u64) {
     let sends = &mut outstanding[usize::from(half != 0)];
+    debug_assert!(*sends > 0, "a notification of nothing that was sent");
     *sends = sends.saturating_sub(1);
 }
 

@@ -23,13 +23,16 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let service = Notifier::from_environment(true).context("telling the service manager")?;
     let server = Server::start(options(args)?);
     let server = server.with_context(|| format!("serving at {}", args.listen))?;
+    // From here on the server may have what was another's: that nobody hears of it is no reason to end.
     if let Some(service) = &service {
         Server::forget_kept(service);
-        service
-            .say("READY=1")
-            .context("telling the service manager")?;
+        warn(
+            service
+                .say("READY=1")
+                .context("telling the service manager"),
+        );
     }
-    say(&server, args)?;
+    warn(say(&server, args).context("saying where it serves"));
     let handle = signals.handle();
     server.when_gone(move || handle.close());
     let mut out = output::stdout();
@@ -61,6 +64,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
         server.stop();
     }
     Ok(Answer::Yes)
+}
+
+/// Also where standard error is closed.
+fn warn(told: Result<()>) {
+    if let Err(error) = told {
+        let _ = writeln!(std::io::stderr(), "tranship: {error:#}");
+    }
 }
 
 fn options(args: &ServeArgs) -> Result<Options> {
