@@ -36,7 +36,7 @@ impl Share {
         }
     }
 
-    /// What one reader may hold: no more than its part of the pool, so that no reader takes another's.
+    /// What one reader may hold: its part of the pool, by the bytes of the values.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             bytes: self.memory / self.readers.max(1) as u64,
