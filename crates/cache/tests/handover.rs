@@ -100,6 +100,16 @@ fn length(number: usize) -> usize {
     LENGTHS[number % LENGTHS.len()] + number % 3
 }
 
+/// What a mistyped path names is not taken away.
+#[test]
+fn a_file_that_is_no_socket_stays() {
+    let (_folder, at) = folder();
+    std::fs::write(&at, b"somebody's").expect("a file");
+    let none = Server::start(options(&at, 64 << 20));
+    assert!(none.is_err(), "it is no socket");
+    assert_eq!(std::fs::read(&at).expect("still there"), b"somebody's");
+}
+
 #[test]
 fn everything_is_there_afterwards_and_connections_go_on() {
     let _dog = Watchdog::new();

@@ -100,6 +100,22 @@ fn answers_that_nobody_takes() {
     is_sent_away(&mut liar);
 }
 
+#[test]
+fn the_channels_of_one_domain_are_one_reader() {
+    let _dog = Watchdog::new();
+    let stage = stage(64 << 20, |share| share.readers = 2, |_| {});
+    stage.set("key", 0, b"value");
+    let [greedy, honest] = [(); 2].map(|()| {
+        let domain = Domain::builder().socket(&stage.manager).connect();
+        domain.expect("a domain")
+    });
+    let _channels: Vec<Receiver> = (0..4).map(|_| open(&greedy)).collect();
+    let mut reader = Reader::open(&honest, NAME).expect("a place");
+    assert!(reader.get(b"key").expect("answered").is_some());
+    let most = Reader::open(&greedy, NAME).expect_err("a fifth channel");
+    assert_eq!(most.kind(), Kind::Limit, "{most}");
+}
+
 /// Another service under the name, and one that answers what is no answer.
 #[test]
 fn a_server_that_lies() {
