@@ -149,14 +149,20 @@ impl Stage {
         *self.tally.borrow_mut().entry(name).or_default() += 1;
     }
 
+    /// Which of these outcomes there were none of.
+    pub fn lacks<'a>(&self, wanted: &[&'a str]) -> Vec<&'a str> {
+        let tally = self.tally.borrow();
+        let missing = wanted.iter().copied();
+        missing
+            .filter(|outcome| !tally.contains_key(*outcome))
+            .collect()
+    }
+
     /// All that was done; and that it had each of these outcomes.
     pub fn has_done(&self, name: &str, wanted: &[&str]) {
         let tally = self.tally.borrow();
         println!("{name}: {tally:?}");
-        let missing = wanted
-            .iter()
-            .filter(|outcome| !tally.contains_key(**outcome));
-        assert_eq!(missing.collect::<Vec<_>>(), [&""; 0], "{name}: {tally:?}");
+        assert_eq!(self.lacks(wanted), [""; 0], "{name}: {tally:?}");
     }
 
     /// What addresses of a new world begin with; whoever was killed in the one before has a successor.
