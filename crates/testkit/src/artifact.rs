@@ -31,9 +31,23 @@ pub fn artifact(package: &str, file: &str) -> PathBuf {
         .arg("--target-dir")
         .arg(folder.parent().expect("a target folder"))
         .current_dir(env!("CARGO_MANIFEST_DIR"));
+    forget_who_asks(&mut command);
     let status = crate::prepare(|| command.status()).expect("running cargo");
     assert!(status.success(), "building {package}: {status}");
     let path = folder.join(file);
     assert!(path.is_file(), "{} is not there", path.display());
     path
+}
+
+/// Takes away what cargo tells a test about the test's own package. Build scripts of dependencies look at these
+/// variables (`ring`'s does), so each package's tests would build them, and all that is built on them, anew.
+pub fn forget_who_asks(command: &mut Command) {
+    let about_me = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| about_me.iter().any(|start| name.starts_with(start))) {
+        command.env_remove(name);
+    }
+    for name in ["CARGO_CRATE_NAME", "CARGO_TARGET_TMPDIR", "OUT_DIR"] {
+        command.env_remove(name);
+    }
 }

@@ -44,7 +44,7 @@ pub mod service;
 mod skip;
 mod watchdog;
 
-pub use artifact::artifact;
+pub use artifact::{artifact, forget_who_asks};
 pub use container::{Cgroup, Container};
 pub use folder::folder;
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege, own_user};

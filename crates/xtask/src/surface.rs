@@ -79,6 +79,12 @@ fn version() -> Result<String> {
 fn document(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
+    // What cargo says of xtask would make build scripts that look at it run again (`ring`'s does).
+    for (name, _) in std::env::vars()
+        .filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    {
+        command.env_remove(name);
+    }
     command.args(["doc", "--quiet", "--package", "tranship", "--no-deps"]);
     let done = command.args(["--features", FEATURES]).current_dir(root);
     if !done.status().context("cargo doc")?.success() {
