@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the named stages one after the other, stops at the first that fails, prints how long each took and what was skipped.
-# Stages: deps fmt clippy rules test loom examples torture loom-torture
+# Stages: deps fmt clippy rules build test loom examples torture loom-torture
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -11,7 +11,9 @@ stage_deps() { scripts/deps.sh; }
 stage_fmt() { "$cargo" fmt --all --check; }
 stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
 stage_rules() { "$cargo" run --quiet -p xtask -- all && "$cargo" run --quiet -p xtask -- surface check; }
-stage_test() { "$cargo" test --quiet --workspace --no-fail-fast; }
+stage_build() { "$cargo" build --quiet --workspace --all-targets; }
+# What tests ask for besides (libraries, other packages' programs) was built by the stage before, in one build of all with one set of features.
+stage_test() { TRANSHIP_BUILT=1 "$cargo" test --quiet --workspace --no-fail-fast; }
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }

@@ -10,9 +10,8 @@ limit=${UPHEAVAL_SECONDS:-1200}
 programs=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
 
 if [ $# != 1 ]; then
-    "$cargo" build --quiet -p tranship --examples
-    # As the tests have it already.
-    "$cargo" build --quiet --workspace --bin tranship
+    # As the tests have them already.
+    "$cargo" build --quiet --workspace --examples --bin tranship
     [ $# != 0 ] || set -- camera worker hub
     scenes=()
     for scene in "$@"; do
