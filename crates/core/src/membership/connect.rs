@@ -176,7 +176,7 @@ impl DomainBuilder {
 
     fn prepare(&self) -> Result<(), Error> {
         crate::domain::look_at_left();
-        crate::base::graves::decay();
+        crate::base::retired::reclaim();
         if let Some(dumpable) = self.dumpable {
             process::set_dumpable(dumpable).map_err(Error::system("prctl(PR_SET_DUMPABLE)"))?;
         }
