@@ -26,7 +26,8 @@ use tranship_core::Cbuf;
 /// ```
 /// use tranship_mbuf::Mbufs;
 ///
-/// let mut packet = Mbufs::new()?.devget(&[7; 3000], 0)?;
+/// let mbufs = Mbufs::new()?; // what it gave out can be cut and joined as long as somebody has it
+/// let mut packet = mbufs.devget(&[7; 3000], 0)?;
 /// let rest = packet.split_off(1000)?; // no byte is copied
 /// assert_eq!((packet.len(), rest.len()), (1000, 2000));
 /// packet.trim_front(4);

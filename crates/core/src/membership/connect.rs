@@ -13,6 +13,16 @@ use tranship_sys::process;
 const ATTEMPTS: u32 = 5;
 
 /// How to join.
+///
+/// ```
+/// use tranship_core::{Domain, Leaks};
+///
+/// let camera = Domain::builder().name("camera").leaks(Leaks::Off).embedded()?;
+/// let socket = camera.socket_path().unwrap();
+/// let viewer = Domain::builder().name("viewer").socket(socket).connect()?;
+/// assert_ne!(camera.id(), viewer.id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DomainBuilder {
     name: Option<String>,
