@@ -64,7 +64,7 @@ pub struct NoBuffers {
     refusal: Option<Box<tranship_core::Error>>,
 }
 
-const _: () = assert!(size_of::<Result<crate::Chain, NoBuffers>>() == 16);
+const _: () = assert!(size_of::<Result<std::ptr::NonNull<u8>, NoBuffers>>() == 16);
 
 impl NoBuffers {
     /// Of what there was none.
