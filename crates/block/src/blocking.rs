@@ -9,6 +9,20 @@ const ATTEMPTS: usize = 100;
 const DEPTH: usize = 16;
 
 /// Blocking calls over a store.
+///
+/// ```
+/// use tranship_block::{Blocking, Disk, DiskOptions};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// # std::fs::File::create(&path)?.set_len(1 << 20)?;
+/// let disk = Blocking(Disk::open(&path, &DiskOptions::default())?);
+/// disk.write_at(4096, &[7; 4096], true)?;
+/// let mut block = [0; 4096];
+/// disk.read_at(4096, &mut block)?;
+/// assert_eq!(block, [7; 4096]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Blocking<S>(pub S);
 

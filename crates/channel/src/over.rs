@@ -15,6 +15,20 @@ use tranship_transport::{Backend, Copying, Transport};
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(640)];
 
 /// Carries channels over connections of a backend.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tranship_channel::Over;
+/// use tranship_transport::net::{Net, Timing};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tranship_core::Domain;
+///
+/// let domain = Domain::embedded()?;
+/// let timing = Timing { grace: std::time::Duration::from_secs(60), ..Timing::default() };
+/// domain.add_carrier(Arc::new(Over::new("lan", Arc::new(Net::plain(timing)?)))); // `lan:HOST:PORT/NAME`
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Over {
     scheme: [&'static str; 1],

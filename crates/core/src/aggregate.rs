@@ -15,6 +15,18 @@ use tranship_region::layout::aggregate as layout;
 pub use layout::MAX_PIECES;
 
 /// A list of buffer parts that is sent, received and read as one.
+///
+/// ```
+/// use tranship_core::{Aggregate, Domain, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// let mut all = Aggregate::new();
+/// all.push_back(pool.alloc_from(b"a body")?.freeze())?;
+/// all.push_front(pool.alloc_from(b"a header, ")?.freeze())?;
+/// assert_eq!((all.len(), all.to_vec()), (16, b"a header, a body".to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Aggregate {
     pieces: VecDeque<Cbuf>,

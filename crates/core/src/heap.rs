@@ -12,6 +12,18 @@ use tranship_proto::{Event, PoolId, Request};
 ///
 /// Nothing enforces it: who does not ask is not charged. After a restart of the manager the domain says by itself how
 /// much it holds. Dropped, everything is given back.
+///
+/// ```
+/// use tranship_core::{Domain, HeapOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let heap = domain.create_heap(HeapOptions::new(64 << 20).name("cache"))?;
+/// let granted = heap.admit(4096, 1 << 20)?; // at least a page, a MiB if there is
+/// assert!((4096..=1 << 20).contains(&granted));
+/// heap.give_back(granted);
+/// assert_eq!(heap.held_bytes(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Heap {
     domain: DomainCore,
     own: Arc<OwnHeap>,

@@ -12,6 +12,20 @@ use tranship_sys::{ForkGuard, map, page_size};
 ///
 /// Its pages are the pieces' once more: what is taken from these stays here. So a domain that the manager has shut out for what it held
 /// ([`cut_off`](crate::Domain::cut_off)) sees zeros in its buffers, but in this what the pool's writer puts there next.
+///
+/// ```
+/// use tranship_core::{Aggregate, Domain, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20).align(4096))?;
+/// let mut all = Aggregate::new();
+/// for page in 0..3 {
+///     all.push_back(pool.alloc_from(&[page; 4096])?.freeze())?;
+/// }
+/// let mapped = all.map()?; // the pages of three buffers, one behind the other
+/// assert_eq!((mapped.len(), mapped.view().read_u8(4096)?), (3 * 4096, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Mapped {
     base: NonNull<u8>,

@@ -7,6 +7,16 @@ use std::time::Duration;
 use tranship_proto::{Levels, PoolId, Trust};
 
 /// A pool to be made.
+///
+/// ```
+/// use tranship_core::{Domain, PoolOptions, Trust};
+///
+/// let domain = Domain::embedded()?;
+/// let options = PoolOptions::new(64 << 20).name("frames").trust(Trust::Half).align(4096);
+/// let pool = domain.create_pool(options)?;
+/// assert_eq!((pool.trust(), pool.max_bytes()), (Trust::Half, 64 << 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub(crate) name: String,
@@ -248,6 +258,20 @@ impl std::fmt::Debug for Consent {
 }
 
 /// A link to be made.
+///
+/// ```
+/// use tranship_core::{Domain, Kind, LinkOptions, Role, WhenFull};
+///
+/// let domain = Domain::embedded()?;
+/// let listener = domain.listen("local:video", Role::Sink)?;
+/// let options = LinkOptions::new().lines(16).when_full(WhenFull::Error);
+/// let mut sender = domain.open_sender_with("local:video", options)?;
+/// let receiver = listener.accept_receiver()?;
+/// let full = (0..).find_map(|frame| sender.send_inline(b"a frame", frame).err());
+/// assert_eq!(full.unwrap().kind(), Kind::Full); // instead of waiting for the receiver
+/// drop(receiver);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     pub(crate) lines: u32,

@@ -12,6 +12,16 @@ use std::sync::Arc;
 /// [`kind`](Error::kind) is for programs, the text for people: what is wrong, with its numbers. Where a program may want the numbers
 /// too they are in a type of their own, which [`find`](Error::find) finds, as it does what a peer answered or the kernel said.
 /// Two errors are equal if their kinds are.
+///
+/// ```
+/// use std::io;
+/// use tranship_error::{Error, Kind};
+///
+/// let refused = std::fs::File::open("/nowhere/at/all");
+/// let error = refused.map_err(Error::system("opening the configuration")).unwrap_err();
+/// assert_eq!((error.kind(), error.errno()), (Kind::System, 2));
+/// assert_eq!(error.find::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
+/// ```
 #[derive(Clone)]
 pub struct Error {
     kind: Kind,

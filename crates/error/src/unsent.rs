@@ -4,6 +4,17 @@ use crate::{Error, Kind};
 use std::fmt;
 
 /// A failed operation that takes something for good gives it back, with nothing done to it.
+///
+/// ```
+/// use tranship_error::{Error, Kind, SendError};
+///
+/// fn send(frame: Vec<u8>) -> Result<(), SendError<Vec<u8>>> {
+///     Err(SendError::new(Error::from(Kind::Full), frame))
+/// }
+/// let refused = send(vec![7; 3]).unwrap_err();
+/// assert_eq!(refused.kind(), Kind::Full);
+/// assert_eq!(refused.unsent, [7; 3]); // for another try
+/// ```
 pub struct SendError<T> {
     /// Why.
     pub error: Error,

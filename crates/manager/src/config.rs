@@ -100,6 +100,14 @@ impl Default for Limits {
 }
 
 /// The manager's configuration.
+///
+/// ```
+/// use tranship_manager::Config;
+///
+/// let config = Config::parse("total = \"1GiB\"")?;
+/// assert_eq!(config.total, Some(1 << 30));
+/// # Ok::<(), tranship_manager::ConfigError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {

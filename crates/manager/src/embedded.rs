@@ -16,6 +16,15 @@ const SOCKET: &str = "manager.sock";
 const TRIES: u32 = 100;
 
 /// A manager that runs in a thread until this is dropped.
+///
+/// ```
+/// use tranship_manager::{Config, Embedded};
+///
+/// let config = Config { total: Some(1 << 30), ..Config::default() };
+/// let manager = Embedded::start(config, None)?;
+/// assert!(manager.path().exists()); // where domains connect
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Embedded {
     path: PathBuf,

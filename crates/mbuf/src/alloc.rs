@@ -19,6 +19,16 @@ use tranship_core::Pool;
 /// An allocator of mbufs: its zones, limits and statistics. Cloning is cheap; threads share it.
 ///
 /// The mbufs that it gave out keep its memory when the last handle is gone.
+///
+/// ```
+/// use tranship_mbuf::Mbufs;
+///
+/// let mbufs = Mbufs::new()?;
+/// let mut packet = mbufs.devget(b"payload", 0)?;
+/// packet.push_front(b"header, ")?; // in the space in front of it, or in an mbuf more
+/// assert_eq!(packet.to_vec()?, b"header, payload");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Mbufs {
     pub(crate) inner: Arc<Inner>,
     pub(crate) how: How,
@@ -40,6 +50,14 @@ impl Drop for Mbufs {
 }
 
 /// An allocator to be made.
+///
+/// ```
+/// use tranship_mbuf::{Limits, MbufOptions};
+///
+/// let mbufs = MbufOptions::new().limits(Limits::NONE).window_bytes(1 << 30).build()?;
+/// assert_eq!(mbufs.stats().outstanding(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct MbufOptions {
     limits: Limits,
@@ -412,6 +430,6 @@ impl Inner {
                 break;
             }
         }
-        chain.ok_or(NoBuffers(What::Mbuf)) // the loop made at least one
+        chain.ok_or_else(|| What::Mbuf.into()) // the loop made at least one
     }
 }

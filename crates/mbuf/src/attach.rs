@@ -125,7 +125,7 @@ impl Chain {
     fn place<T>(&self, owner: T) -> Result<Place<T>, (Error, T)> {
         let heap = size_of::<T>() > OWNER_WORDS * 8 || align_of::<T>() > 8;
         if heap && inject::fails() {
-            return Err((NoBuffers(What::Owner).into(), owner));
+            return Err((NoBuffers::from(What::Owner).into(), owner));
         }
         Ok(Place::new(owner))
     }

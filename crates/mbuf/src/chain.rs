@@ -22,6 +22,19 @@ use tranship_core::Cbuf;
 /// it.
 ///
 /// The packet's length, if there is a header, always is the chain's: operations keep it so.
+///
+/// ```
+/// use tranship_mbuf::Mbufs;
+///
+/// let mbufs = Mbufs::new()?; // what it gave out can be cut and joined as long as somebody has it
+/// let mut packet = mbufs.devget(&[7; 3000], 0)?;
+/// let rest = packet.split_off(1000)?; // no byte is copied
+/// assert_eq!((packet.len(), rest.len()), (1000, 2000));
+/// packet.trim_front(4);
+/// packet.cat(rest);
+/// assert_eq!(packet.pullup(100)?, [7; 100]); // in one piece
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "mbuf")]
 #[doc(alias = "m_freem")]
 #[repr(transparent)]
@@ -351,7 +364,7 @@ impl Chain {
         let Some(header) = self.header() else {
             return Ok(());
         };
-        let copy = header.duplicate().ok_or(NoBuffers(What::Tag))?;
+        let copy = header.duplicate().ok_or(What::Tag)?;
         to.make_packet()?;
         if let Some(to) = to.header_mut() {
             *to = copy;

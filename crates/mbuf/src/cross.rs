@@ -65,10 +65,9 @@ fn part(seg: Seg, buf: &Cbuf) -> Cbuf {
 
 fn alloc(pool: &Pool, len: usize) -> Result<CbufMut, NoBuffers> {
     if crate::inject::fails() {
-        return Err(NoBuffers(What::Pool));
+        return Err(What::Pool.into());
     }
-    pool.try_alloc(len)
-        .map_err(|_: tranship_core::Error| NoBuffers(What::Pool))
+    pool.try_alloc(len).map_err(NoBuffers::pool)
 }
 
 /// A message or an aggregate that could not become a chain comes back.

@@ -56,10 +56,60 @@ pub enum Error {
 }
 
 /// There is no memory, or a zone's limit is reached. What the limits are and how often that happened is in
-/// [`Mbufs::stats`](crate::Mbufs::stats).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no {0}: memory or the limit is exhausted")]
-pub struct NoBuffers(pub What);
+/// [`Mbufs::stats`](crate::Mbufs::stats). What a pool said is its source: [`refusal`](NoBuffers::refusal).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoBuffers {
+    what: What,
+    /// On the heap, so that a result on a fast path is two words. Zones leave it out: a packet that is dropped at a limit costs no memory.
+    refusal: Option<Box<tranship_core::Error>>,
+}
+
+const _: () = assert!(size_of::<Result<std::ptr::NonNull<u8>, NoBuffers>>() == 16);
+
+impl NoBuffers {
+    /// Of what there was none.
+    #[must_use]
+    pub fn what(&self) -> What {
+        self.what
+    }
+
+    /// Why the pool had no memory, with its figures; nothing where mbufs came from zones of the process's own.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&tranship_core::Error> {
+        self.refusal.as_deref()
+    }
+
+    /// For `map_err`: a pool had none.
+    #[cold]
+    pub(crate) fn pool(refusal: tranship_core::Error) -> NoBuffers {
+        let refusal = Some(Box::new(refusal));
+        NoBuffers {
+            what: What::Pool,
+            refusal,
+        }
+    }
+}
+
+impl From<What> for NoBuffers {
+    fn from(what: What) -> NoBuffers {
+        NoBuffers {
+            what,
+            refusal: None,
+        }
+    }
+}
+
+impl std::fmt::Display for NoBuffers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "no {}: memory or the limit is exhausted", self.what)
+    }
+}
+
+impl std::error::Error for NoBuffers {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.refusal.as_deref().map(|refusal| refusal as _)
+    }
+}
 
 /// Of what there was none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

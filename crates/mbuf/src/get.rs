@@ -120,7 +120,7 @@ impl Inner {
             return Ok(());
         };
         if crate::inject::fails() {
-            return Err(NoBuffers(What::Pool));
+            return Err(What::Pool.into());
         }
         let buf = match how {
             How::NoWait => pool.try_alloc(size.bytes()),
@@ -129,7 +129,7 @@ impl Inner {
                 pool.alloc_timeout(size.bytes(), end.saturating_duration_since(Instant::now()))
             }
         };
-        let mut buf = buf.map_err(|_: tranship_core::Error| NoBuffers(What::Pool))?;
+        let mut buf = buf.map_err(NoBuffers::pool)?;
         let at = buf.as_mut_ptr();
         // SAFETY: says the caller; the buffer is fresh, and its handle is kept as long as the storage. It is written only
         // while it is unique, which `Seg::writable` asks.

@@ -6,6 +6,18 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// A first-in-first-out queue of chains, with a limit.
+///
+/// ```
+/// use tranship_mbuf::{Mbufs, PacketQueue};
+///
+/// let mbufs = Mbufs::new()?;
+/// let mut queue = PacketQueue::new(1);
+/// assert!(queue.enqueue(mbufs.devget(b"first", 0)?).is_ok());
+/// let back = queue.enqueue(mbufs.devget(b"second", 0)?); // it is full
+/// assert_eq!(back.unwrap_err().to_vec()?, b"second");
+/// assert_eq!(queue.dequeue().unwrap().to_vec()?, b"first");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "mbufq")]
 pub struct PacketQueue {
     first: Option<Seg>,

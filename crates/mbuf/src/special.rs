@@ -76,7 +76,7 @@ impl TaggedZone {
             _ => {
                 tags.clear();
                 let tag = Tag::new(self.cookie, self.id, self.len);
-                tags.prepend(tag.ok_or(NoBuffers(What::Tag))?);
+                tags.prepend(tag.ok_or(What::Tag)?);
             }
         }
         if let Some(header) = chain.header_mut() {

@@ -201,9 +201,9 @@ impl Inner {
     }
 
     pub(crate) fn cluster(&self, size: ClusterSize, how: How) -> Result<NonNull<u8>, NoBuffers> {
-        let none = NoBuffers(What::Cluster(size));
+        let none = || What::Cluster(size).into();
         if inject::fails() {
-            return Err(none);
+            return Err(none());
         }
         let zone = &self.clusters[size as usize];
         if let Some(cluster) = zone.alloc(()) {
@@ -216,7 +216,7 @@ impl Inner {
         self.packet
             .starved(size == ClusterSize::Std && how != How::NoWait, || {
                 zone.request((), how.request())
-                    .map_err(|_: AllocError| none)
+                    .map_err(|_: AllocError| none())
             })
     }
 
@@ -385,12 +385,13 @@ impl Home {
     }
 
     fn none(&self) -> NoBuffers {
-        NoBuffers(match (self.unit, self.mini, self.tag) {
+        let what = match (self.unit, self.mini, self.tag) {
             (true, false, _) => What::Packet,
             (_, true, _) => What::Mini,
             (_, _, Some(_)) => What::Tag,
             _ => What::Mbuf,
-        })
+        };
+        what.into()
     }
 
     /// While `work` waits for a cluster, packets that are freed are not cached.

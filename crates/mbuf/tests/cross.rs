@@ -1,8 +1,9 @@
 //! Chains between domains: through three processes, byte for byte and without copying one.
 //!
 //! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
+use std::error::Error as _;
 use tranship_core::{Domain, Kind, PoolOptions, Receiver, Role, Sender};
-use tranship_mbuf::{Chain, ExtKind, Mbufs};
+use tranship_mbuf::{Chain, Error, ExtKind, Mbufs, What};
 use tranship_testkit::{Control, Watchdog, child};
 
 const BYTES: usize = 60_000;
@@ -145,6 +146,42 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
     }
     drop(sender);
     drop(middle);
+}
+
+#[test]
+fn what_the_pool_said_is_the_source_of_the_error() {
+    let _dog = Watchdog::new();
+    let domain = Domain::builder().name("one").embedded().expect("embedded");
+    let pool = domain.create_pool(PoolOptions::new(POOL)).expect("pool");
+    let (over, private) = (
+        Mbufs::over_pool(&pool).expect("mbufs"),
+        Mbufs::new().expect("mbufs"),
+    );
+    let outside = private.devget(&[1; 3000], 0).expect("packet");
+    let mut held = Vec::new();
+    let error = loop {
+        match over.getcl() {
+            Ok(chain) => held.push(chain),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.what(), What::Pool);
+    let said = error.refusal().expect("what the pool said");
+    assert_eq!(said.kind(), Kind::OutOfMemory);
+    assert!(said.to_string().contains("bytes"), "{said}");
+    assert!(
+        error
+            .source()
+            .is_some_and(|source| source.is::<tranship_core::Error>())
+    );
+    let Err(Error::NoBuffers(error)) = outside.to_aggregate(&pool) else {
+        panic!("there is no memory");
+    };
+    assert_eq!(
+        error.refusal().map(tranship_core::Error::kind),
+        Some(Kind::OutOfMemory)
+    );
+    drop(held);
 }
 
 #[test]

@@ -23,6 +23,15 @@ pub struct Target {
 ///
 /// Invariant: the sum of what [`step`](Governor::step) answers is within the snapshot's limit, and nobody's is below its minimum, nor below one
 /// chunk, if those fit into the limit; nobody's is above its maximum, and no group's pools together are above theirs, if their minimums fit into it.
+///
+/// ```
+/// use tranship_policy::{Config, Governor, Snapshot};
+///
+/// let mut governor = Governor::new(Config::of("throughput"))?;
+/// let nobody = Snapshot { at_ns: 0, limit_bytes: 1 << 30, pools: Vec::new() };
+/// assert!(governor.step(&nobody).is_empty());
+/// # Ok::<(), tranship_policy::UnknownPolicy>(())
+/// ```
 #[derive(Debug)]
 pub struct Governor {
     config: Config,

@@ -18,6 +18,16 @@ pub struct OutOfBounds {
 }
 
 /// A stretch of memory that may change while it is read.
+///
+/// ```
+/// use tranship_region::View;
+///
+/// let view = View::from_slice(&[1, 0, 0, 0, 9]);
+/// assert_eq!((view.read_u32(0)?, view.read_u8(4)?), (1, 9));
+/// assert_eq!(view.sub(4..5)?.to_vec(), [9]); // a copy
+/// assert!(view.read_u64(0).is_err()); // 8 bytes of 5
+/// # Ok::<(), tranship_region::OutOfBounds>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     base: *const u8,

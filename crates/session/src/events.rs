@@ -5,7 +5,7 @@ use super::register::Chore;
 use super::residents::{Gone, Joined, Offer};
 use super::state::DomainCore;
 use super::wire::Parcel;
-use crate::base::graves;
+use crate::base::retired;
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -357,7 +357,7 @@ impl DomainCore {
             all.remove(&pool)
         });
         if let Some(over) = over {
-            graves::bury(over);
+            retired::retire(over);
         }
     }
 }

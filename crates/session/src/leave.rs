@@ -5,7 +5,7 @@
 //! any domain of the process, and by the next that joins.
 
 use super::state::DomainCore;
-use crate::base::{graves, lock};
+use crate::base::{lock, retired};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl DomainCore {
         foreign.iter().for_each(|pool| pool.detach_all());
         drop(foreign);
         let over: Vec<_> = self.register.with_foreign(|all| all.drain().collect());
-        over.into_iter().for_each(|(_, over)| graves::bury(over));
+        over.into_iter().for_each(|(_, over)| retired::retire(over));
         self.life.closed.store(true, Ordering::Release);
         self.tasks.kick();
         let mut conn = lock(&self.conn);
@@ -101,7 +101,7 @@ impl DomainCore {
         }
         conn.down();
         drop(conn);
-        graves::decay();
+        retired::reclaim();
         // An embedded manager ends with its domain.
         drop(lock(&self.life.embedded).take());
     }

@@ -1,7 +1,7 @@
 //! What lives in a domain, as the manager's events see it. Whoever is above (`core`) says how its own kinds do what is asked here;
 //! the domain knows nothing else of them. Only the manager's news and claims come this way, no message and no allocation.
 
-use crate::base::graves::Buried;
+use crate::base::retired::Retired;
 use crate::error::Error;
 use std::any::Any;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -49,7 +49,7 @@ pub struct Had {
 }
 
 /// A pool that this domain writes.
-pub trait OwnMember: Any + Buried {
+pub trait OwnMember: Any + Retired {
     /// What its writer offers with it.
     fn shape(&self) -> Offer;
     fn name(&self) -> &str;
@@ -88,7 +88,7 @@ pub trait OwnMember: Any + Buried {
 }
 
 /// A pool that another domain writes and this one reads.
-pub trait ForeignMember: Any + Buried {
+pub trait ForeignMember: Any + Retired {
     /// What its writer offers with it.
     fn shape(&self) -> Offer;
     /// What tells the writer's table from others.

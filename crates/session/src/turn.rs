@@ -4,7 +4,7 @@ use super::conn::Conn;
 use super::register::Chore;
 use super::residents::{Gone, LinkMember};
 use super::state::DomainCore;
-use crate::base::{graves, lock};
+use crate::base::{lock, retired};
 use crate::error::{Error, Kind};
 use std::sync::Arc;
 use tranship_proto::Request;
@@ -202,6 +202,6 @@ impl DomainCore {
         for pool in self.register.all_own() {
             pool.tend();
         }
-        graves::decay();
+        retired::reclaim();
     }
 }

@@ -51,6 +51,17 @@ pub struct ArenaStats {
 }
 
 /// A window of at most 64 GiB. Share it with an `Arc`. All methods may be called by any thread.
+///
+/// ```
+/// use tranship_zone::Arena;
+///
+/// let arena = Arena::private(1 << 30)?;
+/// let pages = arena.alloc_pages(4).unwrap();
+/// assert_eq!(arena.offset_of(pages.as_ptr()).unwrap() % 4096, 0);
+/// // SAFETY: allocated above, freed once, and not used after.
+/// unsafe { arena.free_pages(pages) };
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Arena {
     base: NonNull<u8>,
     bytes: u64,

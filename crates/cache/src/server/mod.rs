@@ -34,6 +34,20 @@ use tranship_sys::service::Notifier;
 use tranship_sys::{eventfd, socket};
 
 /// A running server.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use tranship_cache::{Options, Server};
+///
+/// let server = Server::start(Options { listen: "127.0.0.1:0".parse()?, ..Options::default() })?;
+/// let mut client = std::net::TcpStream::connect(server.address())?;
+/// client.write_all(b"set greeting 0 0 5\r\nhello\r\n")?;
+/// let mut answer = [0; 8];
+/// client.read_exact(&mut answer)?;
+/// assert_eq!(&answer, b"STORED\r\n");
+/// server.stop();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Server {
     running: Arc<Running>,

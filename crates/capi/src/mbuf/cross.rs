@@ -13,7 +13,9 @@ use std::ptr::null_mut;
 
 fn told(error: Failed) -> facade::Error {
     let kind = match &error {
-        Failed::NoBuffers(_) => Kind::OutOfMemory,
+        Failed::NoBuffers(none) => none
+            .refusal()
+            .map_or(Kind::OutOfMemory, facade::Error::kind),
         Failed::TooMany { .. } => Kind::Limit,
         Failed::File { .. } => Kind::System,
         _ => Kind::BadArgument,

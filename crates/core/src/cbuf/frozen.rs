@@ -15,6 +15,18 @@ use tranship_sys::map::Access;
 /// A buffer of a domain's own, or one received on a link with `trust_writer`, can be read as a slice
 /// ([`bytes`](Cbuf::bytes)); any other received buffer as a volatile [`View`], for its writer could
 /// still change it. Dropping the last handle lets the writer reuse the memory.
+///
+/// ```
+/// use tranship_core::{Domain, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// let whole = pool.alloc_from(b"header, body")?.freeze();
+/// let body = whole.slice(8..); // the same memory
+/// assert_eq!(body.bytes(), Some(&b"body"[..])); // of this domain's own; what was received has a `view`
+/// assert!(!whole.is_unique());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Cbuf {
     handle: Handle,
 }

@@ -23,6 +23,19 @@ use tranship_sys::map::Access;
 /// One that came by a move can be written at the levels of trust at which every domain may ([`is_writable`](CbufMut::is_writable)).
 ///
 /// Crash: if the process dies the pool's writer has it again, unless that is this process: then the whole pool goes with it.
+///
+/// ```
+/// use tranship_core::{Domain, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// let mut frame = pool.alloc(4096)?;
+/// frame[..5].copy_from_slice(b"a fra");
+/// frame.write(5, b"me")?; // at every level of trust
+/// frame.truncate(7);
+/// assert_eq!(frame.freeze().to_vec(), b"a frame");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CbufMut {
     handle: Handle,
 }

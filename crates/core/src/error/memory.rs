@@ -124,6 +124,24 @@ pub struct NoAddresses {
 }
 
 /// Nothing is free now (`try_alloc`), or was within the time given (`alloc_timeout`). Nothing was changed.
+///
+/// ```
+/// use tranship_core::{Domain, Kind, PoolOptions, Shortage};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// let mut held = Vec::new();
+/// let error = loop {
+///     match pool.try_alloc(256 << 10) {
+///         Ok(buffer) => held.push(buffer),
+///         Err(error) => break error,
+///     }
+/// };
+/// assert_eq!(error.kind(), Kind::OutOfMemory);
+/// let shortage: &Shortage = error.find().unwrap(); // the figures
+/// assert_eq!((shortage.need_bytes, shortage.quota_bytes), (256 << 10, 1 << 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no {need_bytes} bytes free: {limit}; the pool has {live_bytes} of {quota_bytes} bytes{}; waited {waited_ms} ms",

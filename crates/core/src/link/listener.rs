@@ -18,6 +18,18 @@ use tranship_proto::{Event, Refusal, Request, Role};
 use tranship_sys::epoll::{Epoll, wait_readable};
 
 /// A name that others connect to.
+///
+/// ```
+/// use tranship_core::{Domain, Role};
+///
+/// let domain = Domain::embedded()?;
+/// let listener = domain.listen("local:jobs", Role::Sink)?; // this end receives
+/// let mut jobs = domain.open_sender("local:jobs")?; // elsewhere
+/// let mut worker = listener.accept_receiver()?;
+/// jobs.send_inline(b"a job", 0)?;
+/// assert_eq!(worker.recv()?.to_vec(), b"a job");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener {
     domain: DomainCore,

@@ -8,6 +8,25 @@ use std::io;
 use tranship_proto::CbufId;
 
 /// A received message.
+///
+/// ```
+/// # use tranship_core::{Domain, PoolOptions, Role};
+/// use tranship_core::Body;
+/// # let domain = Domain::embedded()?;
+/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// # let listener = domain.listen("local:video", Role::Sink)?;
+/// # let mut sender = domain.open_sender("local:video")?;
+/// # let mut receiver = listener.accept_receiver()?;
+///
+/// sender.send_with(pool.alloc_from(b"a frame")?, 60)?;
+/// let message = receiver.recv()?;
+/// assert_eq!((message.meta, message.len()), (60, 7));
+/// match message.body {
+///     Body::Buf(frame) => assert_eq!(frame.view().read_u8(0)?, b'a'), // read where it lies
+///     other => panic!("not a shared buffer: {other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Message {
     /// The sender's word, not interpreted.

@@ -11,6 +11,24 @@ use tranship_ring::SETTLE;
 use tranship_sys::epoll::{Interest, wait_each};
 
 /// One thing to wait for with [`poll`].
+///
+/// ```
+/// # use tranship_core::{Domain, PoolOptions, Role};
+/// use std::io::Write;
+/// use tranship_core::{PollItem, poll};
+/// # let domain = Domain::embedded()?;
+/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// # let listener = domain.listen("local:video", Role::Sink)?;
+/// # let mut sender = domain.open_sender("local:video")?;
+/// # let mut receiver = listener.accept_receiver()?;
+///
+/// let (mut here, there) = std::os::unix::net::UnixStream::pair()?;
+/// here.write_all(b"!")?;
+/// sender.send_inline(b"a frame", 0)?;
+/// let mut items = [PollItem::receiver(&mut receiver), PollItem::readable(&there)];
+/// assert_eq!(poll(&mut items, None)?, [0, 1]); // the places of all that are ready
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PollItem<'a>(What<'a>);
 

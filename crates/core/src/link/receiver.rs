@@ -38,6 +38,22 @@ use tranship_sys::ForkGuard;
 ///
 /// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
 /// only [`Kind::PeerGone`] says that it closed the link, by dropping its end; a death is [`Kind::PeerDied`].
+///
+/// ```
+/// # use tranship_core::{Domain, Kind, PoolOptions, Role};
+/// # let domain = Domain::embedded()?;
+/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// # let listener = domain.listen("local:video", Role::Sink)?;
+/// # let mut sender = domain.open_sender("local:video")?;
+/// # let mut receiver = listener.accept_receiver()?;
+/// sender.send_with(pool.alloc_from(b"a frame")?, 60)?;
+/// let message = receiver.recv()?; // `try_recv`, `recv_timeout` and `recv_async` are its other forms
+/// assert_eq!((message.meta, message.to_vec()), (60, b"a frame".to_vec()));
+/// drop(message); // the writer has its memory again
+/// drop(sender);
+/// assert_eq!(receiver.recv().unwrap_err().kind(), Kind::PeerGone); // the end, in order
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Receiver {
     pub(crate) link: Arc<LinkShared>,
     lines: Lines<'static>,

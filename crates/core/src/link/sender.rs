@@ -37,6 +37,24 @@ use tranship_sys::{ForkGuard, crash};
 /// Blocking: only as [`WhenFull`] says, also for the first send from a pool, to which the receiver has to agree:
 /// [`assign`](Sender::assign) and [`try_assign`](Sender::try_assign) ask it ahead of time. Crash-safe: whatever was published
 /// before a `kill -9` arrives.
+///
+/// ```
+/// # use tranship_core::{Domain, PoolOptions, Role};
+/// # let domain = Domain::embedded()?;
+/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// # let listener = domain.listen("local:video", Role::Sink)?;
+/// # let mut sender = domain.open_sender("local:video")?;
+/// # let mut receiver = listener.accept_receiver()?;
+/// let frame = pool.alloc_from(b"a frame")?.freeze();
+/// sender.send(frame.clone())?; // shared: both ends have it
+/// sender.send_with(frame, 60)?; // with a number of the program's own
+/// sender.send_inline(b"a few bytes", 0)?; // inside the line itself
+/// sender.move_buffer(pool.alloc_from(b"yours")?)?; // given away
+/// # for what in [&b"a frame"[..], b"a frame", b"a few bytes", b"yours"] {
+/// #     assert_eq!(receiver.recv()?.to_vec(), what);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Sender {
     pub(super) link: Arc<LinkShared>,
     lines: Lines<'static>,

@@ -13,6 +13,16 @@ use tranship_sys::process;
 const ATTEMPTS: u32 = 5;
 
 /// How to join.
+///
+/// ```
+/// use tranship_core::{Domain, Leaks};
+///
+/// let camera = Domain::builder().name("camera").leaks(Leaks::Off).embedded()?;
+/// let socket = camera.socket_path().unwrap();
+/// let viewer = Domain::builder().name("viewer").socket(socket).connect()?;
+/// assert_ne!(camera.id(), viewer.id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DomainBuilder {
     name: Option<String>,
@@ -176,7 +186,7 @@ impl DomainBuilder {
 
     fn prepare(&self) -> Result<(), Error> {
         crate::domain::look_at_left();
-        crate::base::graves::decay();
+        crate::base::retired::reclaim();
         if let Some(dumpable) = self.dumpable {
             process::set_dumpable(dumpable).map_err(Error::system("prctl(PR_SET_DUMPABLE)"))?;
         }

@@ -7,6 +7,22 @@ use tranship_region::layout::trace::What;
 use tranship_region::layout::{TraceRo, Traced};
 
 /// What one domain recorded of traced buffers: the latest 4096 events.
+///
+/// ```
+/// use tranship_core::{Domain, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// domain.trace(pool.id(), true, true)?;
+/// # domain.turn()?;
+/// drop(pool.alloc_from(b"a frame")?);
+/// for trace in domain.traces()? {
+///     for event in &trace.events {
+///         println!("{}: {:?} of {:?}", trace.name, event.did, event.buffer);
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Whose.

@@ -21,6 +21,22 @@ use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRe
 /// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
 /// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`Kind::Forked`] from everything inherited and
 /// connects a domain of its own.
+///
+/// ```
+/// use tranship_core::{Domain, PoolOptions, Role};
+///
+/// let camera = Domain::embedded()?; // with a manager of its own; `Domain::connect()` joins the machine's
+/// let socket = camera.socket_path().unwrap();
+/// let viewer = std::thread::spawn(move || {
+///     let viewer = Domain::builder().name("viewer").socket(socket).connect()?;
+///     viewer.open_receiver("video")?.recv()
+/// });
+/// let mut sender = camera.listen("video", Role::Source)?.accept_sender()?;
+/// let pool = camera.create_pool(PoolOptions::new(1 << 20))?;
+/// sender.send(pool.alloc_from(b"a frame")?)?;
+/// assert_eq!(viewer.join().unwrap()?.to_vec(), b"a frame");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Domain {
     shared: Arc<Handle>,

@@ -14,6 +14,19 @@ const AT_ONCE: usize = 1000;
 ///
 /// The manager believes none of it: no pool gets less than its minimum or more than its maximum, all together no more than there is, and a
 /// quota that was set by hand stays. So a policy may be wrong, or hostile, and can do no worse than divide badly.
+///
+/// ```
+/// use tranship_core::{Domain, PoolOptions};
+/// use tranship_policy::{Config, Governor};
+///
+/// let domain = Domain::embedded()?;
+/// let _pool = domain.create_pool(PoolOptions::new(64 << 20).name("frames"))?;
+/// let steering = domain.steer()?;
+/// let mut governor = Governor::new(Config::of("throughput"))?; // or a policy of one's own
+/// steering.step(&mut governor)?; // looks, and sets all quotas
+/// assert_eq!(steering.snapshot()?.pools.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Steering {
     domain: Domain,

@@ -11,6 +11,19 @@ use tranship_proto::{DomainId, PoolId, Request, Trust};
 
 /// A pool that this domain writes. Clone it freely; threads may share it. When the last handle is gone the
 /// pool is taken down as soon as nobody holds a buffer of it.
+///
+/// ```
+/// use tranship_core::{Domain, Kind, PoolOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let pool = domain.create_pool(PoolOptions::new(1 << 20).name("frames"))?;
+/// let mut frame = pool.alloc(4096)?;
+/// frame[..5].copy_from_slice(b"hello");
+/// let frame = frame.freeze(); // read-only from here on
+/// assert_eq!(&frame.to_vec()[..5], b"hello");
+/// assert_eq!(pool.try_alloc(2 << 20).unwrap_err().kind(), Kind::TooLarge);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Pool {
     own: Arc<OwnPool>,
 }

@@ -2,8 +2,8 @@
 
 use super::foreign::ForeignPool;
 use super::own::{NO_ENTRY, OwnPool};
-use crate::base::graves::Buried;
 use crate::base::lock;
+use crate::base::retired::Retired;
 use crate::domain::{DomainCore, ForeignMember, Had, Joined, Offer, OwnMember};
 use crate::error::Error;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 
-impl Buried for OwnPool {
+impl Retired for OwnPool {
     fn is_inherited(&self) -> bool {
         self.fork.is_child()
     }
@@ -110,7 +110,7 @@ impl OwnPool {
     }
 }
 
-impl Buried for ForeignPool {
+impl Retired for ForeignPool {
     fn is_inherited(&self) -> bool {
         self.fork.is_child()
     }

@@ -3,7 +3,7 @@
 use super::own::OwnPool;
 use super::resizing::Resizing;
 use super::store::Store;
-use crate::base::{graves, lock};
+use crate::base::{lock, retired};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
@@ -214,7 +214,7 @@ impl OwnPool {
             .domain
             .tell(&Request::DestroyPool { pool: self.id }, &[]);
         if let Some(own) = self.domain.register.remove_own(self.id) {
-            graves::bury(own);
+            retired::retire(own);
         }
     }
 }

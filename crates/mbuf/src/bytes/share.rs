@@ -78,7 +78,9 @@ impl Chain {
 
     fn alias_with_header(&self, seg: Seg, len: usize) -> Result<Chain, Error> {
         let header = match self.header() {
-            Some(header) => header.duplicate().ok_or(NoBuffers(What::Tag))?,
+            Some(header) => header
+                .duplicate()
+                .ok_or_else(|| NoBuffers::from(What::Tag))?,
             None => Default::default(),
         };
         let inner = self.inner();
@@ -113,7 +115,9 @@ impl Chain {
         let copy = self.deep_copy()?;
         let (from, to) = (self.first(), copy.first());
         if let Some(header) = self.header() {
-            let header = header.duplicate().ok_or(NoBuffers(What::Tag))?;
+            let header = header
+                .duplicate()
+                .ok_or_else(|| NoBuffers::from(What::Tag))?;
             // SAFETY: fresh, with an empty header in which nothing needs a destructor.
             unsafe { to.header().write(header) };
             to.set_flags(to.flags() | from.flags() & Flags::MOVED);

@@ -1,10 +1,10 @@
 //! What everything above uses and what knows nothing of it: locks that no panic poisons, names, threads, numbers of files, and how long a pool
 //! outlives those who are in it.
 
-pub mod graves;
 mod inode;
 mod lock;
 mod name;
+pub mod retired;
 mod thread;
 mod time;
 pub mod visits;

@@ -79,6 +79,19 @@ impl ItemOptions {
 ///
 /// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which keeps
 /// its memory, and are reported ([`destroy`](Self::destroy)).
+///
+/// ```
+/// use std::sync::Arc;
+/// use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
+///
+/// let arena = Arc::new(Arena::private(1 << 30).unwrap()); // addresses, no memory yet
+/// let keg = ItemKeg::new(&arena, 64, 8).unwrap();
+/// let zone = ItemZone::new(&keg, Bytes, ItemOptions::named("requests").max(1000));
+/// let item = zone.alloc(()).unwrap();
+/// // SAFETY: of this zone, freed once, and not used after.
+/// unsafe { zone.free(item) };
+/// assert_eq!(zone.stats().max, 1000);
+/// ```
 pub struct ItemZone<O: Object> {
     zone: Zone<Supply<O>>,
     base: NonNull<u8>,

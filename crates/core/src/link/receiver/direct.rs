@@ -98,10 +98,23 @@ impl Receiver {
         self.take_named(Carries::Moved, line)
     }
 
+    /// Asks for the first line of a buffer. What is moved here and may be written is: to get the line for reading, and later for writing, would
+    /// be two ways there and back.
+    #[inline(always)]
+    fn ask_for(&self, carries: &Carries, line: *const u8) {
+        if matches!(carries, Carries::Moved)
+            && self.at_hand.as_ref().is_some_and(|pool| pool.written)
+        {
+            tranship_sync::prefetch_write(line);
+        } else {
+            tranship_sync::prefetch_read(line);
+        }
+    }
+
     #[inline(always)]
     fn take_named(&mut self, carries: Carries, (first, line): (u64, &Line)) -> Option<Taken> {
         // Needs nothing of the line, so it is under way before the line is here.
-        tranship_sync::prefetch_read(self.guess.next());
+        self.ask_for(&carries, self.guess.next());
         let (meta, reference) = descriptor::named(carries, first, line)?;
         let at_hand = self
             .at_hand
@@ -117,7 +130,7 @@ impl Receiver {
         }
         let ptr = foreign.at(reference.offset);
         // Its miss begins now; the locked instruction below would hold it up.
-        tranship_sync::prefetch_read(ptr.as_ptr());
+        self.ask_for(&carries, ptr.as_ptr());
         self.guess.saw(ptr.as_ptr());
         let generation = reference.id.generation();
         let check = || {

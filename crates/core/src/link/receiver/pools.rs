@@ -24,6 +24,8 @@ pub(super) struct AtHand {
     pub(super) pool: PoolId,
     pub(super) slots: u32,
     pub(super) forwarded: bool,
+    /// What is moved here may be written.
+    pub(super) written: bool,
     pub(super) foreign: NonNull<ForeignPool>,
     pub(super) rcvd: NonNull<AtomicU32>,
 }
@@ -49,6 +51,7 @@ impl AtHand {
             pool: entry.pool,
             slots: foreign.shape.slots,
             forwarded: entry.forwarded,
+            written: foreign.shape.trust.all_write(),
             foreign: NonNull::from(&**foreign),
             rcvd: NonNull::from(counts).cast(),
         })

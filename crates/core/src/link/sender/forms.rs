@@ -8,6 +8,22 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// A sender that deals with a full ring in another way, as long as this lives ([`Sender::with_when_full`]).
+///
+/// ```
+/// # use tranship_core::{Domain, PoolOptions, Role};
+/// use std::time::Duration;
+/// use tranship_core::WhenFull;
+/// # let domain = Domain::embedded()?;
+/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// # let listener = domain.listen("local:video", Role::Sink)?;
+/// # let mut sender = domain.open_sender("local:video")?;
+/// # let mut receiver = listener.accept_receiver()?;
+///
+/// let soon = WhenFull::BlockFor(Duration::from_millis(10));
+/// sender.with_when_full(soon).send_inline(b"a frame", 0)?;
+/// # assert_eq!(receiver.recv()?.to_vec(), b"a frame");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct WithWhenFull<'a> {
     sender: &'a mut Sender,

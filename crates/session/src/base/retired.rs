@@ -4,11 +4,11 @@ use super::visits;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// How often somebody who buries a pool tries to; a forked child may find the lock held for ever.
+/// How often somebody who retires a pool tries to; a forked child may find the lock held for ever.
 const TRIES: u32 = 1000;
 
 /// A pool that is off its domain's register: one's own, taken down, or another's, of which nothing is held.
-pub trait Buried: Send + Sync {
+pub trait Retired: Send + Sync {
     /// Whether this process is a forked child, which keeps what it inherited: it cannot look.
     fn is_inherited(&self) -> bool;
     /// Whether its counters say that nothing of it is held here.
@@ -16,7 +16,7 @@ pub trait Buried: Send + Sync {
 }
 
 /// Whether nobody has it but we, and nobody is in it.
-fn is_alone(pool: &Arc<dyn Buried>) -> bool {
+fn is_alone(pool: &Arc<dyn Retired>) -> bool {
     !pool.is_inherited()
         && is_last(pool)
         && pool.nothing_held()
@@ -24,20 +24,20 @@ fn is_alone(pool: &Arc<dyn Buried>) -> bool {
 }
 
 /// Whether ours is the only counted handle.
-fn is_last(pool: &Arc<dyn Buried>) -> bool {
+fn is_last(pool: &Arc<dyn Retired>) -> bool {
     let last = Arc::strong_count(pool) == 1;
     // Ordering: Acquire pairs with the Release with which the others went: what was counted under them is seen.
     fence(Ordering::Acquire);
     last
 }
 
-static GRAVES: Mutex<Vec<Arc<dyn Buried>>> = Mutex::new(Vec::new());
+static RETIRED: Mutex<Vec<Arc<dyn Retired>>> = Mutex::new(Vec::new());
 
 /// Keeps a pool until it is alone.
-pub fn bury(pool: Arc<dyn Buried>) {
+pub fn retire(pool: Arc<dyn Retired>) {
     for _ in 0..TRIES {
-        if let Ok(mut graves) = GRAVES.try_lock() {
-            return graves.push(pool);
+        if let Ok(mut retired) = RETIRED.try_lock() {
+            return retired.push(pool);
         }
         std::thread::yield_now();
     }
@@ -45,11 +45,11 @@ pub fn bury(pool: Arc<dyn Buried>) {
 }
 
 /// Frees those that are; called from `turn`, of any domain.
-pub fn decay() {
-    let Ok(mut graves) = GRAVES.try_lock() else {
+pub fn reclaim() {
+    let Ok(mut retired) = RETIRED.try_lock() else {
         return;
     };
-    let over: Vec<_> = graves.extract_if(.., |pool| is_alone(pool)).collect();
-    drop(graves);
+    let over: Vec<_> = retired.extract_if(.., |pool| is_alone(pool)).collect();
+    drop(retired);
     drop(over); // unmaps, without the lock
 }
