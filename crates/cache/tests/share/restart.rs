@@ -29,8 +29,8 @@ fn the_name_is_there_again_with_the_next_manager() {
     let folder = tranship_testkit::folder().expect("a folder");
     let at = folder.path().join("m.sock");
     let mut manager = start(&at);
-    let domain = Domain::builder().name("server").helper_thread(true);
-    let domain = domain.socket(&at).connect().expect("a domain");
+    let domain = Domain::builder().name("server").socket(&at).connect();
+    let domain = domain.expect("a domain");
     let stage = stage_in(domain, 64 << 20, |_| {}, |_| {});
     let bytes = |n: u64| payload::made(50_000, n, 1);
     stage.set("key", 1, &bytes(0));
