@@ -33,7 +33,9 @@ impl Packet {
         let from = at.addr();
         let pages = (from + len).div_ceil(PAGE) - from / PAGE;
         match self.pieces.last_mut() {
-            Some((first, before)) if first.addr() + *before == from && from % PAGE != 0 => {
+            Some((first, before))
+                if first.addr() + *before == from && !from.is_multiple_of(PAGE) =>
+            {
                 *before += len;
                 self.stretches += pages - 1;
             }
