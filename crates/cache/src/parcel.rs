@@ -9,7 +9,7 @@
 use tranship_zcopy::Place;
 
 /// Of the bytes, and of what is said around them. One server hands over to another only if both have the same.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
 const HEAD: usize = 8 + 4 + 8;

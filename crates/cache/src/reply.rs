@@ -66,16 +66,16 @@ impl Replies {
         self.text(b"\r\n");
     }
 
-    /// A value and its line end. That goes along with the text behind it: of a value of whole pages no further page is referred to.
+    /// A value and a line end, which goes along with the text behind it.
     pub(crate) fn value(&mut self, value: Value) {
-        let len = value.len() - END.len();
-        self.bytes += len;
+        let len = value.len();
         if len <= self.joined {
-            self.bytes -= len;
-            return self.text(&value);
+            self.text(&value);
+        } else {
+            self.bytes += len;
+            self.values += 1;
+            self.queue.push_back(Out::Value(value, 0, len));
         }
-        self.values += 1;
-        self.queue.push_back(Out::Value(value, 0, len));
         self.text(END);
     }
 

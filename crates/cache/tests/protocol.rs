@@ -250,6 +250,32 @@ fn who_does_not_take_his_replies_is_held_up_and_let_go() {
     c.talk("delete k\r\n", &["DELETED"]);
 }
 
+/// Later than it was asked for, and not before; a new word takes the place of the last one.
+#[test]
+fn all_is_forgotten_after_a_while() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    let there = |c: &mut Client| {
+        c.say("mg k\r\n");
+        c.line() == "HD"
+    };
+    c.talk("set k 0 0 1\r\nx\r\nflush_all 1000\r\n", &["STORED", "OK"]);
+    assert!(there(&mut c));
+    let said = std::time::Instant::now();
+    c.talk("flush_all 2\r\n", &["OK"]);
+    assert!(there(&mut c));
+    while there(&mut c) {}
+    // Its clock counts whole seconds: the first may be nearly over when it is asked.
+    let after = said.elapsed();
+    assert!(after >= Duration::from_secs(1), "{after:?}");
+    // Once, and not for what comes later.
+    c.talk("set k 0 0 1\r\ny\r\nmg k v\r\n", &["STORED", "VA 1", "y"]);
+    c.talk(
+        "flush_all 1000 noreply\r\nflush_all\r\nmg k v\r\n",
+        &["OK", "EN"],
+    );
+}
+
 #[test]
 fn datagrams() {
     let server = server(|options| options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0))));

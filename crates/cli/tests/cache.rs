@@ -232,8 +232,14 @@ fn values_by_reference() {
         .args(["manager", "--socket", name])
         .spawn();
     let _manager = Ends(program.expect("a manager"));
-    while !manager.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    // Its first answer says that it is there.
+    let there = || {
+        let mut stat = Command::new(env!("CARGO_BIN_EXE_tranship"));
+        let stat = stat.args(["stat", "--socket", name]).output();
+        stat.expect("runs").status.success()
+    };
+    while !there() {
+        std::thread::yield_now();
     }
     let mut server = Served::start(&["--shm", "values", "--socket", name]);
     assert_eq!(server.line(), "and by reference at values\n");

@@ -181,15 +181,14 @@ impl Ring {
                 .number(offsets.head)
                 .load(Ordering::Acquire)
                 == next;
-            // SAFETY: the message lives until this returns, and the kernel has its result by then.
-            let entered = unsafe {
-                io_uring_enter(
-                    &self.fd,
-                    u32::from(!taken),
-                    u32::from(taken),
-                    IoringEnterFlags::GETEVENTS,
-                )
+            // The result is there when the entry has been taken; to wait for it is needed if it is not.
+            let (submit, wait, flags) = if taken {
+                (0, 1, IoringEnterFlags::GETEVENTS)
+            } else {
+                (1, 0, IoringEnterFlags::empty())
             };
+            // SAFETY: the message lives until this returns, and the kernel has its result by then.
+            let entered = unsafe { io_uring_enter(&self.fd, submit, wait, flags) };
             match entered {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 // What became of it is not known, so a notification may come.

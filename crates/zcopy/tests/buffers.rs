@@ -41,7 +41,7 @@ fn half(pool: &Pool) -> Vec<Cbuf> {
 /// Has all buffers back.
 fn wait_until_free(pool: &Pool) {
     while pool.in_use() > 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::yield_now();
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! `sends` is a call for each datagram, `gso-copy` copies many in one, `gso-zerocopy` refers to their pages, `registered` to pages that
 //! io_uring was told of before, `tranship` chooses.
-//! `memcached` is the answer to a multi-get: before each value eight bytes and its line, behind it the line's end. A row's time is
-//! that of one datagram.
+//! `memcached` is the answer to a multi-get, as the cache server says it: before each value eight bytes and its line, behind it the line's end.
+//! A row's time is that of one datagram.
 
 use super::pairs::Ratio;
 use super::{HOT, wanted};
@@ -149,11 +149,9 @@ fn run(number: u64, core: usize, system: &str, work: Work) -> Result<Vec<Measure
 fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
     alone_with_a_device()?;
     let arena = Arena::new()?;
-    // A value has its line's end behind it, as the cache server keeps it.
-    let bytes = work.value + if work.framed { 2 } else { 0 };
     let mut values = Vec::with_capacity(work.count);
     for seed in 0..work.count {
-        let mut value = arena.alloc(bytes)?;
+        let mut value = arena.alloc(work.value)?;
         value.fill(u8::try_from(seed % 251)?);
         values.push(value.freeze());
     }
@@ -186,7 +184,8 @@ fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
             .map(|_| {
                 let value = Piece::Value(&values[next()]);
                 if work.framed {
-                    vec![Piece::Bytes(line.as_bytes()), value]
+                    let (line, end) = (line.as_bytes(), b"\r\n");
+                    vec![Piece::Bytes(line), value, Piece::Bytes(end)]
                 } else {
                     vec![value]
                 }

@@ -148,7 +148,7 @@ fn get(
         };
         hits += 1;
         let mut head = [0; 48];
-        let len = item.value.len() - 2;
+        let len = item.value.len();
         let head = number(
             &mut head,
             &[

@@ -3,18 +3,19 @@
 //! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
 //! does.
 
+use super::incoming::Incoming;
 use super::shared::{Sending, Shared};
 use super::{classic, meta};
 use crate::parcel::{Client, Next};
 use crate::parse::{self, Command, Put};
 use crate::reply::Replies;
 use crate::stats::Counts;
-use std::io::{self, ErrorKind, IoSliceMut, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::Interest;
-use tranship_zcopy::{Sender, Socket, ValueMut};
+use tranship_zcopy::{Sender, Socket};
 
 /// The longest command line: as many keys as anybody asks for at once.
 const LINE: usize = 64 << 10;
@@ -43,8 +44,7 @@ enum Expect {
     /// The bytes of a value and its line end.
     Value {
         put: Store,
-        value: ValueMut,
-        got: usize,
+        value: Incoming,
         /// The command, as it came.
         line: Vec<u8>,
     },
@@ -127,12 +127,10 @@ impl Connection {
         let next = match &self.expect {
             Expect::Line => Next::Line,
             // From its command on.
-            Expect::Value {
-                value, got, line, ..
-            } => {
+            Expect::Value { value, line, .. } => {
                 input.extend_from_slice(line);
                 input.extend_from_slice(b"\r\n");
-                input.extend_from_slice(&value[..*got]);
+                input.extend(value.so_far().concat());
                 Next::Line
             }
             Expect::Swallow(bytes) => Next::Swallow(*bytes as u64),
@@ -228,19 +226,22 @@ impl Connection {
         }
         let room = &mut self.input[self.filled..];
         let (result, wanted, rest) = match &mut self.expect {
-            Expect::Value { value, got, .. } => {
-                let rest = value.len() - *got;
+            Expect::Value { value, .. } => {
+                let rest = value.missing();
                 let both = rest + room.len();
-                let mut parts = [IoSliceMut::new(&mut value[*got..]), IoSliceMut::new(room)];
-                (self.stream.read_vectored(&mut parts), both, rest)
+                (
+                    self.stream.read_vectored(&mut value.parts(room)),
+                    both,
+                    rest,
+                )
             }
             _ => (self.stream.read(room), room.len(), 0),
         };
         if let Ok(count) = result {
             let of_value = count.min(rest);
             self.filled += count - of_value;
-            if let Expect::Value { got, .. } = &mut self.expect {
-                *got += of_value;
+            if let Expect::Value { value, .. } = &mut self.expect {
+                value.came(of_value);
             }
         }
         match result {
@@ -289,12 +290,9 @@ impl Connection {
                 self.expect = Expect::Line;
                 Some(())
             }
-            Expect::Value { value, got, .. } => {
-                let now = (value.len() - *got).min(self.filled - self.at);
-                value[*got..*got + now].copy_from_slice(&self.input[self.at..self.at + now]);
-                self.at += now;
-                *got += now;
-                if *got < value.len() {
+            Expect::Value { value, .. } => {
+                self.at += value.take(&self.input[self.at..self.filled]);
+                if value.missing() > 0 {
                     return None;
                 }
                 let Expect::Value { put, value, .. } =
@@ -308,14 +306,17 @@ impl Connection {
         }
     }
 
-    fn stored(&mut self, shared: &Shared, worker: usize, put: Store, value: ValueMut) {
-        if !value.ends_with(b"\r\n") {
-            // The client and we do not agree where the value ends: what it takes for its next command begins a line.
-            if !value.ends_with(b"\n") {
-                self.expect = Expect::SwallowLine;
+    fn stored(&mut self, shared: &Shared, worker: usize, put: Store, value: Incoming) {
+        let value = match value.finish() {
+            Ok(value) => value,
+            Err(ended) => {
+                // The client and we do not agree where the value ends: what it takes for its next command begins a line.
+                if !ended {
+                    self.expect = Expect::SwallowLine;
+                }
+                return self.replies.line("CLIENT_ERROR bad data chunk");
             }
-            return self.replies.line("CLIENT_ERROR bad data chunk");
-        }
+        };
         match put {
             Store::Classic(put) => put.store(shared, worker, value.freeze(), &mut self.replies),
             Store::Meta(set) => set.store(shared, worker, value.freeze(), &mut self.replies),
@@ -387,8 +388,7 @@ impl Connection {
             let line = Vec::new();
             self.expect = Expect::Value {
                 put,
-                value,
-                got: 0,
+                value: Incoming::new(value),
                 line,
             };
             return;

@@ -127,6 +127,7 @@ fn bytes(
     };
     let (value, after) = rest.split_at(whole);
     *rest = after;
+    let value = &value[..len];
     let Some(mut stored) = shared.store.reserve(len) else {
         replies.line("SERVER_ERROR out of memory storing object");
         return None;

@@ -87,7 +87,7 @@ impl OwnedSet {
             key: &self.written,
             flags: &self.flags,
         };
-        let len = value.len() - 2;
+        let len = value.len();
         let store = &shared.store;
         let put = |mode| store.put(&self.key, value.clone(), self.client, self.expiry, mode);
         let mut outcome = put(self.mode);
@@ -187,7 +187,7 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
             return Ok(());
         }
     };
-    let len = item.value.len() - 2;
+    let len = item.value.len();
     let with_value = meta.has(b'v');
     let mut line = if with_value {
         format!("VA {len}").into_bytes()

@@ -5,6 +5,7 @@ mod connection;
 mod datagram;
 mod give;
 mod handover;
+mod incoming;
 mod keep;
 mod meta;
 mod report;

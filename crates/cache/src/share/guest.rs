@@ -157,7 +157,7 @@ impl Guest {
         } = room;
         let account = accounts.entry(self.domain).or_default();
         // Before it costs a copy.
-        account.fits(item.value.len() as u64 - 2 + TAIL as u64, limits)?;
+        account.fits((item.value.len() + TAIL) as u64, limits)?;
         let look = || {
             accounts
                 .iter_mut()

@@ -60,8 +60,7 @@ impl Shelf {
             copy.used = true;
             return Ok(copy.buf.clone());
         }
-        // Without its line end.
-        let value = &item.value[..item.value.len() - 2];
+        let value = &item.value[..];
         let (mut make_room, mut late) = (Some(make_room), 0);
         let mut buf = loop {
             match self.pool.try_alloc(value.len() + TAIL) {

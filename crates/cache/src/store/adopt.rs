@@ -1,7 +1,7 @@
 //! What is stored goes from one process to another: the arena's file stays, what is known about the keys is written down and read.
 
 use super::entry::Entry;
-use super::{END, Store, StoreOptions, arena_options, lock};
+use super::{Store, StoreOptions, arena_options, lock};
 use crate::parcel::Kept;
 use crate::parse::KEY;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -63,7 +63,7 @@ impl Store {
     }
 
     /// A store over another process's arena. Nothing of what is said is believed: a key that is none, a value that cannot be where it is
-    /// said to be, or without its line end, is left out. [`Arena::begin`] has to come before the first use.
+    /// said to be, is left out. [`Arena::begin`] has to come before the first use.
     ///
     /// # Errors
     /// If the file is no arena's, or the kernel refuses addresses.
@@ -81,7 +81,7 @@ impl Store {
         let mut next = numbers.max(1);
         for (kept, value) in kept.iter().zip(values) {
             let is_key = (1..=KEY).contains(&kept.key.len());
-            let value = value.filter(|value| is_key && value.ends_with(END));
+            let value = value.filter(|_| is_key);
             let (mut shard, hash) = store.shard(&kept.key);
             let Some(value) = value.filter(|_| shard.find(hash, &kept.key).is_none()) else {
                 adopted.refused += 1;

@@ -139,7 +139,7 @@ mod tests {
     fn what_is_used_often_moves_to_the_front_once_a_minute() {
         let arena = Arena::new().expect("an arena");
         let entry = |number: u64| {
-            let value = arena.copy(b"value\r\n").expect("a value");
+            let value = arena.copy(b"value").expect("a value");
             Some(Entry::new(b"key", number, value, 0, 0, number, 2))
         };
         let mut entries: Vec<_> = (0..10).map(entry).collect();

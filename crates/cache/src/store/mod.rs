@@ -1,7 +1,7 @@
 //! What is stored: keys and metadata in the heap, values in the arena.
 //!
-//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored with its line end, so that a reply
-//! is a header and a value. It is never changed in place: a new one takes its place.
+//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end that it has in the
+//! protocol, for which one of whole pages would need a page more. It is never changed in place: a new one takes its place.
 
 mod adopt;
 mod clean;
@@ -54,7 +54,7 @@ pub enum Outcome {
 /// What is stored under a key.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// The value, with its line end.
+    /// The value.
     pub value: Value,
     /// The client's word.
     pub flags: u32,
@@ -109,7 +109,6 @@ pub(crate) struct Counts {
 
 /// Times to live above are dates (memcached's protocol.txt).
 const MONTH: i64 = 60 * 60 * 24 * 30;
-const END: &[u8] = b"\r\n";
 
 impl Store {
     /// An empty store.
@@ -136,20 +135,16 @@ impl Store {
         }
     }
 
-    /// Memory for a value of `len` bytes and its line end; evicts until there is room.
+    /// Memory for a value of `len` bytes; evicts until there is room.
     #[must_use]
     pub fn reserve(&self, len: usize) -> Option<ValueMut> {
-        let whole = len + END.len();
-        self.make_room(whole as u64 + OVERHEAD);
+        self.make_room(len as u64 + OVERHEAD);
         for _ in 0..64 {
-            match self.arena.alloc(whole) {
-                Ok(mut value) => {
-                    value[len..].copy_from_slice(END);
-                    return Some(value);
-                }
+            match self.arena.alloc(len) {
+                Ok(value) => return Some(value),
                 Err(_) => {
                     self.clean(4);
-                    if !self.evict_some(whole as u64) {
+                    if !self.evict_some(len as u64) {
                         break;
                     }
                 }
@@ -160,7 +155,7 @@ impl Store {
         None
     }
 
-    /// Stores a value that has its line end.
+    /// Stores a value.
     pub fn put(&self, key: &[u8], value: Value, flags: u32, expiry: i64, mode: Mode) -> Outcome {
         let now = self.now();
         let expires = self.expires(expiry, now);
@@ -180,22 +175,16 @@ impl Store {
         }
         if let (Mode::Append | Mode::Prepend, Some(index)) = (mode, there) {
             let old = shard.entry(index).value.clone();
-            let (old, new) = (
-                &old[..old.len() - END.len()],
-                &value[..value.len() - END.len()],
-            );
             let (first, second) = match mode {
-                Mode::Append => (old, new),
-                _ => (new, old),
+                Mode::Append => (&old, &value),
+                _ => (&value, &old),
             };
             // Under the lock: what is evicted for it must not be this shard's.
-            let Ok(mut joined) = self.arena.alloc(first.len() + second.len() + END.len()) else {
+            let Ok(mut joined) = self.arena.alloc(first.len() + second.len()) else {
                 return Outcome::NoMemory;
             };
             joined[..first.len()].copy_from_slice(first);
-            joined[first.len()..first.len() + second.len()].copy_from_slice(second);
-            let end = joined.len() - END.len();
-            joined[end..].copy_from_slice(END);
+            joined[first.len()..].copy_from_slice(second);
             return Outcome::Stored(self.exchange(&mut shard, index, joined.freeze()));
         }
         if let Some(index) = there {
@@ -300,7 +289,7 @@ impl Store {
         if cas.is_some_and(|wanted| wanted != entry.cas) {
             return Ok((0, Outcome::Exists));
         }
-        let text = &entry.value[..entry.value.len() - END.len()];
+        let text = &entry.value;
         let old: u64 = std::str::from_utf8(text)
             .ok()
             .and_then(|text| text.trim_end_matches(' ').parse().ok())
@@ -311,10 +300,7 @@ impl Store {
             old.wrapping_add(delta)
         };
         // A shorter number keeps the length, as in memcached.
-        let text = format!(
-            "{new:<width$}\r\n",
-            width = if down { text.len() } else { 0 }
-        );
+        let text = format!("{new:<width$}", width = if down { text.len() } else { 0 });
         let value = self.arena.copy(text.as_bytes()).map_err(|_| false)?;
         let cas = self.exchange(&mut shard, index, value);
         Ok((new, Outcome::Stored(cas)))

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::time::Duration;
 use tranship_cache::{Answer, Hit, Mode, Options, Outcome, Reader, Server, Share};
 use tranship_core::{Domain, Error};
 use tranship_testkit::probe::{Access, Probe};
@@ -30,6 +29,16 @@ pub fn stage(
         .helper_thread(true)
         .embedded()
         .expect("a domain");
+    stage_in(domain, memory, share, options)
+}
+
+/// As [`stage`], of a domain that is there.
+pub fn stage_in(
+    domain: Domain,
+    memory: u64,
+    share: impl FnOnce(&mut Share),
+    options: impl FnOnce(&mut Options),
+) -> Stage {
     let manager = domain.socket_path().expect("a socket");
     let mut shown = Share::new(domain.clone(), NAME);
     share(&mut shown);
@@ -276,6 +285,6 @@ impl Remote {
 /// Tries until it is so; the watchdog ends what never is.
 pub fn until(mut so: impl FnMut() -> bool) {
     while !so() {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
 }

@@ -1,7 +1,8 @@
-//! Values by reference in other processes: read where they lie, unchanged as long as they are held, whatever becomes of the key; and readers who hold too
-//! much, die, or lie.
+//! Values by reference in other processes: read where they lie, unchanged as long as they are held, whatever becomes of the key; readers who hold too
+//! much, die, or lie; and a manager that is killed.
 
 mod bounds;
 mod hostile;
 mod kit;
 mod place;
+mod restart;

@@ -26,6 +26,12 @@ impl Epochs {
         self.counts[block].load(Ordering::Acquire)
     }
 
+    /// Has a count fetched into the caches.
+    pub(crate) fn prefetch(&self, block: usize) {
+        let at = self.counts.as_ptr().wrapping_add(block);
+        tranship_sync::prefetch_read(at.cast());
+    }
+
     /// Protected pageblocks that were given back so far.
     pub(crate) fn renewed(&self) -> u64 {
         // Relaxed: a count.

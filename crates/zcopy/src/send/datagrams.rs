@@ -1,28 +1,24 @@
 //! Datagrams: those of one length go to the kernel in one call (UDP_SEGMENT), copied or by reference.
 //!
-//! By reference a call takes fewer of them: a packet of the kernel's has room for 17 stretches of memory, and all the datagrams of a
-//! call are one packet until the device cuts it. Into the seventeenth the kernel puts only one piece.
+//! By reference a call takes fewer of them (`packet`).
 //!
 //! Pages are looked up for each send (MSG_ZEROCOPY), or once for many (`registered`).
 
 use super::choice::Chosen;
 use super::header::HeaderLog;
 use super::notified;
+use super::packet::Packet;
 use super::segment::{self, Datagram, Piece, Segment};
 use super::sender::Sender;
 use super::socket::{Notified, Socket};
 use super::way::{Way, Why, is_about_the_way};
 use crate::arena::Inner;
-use crate::arena::classes::PAGE;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use tranship_sys::segment as gso;
-
-/// Stretches of memory in a packet.
-const STRETCHES: usize = 16;
 
 /// Where datagrams go.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +54,15 @@ impl Sender {
         let mut all = std::mem::take(&mut self.datagrams);
         segments.clear();
         all.clear();
-        // What is known of values is not in the caches if they are cold: asked one after the other here, all are fetched at once.
+        // Handles of values that nobody has touched for long are not in the caches: all are fetched at once.
         let pieces = datagrams.iter().flat_map(|one| one.as_ref());
-        std::hint::black_box(pieces.map(Piece::len).sum::<usize>());
+        pieces.for_each(Piece::prefetch);
+        let arena = datagrams
+            .iter()
+            .find_map(|one| one.as_ref().iter().find_map(Piece::arena));
         for datagram in datagrams {
             let first = segments.len();
-            self.resolve(datagram.as_ref(), &mut segments);
+            self.resolve(datagram.as_ref(), arena, &mut segments);
             self.make_sure(&mut segments, first);
             all.push(Datagram {
                 len: segments[first..].iter().map(|segment| segment.len).sum(),
@@ -71,9 +70,6 @@ impl Sender {
             });
         }
         let fd = fd.as_fd();
-        let arena = datagrams
-            .iter()
-            .find_map(|one| one.as_ref().iter().find_map(Piece::arena));
         let target = Target { fd, to };
         self.look_at_registered(target, socket, arena, &segments);
         let sent = self.send_all(target, socket, &segments, &all);
@@ -114,6 +110,9 @@ impl Sender {
             timed,
         } = self.decide(socket, route, referable);
         let begin = timed.then(Instant::now);
+        if way == Way::Registered {
+            self.registered.prefetch(segments);
+        }
         let mut done = 0;
         while let Some(first) = all.get(done) {
             if !socket.allows(route, way) {
@@ -245,25 +244,17 @@ impl Sender {
         }
         self.log.begin()?;
         let most = if socket.together { alike(rest) } else { 1 };
-        let mut pieces = Vec::with_capacity(64);
-        let mut stretches = Stretches::default();
-        let mut count = 0;
-        for one in &rest[..most] {
-            let before = pieces.len();
-            let fits = keep(&mut self.log, &segments[one.segments.clone()], &mut pieces)
-                && pieces[before..].iter().all(|piece| stretches.take(*piece));
-            if !fits {
-                pieces.truncate(before);
-                break;
-            }
-            count += 1;
-        }
+        let (log, packet) = (&mut self.log, &mut self.packet);
+        let count = gather(packet, &rest[..most], |one, packet| {
+            keep(log, &segments[one.segments.clone()], packet)
+        });
         if count == 0 {
             return self.copy(target, socket, segments, rest);
         }
         self.counts.calls += 1;
+        let (pieces, size) = (self.packet.pieces(), cut(rest, count));
         // SAFETY: pages that never change again, or the log's, which are never written twice.
-        unsafe { gso::send_pieces(target.fd, target.to, &pieces, cut(rest, count), true) }?;
+        unsafe { gso::send_pieces(target.fd, target.to, pieces, size, true) }?;
         notified::sent_one(socket);
         Ok(count)
     }
@@ -280,24 +271,10 @@ impl Sender {
             return self.copy(target, socket, segments, rest);
         }
         let most = if socket.together { alike(rest) } else { 1 };
-        let mut pieces = Vec::with_capacity(64);
-        let mut stretches = Stretches::default();
-        let mut count = 0;
-        for one in &rest[..most] {
-            let before = pieces.len();
-            let own = &segments[one.segments.clone()];
-            let fits = self.registered.places(own, &mut pieces)
-                && pieces[before..].iter().all(|piece| {
-                    // Of registered pages each piece is a stretch of its own.
-                    stretches.end = 0;
-                    stretches.take(*piece)
-                });
-            if !fits {
-                pieces.truncate(before);
-                break;
-            }
-            count += 1;
-        }
+        let (registered, packet) = (&mut self.registered, &mut self.packet);
+        let count = gather(packet, &rest[..most], |one, packet| {
+            registered.places(&segments[one.segments.clone()], packet)
+        });
         if count == 0 {
             let elsewhere = |one: &&Datagram| !self.registered.has(&segments[one.segments.clone()]);
             let count = rest.iter().take_while(elsewhere).count();
@@ -306,8 +283,8 @@ impl Sender {
             return self.copy(target, socket, segments, &rest[..count]);
         }
         self.counts.calls += 1;
-        let size = cut(rest, count);
-        self.registered.send(target.fd, target.to, &pieces, size)?;
+        let (pieces, size) = (self.packet.pieces(), cut(rest, count));
+        self.registered.send(target.fd, target.to, pieces, size)?;
         Ok(count)
     }
 }
@@ -318,7 +295,7 @@ pub(super) fn no_files() -> io::Error {
 }
 
 /// A datagram's pieces, where they stay as they are; false if one of them does not.
-fn keep(log: &mut HeaderLog, segments: &[Segment], pieces: &mut Vec<(*const u8, usize)>) -> bool {
+fn keep(log: &mut HeaderLog, segments: &[Segment], packet: &mut Packet) -> bool {
     segments.iter().all(|segment| {
         if segment.shared {
             // Nothing keeps a datagram's buffers.
@@ -328,26 +305,25 @@ fn keep(log: &mut HeaderLog, segments: &[Segment], pieces: &mut Vec<(*const u8, 
         let from = segment
             .pages
             .or_else(|| unsafe { log.keep(segment.at, segment.len) });
-        pieces.extend(from.map(|from| (from, segment.len)));
-        from.is_some()
+        from.is_some_and(|from| packet.push(from, segment.len))
     })
 }
 
-/// Counts stretches of memory as the kernel does: what goes on in the same page is one.
-#[derive(Debug, Default)]
-struct Stretches {
-    count: usize,
-    end: usize,
-}
-
-impl Stretches {
-    fn take(&mut self, (at, len): (*const u8, usize)) -> bool {
-        let at = at.addr();
-        let goes_on = at == self.end && !at.is_multiple_of(PAGE) && self.count > 0;
-        self.count += (at + len).div_ceil(PAGE) - at / PAGE - usize::from(goes_on);
-        self.end = at + len;
-        self.count <= STRETCHES
+/// Puts as many datagrams into a packet as it takes whole; says how many.
+fn gather(
+    packet: &mut Packet,
+    all: &[Datagram],
+    mut put: impl FnMut(&Datagram, &mut Packet) -> bool,
+) -> usize {
+    packet.clear();
+    for (count, one) in all.iter().enumerate() {
+        let before = packet.mark();
+        if !put(one, packet) {
+            packet.back(before);
+            return count;
+        }
     }
+    all.len()
 }
 
 /// How many datagrams from the first one on are of its length, the last one perhaps shorter, and fit into a call.

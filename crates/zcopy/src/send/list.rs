@@ -101,7 +101,7 @@ impl Sender {
         let mut owners = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let first = segments.len();
-            self.resolve(std::slice::from_ref(piece), &mut segments);
+            self.resolve(std::slice::from_ref(piece), None, &mut segments);
             let whole: Vec<Segment> = segments.drain(first..).collect();
             for mut segment in whole {
                 while segment.len > AT_ONCE {

@@ -22,6 +22,7 @@ mod held;
 mod linger;
 mod list;
 mod notified;
+mod packet;
 mod registered;
 mod route;
 mod segment;

@@ -9,7 +9,9 @@
 //! A range never changes. A new one is made, by a thread of its own, when much of what is sent lies elsewhere; one is given up when too much
 //! of it was freed, for its pages are held as long. Whether a pageblock still has the pages that were registered, its epoch says.
 
+use super::packet::Packet;
 use super::segment::Segment;
+use crate::arena::classes::PAGE;
 use crate::arena::{Epochs, Inner};
 use std::io;
 use std::net::SocketAddr;
@@ -17,8 +19,8 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use tranship_sys::map;
 use tranship_sys::ring::{self, Ring};
-use tranship_sys::{map, page_size};
 
 /// Bytes of the log, in two halves.
 const LOG: usize = 1 << 20;
@@ -145,29 +147,32 @@ impl Registered {
         self.range.as_mut().is_some_and(Range::begin)
     }
 
+    /// Has what is known of the segments' places fetched into the caches.
+    pub(super) fn prefetch(&self, segments: &[Segment]) {
+        if let Some(range) = &self.range {
+            segments.iter().for_each(|segment| range.prefetch(segment));
+        }
+    }
+
     /// Does it have all of a datagram?
     pub(super) fn has(&self, segments: &[Segment]) -> bool {
         let range = self.range.as_ref();
         range.is_some_and(|range| segments.iter().all(|segment| range.has(segment)))
     }
 
-    /// Where a datagram's segments lie in the range, if it has all of them.
-    pub(super) fn places(
-        &mut self,
-        segments: &[Segment],
-        pieces: &mut Vec<(*const u8, usize)>,
-    ) -> bool {
+    /// Puts a datagram's segments, where they lie in the range, into a packet; false if it has not all of them, or the packet no room.
+    pub(super) fn places(&mut self, segments: &[Segment], packet: &mut Packet) -> bool {
         let Some(range) = &mut self.range else {
             return false;
         };
-        for segment in segments {
-            match range.place(segment) {
-                Some(at) => pieces.push((at, segment.len)),
-                None => return false,
-            }
-        }
-        self.hits += 1;
-        true
+        let mut place = |segment: &Segment| {
+            range
+                .place(segment)
+                .is_some_and(|at| packet.push(at, segment.len))
+        };
+        let all = segments.iter().all(&mut place);
+        self.hits += u64::from(all);
+        all
     }
 
     /// Sends pieces of the range.
@@ -200,6 +205,9 @@ fn most_blocks(block_bytes: usize) -> u32 {
     u32::try_from((ring::MOST - LOG) / block_bytes).unwrap_or(u32::MAX - 1)
 }
 
+/// In place of a place.
+const NOWHERE: u32 = u32::MAX;
+
 /// Pages that a ring knows.
 #[derive(Debug)]
 struct Range {
@@ -210,8 +218,8 @@ struct Range {
     epochs: Arc<Epochs>,
     /// How many protected pageblocks had been given back when it was made.
     renewed: u64,
-    /// For each pageblock of the arena its place and its epoch.
-    table: Vec<Option<(u32, u32)>>,
+    /// For each pageblock of the arena its place, or [`NOWHERE`], and its epoch.
+    table: Vec<(u32, u32)>,
     blocks: u32,
     /// The address by which the kernel knows the first one.
     base: usize,
@@ -234,9 +242,9 @@ impl Range {
             let at = place as usize * block_bytes;
             // SAFETY: inside, and of this stretch alone.
             unsafe { arena.show(*first, stretch.len(), area.at(at))? };
-            table.resize(*first as usize, None);
+            table.resize(*first as usize, (NOWHERE, 0));
             for epoch in stretch {
-                table.push(Some((place, *epoch)));
+                table.push((place, *epoch));
                 place += 1;
             }
         }
@@ -277,15 +285,13 @@ impl Range {
             return None;
         }
         let offset = usize::try_from(file.offset).ok()?;
-        // A power of two, and dividing by it would take long.
-        let shift = self.block_bytes.trailing_zeros();
-        let (first, within) = (offset >> shift, offset & (self.block_bytes - 1));
-        let last = (offset + segment.len - 1) >> shift;
+        let (first, within) = (self.block_at(offset), offset & (self.block_bytes - 1));
+        let last = self.block_at(offset + segment.len - 1);
         let mut place: Option<(u32, u32)> = None;
         for block in first..=last {
-            let (at, epoch) = (*self.table.get(block)?)?;
+            let (at, epoch) = *self.table.get(block)?;
             let follows = place.is_none_or(|(before, count)| before + count == at);
-            if self.epochs.of(block) != epoch || !follows {
+            if at == NOWHERE || self.epochs.of(block) != epoch || !follows {
                 return None;
             }
             let (before, count) = place.unwrap_or((at, 0));
@@ -293,6 +299,22 @@ impl Range {
         }
         let (place, _) = place?;
         Some(self.base + place as usize * self.block_bytes + within)
+    }
+
+    /// The number of a pageblock. Its bytes are a power of two, and dividing by them would take long.
+    fn block_at(&self, offset: usize) -> usize {
+        offset >> self.block_bytes.trailing_zeros()
+    }
+
+    /// Has what [`Range::find`] will look at fetched into the caches.
+    fn prefetch(&self, segment: &Segment) {
+        if let Some(file) = &segment.file
+            && let Ok(offset) = usize::try_from(file.offset)
+        {
+            let block = self.block_at(offset);
+            tranship_sync::prefetch_read(self.table.as_ptr().wrapping_add(block).cast());
+            self.epochs.prefetch(block);
+        }
     }
 
     fn has(&self, segment: &Segment) -> bool {
@@ -349,9 +371,8 @@ impl Log {
     /// # Safety
     /// The range is mapped memory.
     unsafe fn keep(&mut self, from: *const u8, len: usize) -> Option<*const u8> {
-        let page = page_size();
-        let at = if self.used % page + len > page {
-            self.used.next_multiple_of(page)
+        let at = if self.used % PAGE + len > PAGE {
+            self.used.next_multiple_of(PAGE)
         } else {
             self.used
         };
@@ -385,7 +406,7 @@ unsafe impl Send for Area {}
 
 impl Area {
     fn new(len: usize) -> io::Result<Area> {
-        let at = map::reserve_private(len, page_size())?;
+        let at = map::reserve_private(len, PAGE)?;
         Ok(Area { at, len })
     }
 

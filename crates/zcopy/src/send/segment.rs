@@ -95,6 +95,13 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Has what will be looked at fetched into the caches.
+    pub(super) fn prefetch(&self) {
+        if let Piece::Value(value) | Piece::Part(value, _) = self {
+            value.prefetch();
+        }
+    }
+
     /// The arena that it is of.
     pub(super) fn arena(&self) -> Option<&'a Arc<Inner>> {
         match self {

@@ -3,6 +3,7 @@
 use super::choice::{Chooser, Chosen, Explanation};
 use super::counts::Counts;
 use super::header::HeaderLog;
+use super::packet::Packet;
 use super::registered::Registered;
 use super::route::Route;
 use super::segment::{self, Datagram, Piece, Segment};
@@ -10,12 +11,14 @@ use super::socket::Socket;
 use super::splice::{self, Pipe};
 use super::way::{Cause, Way, Why, is_about_the_way};
 use super::{copy, file, notified};
+use crate::arena::Inner;
 use crate::arena::classes::PAGE;
 use crate::tally::{Tally, layout};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
 use tranship_sys::ForkGuard;
 use tranship_sys::pagemap::Pagemap;
@@ -34,6 +37,7 @@ pub struct Sender {
     pub(super) registered: Registered,
     pub(super) segments: Vec<Segment>,
     pub(super) datagrams: Vec<Datagram>,
+    pub(super) packet: Packet,
     pub(super) forced: Option<Way>,
     ignores_sigpipe: bool,
     guard: ForkGuard,
@@ -52,7 +56,7 @@ fn without_sigpipe<T>(ignored: bool, work: impl FnOnce() -> T) -> T {
     }
 }
 
-// SAFETY: the list of segments is empty between two sends; everything else may be sent.
+// SAFETY: the list of segments is empty between two sends, and of a packet nothing is used again; everything else may be sent.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -72,6 +76,7 @@ impl Sender {
             registered: Registered::default(),
             segments: Vec::new(),
             datagrams: Vec::new(),
+            packet: Packet::default(),
             forced: None,
             ignores_sigpipe: false,
             guard: ForkGuard::new()?,
@@ -122,7 +127,7 @@ impl Sender {
     ) -> io::Result<usize> {
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
-        self.resolve(pieces, &mut segments);
+        self.resolve(pieces, None, &mut segments);
         let sent = self.send_segments(fd, socket, &mut segments, more);
         segments.clear();
         self.segments = segments;
@@ -236,19 +241,26 @@ impl Sender {
         }
     }
 
-    /// Turns pieces into segments.
-    pub(super) fn resolve(&mut self, pieces: &[Piece<'_>], segments: &mut Vec<Segment>) {
+    /// Turns pieces into segments; values are likely to be of the arena that is `known`.
+    pub(super) fn resolve<'p>(
+        &mut self,
+        pieces: &'p [Piece<'_>],
+        known: Option<&'p Arc<Inner>>,
+        segments: &mut Vec<Segment>,
+    ) {
         for piece in pieces.iter().filter(|piece| piece.len() > 0) {
             match piece {
                 Piece::Value(value) => {
-                    value.arena().freeze_queued();
-                    let segment = Segment::of_arena(value.arena(), value.as_ptr(), value.len());
+                    let arena = value.arena_or(known);
+                    arena.freeze_queued();
+                    let segment = Segment::of_arena(arena, value.as_ptr(), value.len());
                     self.push(segments, segment);
                 }
                 Piece::Part(value, range) => {
-                    value.arena().freeze_queued();
+                    let arena = value.arena_or(known);
+                    arena.freeze_queued();
                     let bytes = &value[range.clone()];
-                    let segment = Segment::of_arena(value.arena(), bytes.as_ptr(), bytes.len());
+                    let segment = Segment::of_arena(arena, bytes.as_ptr(), bytes.len());
                     self.push(segments, segment);
                 }
                 Piece::Raw(raw) => {

@@ -1,0 +1,54 @@
+//! The manager dies and another one comes: whoever is connected goes on meanwhile, and afterwards the name is there again, for them and for others.
+
+use super::kit::{Did, Do, stage_in, sum, until};
+use std::path::{Path, PathBuf};
+use tranship_core::Domain;
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, Exit, Peer, Watchdog, child, is_root, payload};
+
+child!(
+    fn manager(ctl: Control) -> Result<(), String> {
+        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
+        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
+        ctl.send(&()).map_err(|e| e.to_string())?;
+        let stop = Shutdown::new().map_err(|e| e.to_string())?;
+        let served = tranship_manager::run(Config::default(), listener, &stop, is_root());
+        served.map_err(|e| e.to_string())
+    }
+);
+
+fn start(at: &Path) -> Peer {
+    let peer = manager().start().expect("a manager");
+    peer.ask::<()>(at);
+    peer
+}
+
+#[test]
+fn the_name_is_there_again_with_the_next_manager() {
+    let _dog = Watchdog::new();
+    let folder = tranship_testkit::folder().expect("a folder");
+    let at = folder.path().join("m.sock");
+    let mut manager = start(&at);
+    let domain = Domain::builder().name("server").socket(&at).connect();
+    let domain = domain.expect("a domain");
+    let stage = stage_in(domain, 64 << 20, |_| {}, |_| {});
+    let bytes = |n: u64| payload::made(50_000, n, 1);
+    stage.set("key", 1, &bytes(0));
+    let old = stage.reader();
+    old.open().hit("key");
+    for round in 1..4 {
+        assert_eq!(manager.kill(), Exit::Signal(9));
+        // Without one.
+        assert_eq!(old.hit("key").sum, sum(&bytes(round - 1)), "{round}");
+        manager = start(&at);
+        stage.set("key", 1, &bytes(round));
+        let new = stage.reader();
+        until(|| new.ask(Do::Open) == Did::Done);
+        assert_eq!(new.hit("key").sum, sum(&bytes(round)), "{round}");
+        assert_eq!(old.hit("key").sum, sum(&bytes(round)), "{round}");
+        // And who was there before opens it anew.
+        old.ask(Do::Close);
+        until(|| old.ask(Do::Open) == Did::Done);
+        assert_eq!(old.hit("key").sum, sum(&bytes(round)), "{round}");
+    }
+}

@@ -1,0 +1,174 @@
+//! What a server's memory and its calls cost, seen from outside: in a process of their own, as what is counted is the whole process's.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Mutex;
+use tranship_cache::{Options, Sending, Server};
+use tranship_testkit::{Random, Watchdog, payload};
+use tranship_zcopy::{Counts, Report, Way};
+
+/// Only one test at a time has a server.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn server(change: impl FnOnce(&mut Options)) -> Server {
+    let mut options = Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        threads: 1,
+        ..Options::default()
+    };
+    change(&mut options);
+    Server::start(options).expect("a server")
+}
+
+fn client(server: &Server) -> BufReader<TcpStream> {
+    BufReader::new(TcpStream::connect(server.address()).expect("connect"))
+}
+
+fn line(client: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    client.read_line(&mut line).expect("read");
+    line.trim_end().to_owned()
+}
+
+fn set(client: &mut BufReader<TcpStream>, key: &str, value: &[u8]) {
+    let mut all = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
+    all.extend_from_slice(value);
+    all.extend_from_slice(b"\r\n");
+    client.get_mut().write_all(&all).expect("write");
+    assert_eq!(line(client), "STORED");
+}
+
+fn get(client: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
+    let ask = format!("get {key}\r\n");
+    client.get_mut().write_all(ask.as_bytes()).expect("write");
+    let head = line(client);
+    let (_, len) = head.strip_prefix("VALUE ")?.rsplit_once(' ')?;
+    let mut value = vec![0; len.parse().expect("a number")];
+    client.read_exact(&mut value).expect("a value");
+    assert_eq!((line(client), line(client)), (String::new(), "END".into()));
+    Some(value)
+}
+
+/// Bytes of the arenas' windows that the kernel has copied on a write, of all arenas of the process: pages of a private mapping of a file that are the
+/// file's no more.
+fn copied_on_write() -> u64 {
+    let all = std::fs::read_to_string("/proc/self/smaps").expect("mappings");
+    let (mut of_arena, mut mappings, mut sum) = (false, 0, 0);
+    for line in all.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if !first.ends_with(':') {
+            of_arena = line.contains("/memfd:tranship-zcopy ");
+            mappings += u32::from(of_arena);
+        } else if of_arena && first == "Anonymous:" {
+            let number = line[first.len()..].trim().trim_end_matches(" kB");
+            sum += number.parse::<u64>().expect("kB") << 10;
+        }
+    }
+    assert!(mappings > 1, "no arena among the mappings");
+    sum
+}
+
+/// Half SETs, half GETs, over more than there is memory for: values of all lengths are overwritten, evicted and moved by the cleaner, and no write
+/// of the server's ever meets a page that was protected.
+#[test]
+fn steady_sets_cause_no_copy_on_write() {
+    let _alone = ALONE.lock();
+    let _dog = Watchdog::new();
+    let mut random = Random::printed("steady sets");
+    let small = |n: u64| usize::try_from(n).expect("small");
+    for sending in [Sending::Chosen, Sending::Told(Way::Splice)] {
+        let server = server(|options| {
+            options.memory = 24 << 20;
+            options.sending = sending;
+        });
+        let mut client = client(&server);
+        let (mut hits, mut sets) = (0, 0);
+        for step in 0..6000 {
+            let key = random.below(3000);
+            if random.one_in(2) {
+                let most = [300, 5000, 20_000, 100_000][small(random.below(4))];
+                let value = payload::made(small(random.below(most)), key, 1);
+                set(&mut client, &format!("k{key}"), &value);
+                sets += 1;
+            } else if let Some(value) = get(&mut client, &format!("k{key}")) {
+                assert_eq!(value, payload::made(value.len(), key, 1));
+                hits += 1;
+            }
+            if step % 16 == 0 {
+                assert_eq!(copied_on_write(), 0, "bytes after {sets} SETs");
+            }
+        }
+        assert!(hits > 100 && sets > 1000, "{hits} hits, {sets} SETs");
+        let stats = server.store().arena().stats();
+        assert!(stats.frozen_blocks > 0, "nothing was ever protected");
+    }
+}
+
+/// The senders' counts of this process.
+fn counts() -> Counts {
+    match Report::of_process(std::process::id()) {
+        Ok(report) => report.counts,
+        Err(_) => Counts::default(),
+    }
+}
+
+/// As many values as a call takes datagrams for: the kernel is asked once.
+#[test]
+fn a_multi_get_by_datagrams_is_answered_in_one_call() {
+    const VALUES: usize = 32;
+    let _alone = ALONE.lock();
+    let _dog = Watchdog::new();
+    let server = server(|options| options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0))));
+    let mut client = client(&server);
+    let value = |n: usize| payload::made(1300, n as u64, 1);
+    for n in 0..VALUES {
+        set(&mut client, &format!("k{n}"), &value(n));
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let address = server.udp().expect("an address");
+    socket.connect(address).expect("connect");
+    let keys: Vec<String> = (0..VALUES).map(|n| format!("k{n}")).collect();
+    let ask = [
+        b"\0\x07\0\0\0\x01\0\0get ",
+        keys.join(" ").as_bytes(),
+        b"\r\n",
+    ]
+    .concat();
+    let mut expected = Vec::new();
+    for (n, key) in keys.iter().enumerate() {
+        expected.extend(format!("VALUE {key} 0 1300\r\n").into_bytes());
+        expected.extend(value(n));
+        expected.extend_from_slice(b"\r\n");
+    }
+    expected.extend_from_slice(b"END\r\n");
+    let before = counts();
+    socket.send(&ask).expect("send");
+    let (mut reply, mut room, mut total) = (Vec::new(), [0; 2000], 1);
+    let mut came = 0;
+    while came < total {
+        let len = socket.recv(&mut room).expect("a datagram");
+        let number = |at: usize| usize::from(u16::from_be_bytes([room[at], room[at + 1]]));
+        // In their order, on this machine.
+        assert_eq!((number(0), number(2)), (7, came));
+        total = number(4);
+        reply.extend_from_slice(&room[8..len]);
+        came += 1;
+    }
+    assert_eq!(reply, expected);
+    // It counts after the call, and answers the next question after that.
+    socket
+        .send(b"\0\x08\0\0\0\x01\0\0version\r\n")
+        .expect("send");
+    socket.recv(&mut room).expect("a datagram");
+    let after = counts();
+    assert_eq!(total, expected.len().div_ceil(1400 - 8));
+    let datagrams = after.datagrams - before.datagrams;
+    assert!((total..=total + 1).contains(&usize::try_from(datagrams).expect("few")));
+    assert_eq!(
+        after.together - before.together,
+        1,
+        "calls with several of them"
+    );
+    let calls = after.calls - before.calls;
+    assert!(calls <= 2, "{calls} calls for {total} datagrams and a line");
+}
