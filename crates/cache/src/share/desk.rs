@@ -17,7 +17,7 @@ use tranship_core::{Error, Kind, LinkOptions, Listener, PollItem, PoolOptions, R
 const TICK: Duration = Duration::from_millis(250);
 /// So many are let in before those who are there have their turn.
 const TURN: usize = 16;
-/// And whether somebody new has the pool.
+/// And whether somebody new has the pool, or there is memory for an answer.
 const NEW: Duration = Duration::from_millis(2);
 /// Channels of one domain, which is one reader however many it has.
 const CHANNELS: usize = 4;
@@ -111,12 +111,13 @@ impl Desk {
                 limit = limit.min(PAUSE);
             }
         }
-        // That they have the pool is told by nothing that is waited for.
-        if self.guests.iter().any(|guest| !guest.is_greeted()) {
+        // That they have the pool, or that there is memory for an answer, is told by nothing that is waited for.
+        let waits = |guest: &Guest| !guest.is_greeted() || guest.is_late();
+        if self.guests.iter().any(waits) {
             limit = limit.min(NEW);
         }
-        // Of one that has not, nothing is read: what it says early would have this return at once, again and again.
-        let guests = self.guests.iter_mut().filter(|guest| guest.is_greeted());
+        // Of one that waits so, nothing is read: what it says early would have this return at once, again and again.
+        let guests = self.guests.iter_mut().filter(|guest| !waits(guest));
         let guests = guests.map(|guest| {
             if guest.is_choked() {
                 PollItem::sender(&mut guest.sender)

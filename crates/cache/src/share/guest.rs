@@ -6,11 +6,14 @@ use super::shelf::Shelf;
 use super::wire::{Asked, Limits, Refused, Say, TAIL, VERSION};
 use crate::store::Store;
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tranship_core::{Body, Cbuf, DomainId, Error, Kind, Pool, Sender, WhenFull};
 
 /// Questions before others have their turn.
 const TURN: usize = 64;
+
+/// So long a question waits for memory from a manager that is late.
+const LATE: Duration = Duration::from_secs(10);
 
 /// What all readers have in common.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Guest {
     greeted: bool,
     /// What there was no room for.
     waits: Option<Out>,
+    /// Since when its last question waits for memory.
+    late: Option<Instant>,
     /// Since when it has not taken what it is sent, or not let itself be shown the pool.
     pub(super) stuck: Option<Instant>,
 }
@@ -48,6 +53,7 @@ impl Guest {
             asked: Asked::default(),
             greeted: false,
             waits: None,
+            late: None,
             stuck: Some(Instant::now()),
         }
     }
@@ -66,6 +72,11 @@ impl Guest {
         self.waits.is_some()
     }
 
+    /// Waits for the manager, and not for anything of its own?
+    pub(super) fn is_late(&self) -> bool {
+        self.late.is_some()
+    }
+
     /// Answers what it asks; true if there may be more.
     pub(super) fn turn(
         &mut self,
@@ -82,6 +93,9 @@ impl Guest {
                 return Ok(false);
             }
         }
+        if self.late.is_some() && !self.reply(room, store, counts)? {
+            return Ok(false);
+        }
         for _ in 0..TURN {
             let Some(message) = self.sender.try_recv_control()? else {
                 return Ok(false);
@@ -93,13 +107,25 @@ impl Guest {
             if !whole.map_err(Error::of(Kind::PeerViolation))? {
                 continue;
             }
-            let answer = self.answer(room, store, counts);
-            self.asked.clear();
-            if !self.send(answer)? {
+            Counts::bump(&counts.gets, 1);
+            if !self.reply(room, store, counts)? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Answers the question that it has asked; false if the answer waits for something.
+    fn reply(&mut self, room: &mut Room, store: &Store, counts: &Counts) -> Result<bool, Error> {
+        let found = self.find(room, store, counts);
+        if let Err(Refused::Late { .. }) = found
+            && self.late.get_or_insert_with(Instant::now).elapsed() < LATE
+        {
+            return Ok(false);
+        }
+        self.late = None;
+        self.asked.clear();
+        self.send(Self::answer(found, counts))
     }
 
     /// Shows it the pool, and says what it may hold.
@@ -113,9 +139,8 @@ impl Guest {
         Ok(self.greeted)
     }
 
-    fn answer(&self, room: &mut Room, store: &Store, counts: &Counts) -> Out {
-        Counts::bump(&counts.gets, 1);
-        match self.find(room, store, counts) {
+    fn answer(found: Result<Out, Refused>, counts: &Counts) -> Out {
+        match found {
             Ok(out) => {
                 Counts::bump(&counts.hits, u64::from(out.copy.is_some()));
                 out

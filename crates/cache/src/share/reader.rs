@@ -215,6 +215,7 @@ fn answer(message: Message) -> Result<Answer, Error> {
 fn refusal(why: Refused) -> Error {
     let kind = match why {
         Refused::NoRoom { .. } => Kind::OutOfMemory,
+        Refused::Late { .. } => Kind::TimedOut,
         _ => Kind::Limit,
     };
     Error::because(kind, "the cache server does not give it", why)

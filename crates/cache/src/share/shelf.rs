@@ -7,9 +7,6 @@ use std::collections::{HashMap, VecDeque};
 use tranship_core::{Cbuf, Error, Limit, Pool, Shortage};
 use tranship_zcopy::Mark;
 
-/// So often the manager may be late, 50 ms each time, before a value is not shown.
-const LATE: usize = 20;
-
 fn is_late(error: &Error) -> bool {
     let shortage = error.find::<Shortage>();
     shortage.is_some_and(|short| matches!(short.limit, Limit::Late))
@@ -45,7 +42,7 @@ impl Shelf {
         &self.pool
     }
 
-    /// The copy of what is stored under a key. `make_room` is called before other copies go.
+    /// The copy of what is stored under a key. `make_room` is called before other copies go. [`Refused::Late`]: the same may be asked again.
     pub(super) fn show(
         &mut self,
         key: &[u8],
@@ -61,12 +58,15 @@ impl Shelf {
             return Ok(copy.buf.clone());
         }
         let value = &item.value[..];
-        let (mut make_room, mut late) = (Some(make_room), 0);
+        let mut make_room = Some(make_room);
         let mut buf = loop {
             match self.pool.try_alloc(value.len() + TAIL) {
                 Ok(buf) => break buf,
                 // The manager has not answered yet: that is no reason to let copies go.
-                Err(error) if is_late(&error) && late < LATE => late += 1,
+                Err(error) if is_late(&error) => {
+                    let bytes = value.len() as u64;
+                    return Err(Refused::Late { bytes });
+                }
                 Err(error) => {
                     let first = make_room.take().map(|make_room| make_room());
                     if first.is_none() && !self.drop_some(value.len() + TAIL) {

@@ -76,6 +76,14 @@ pub enum Refused {
         /// The pool's.
         most: u64,
     },
+    /// The server's manager has not given its pool the memory yet.
+    #[error(
+        "the server's manager has not given the memory for {bytes} bytes in time; ask again later"
+    )]
+    Late {
+        /// The value's.
+        bytes: u64,
+    },
     /// Too many others are connected or hold something.
     #[error("the server lets {most} readers hold values at a time, and as many do")]
     Readers {
@@ -195,6 +203,7 @@ impl Say {
                     Refused::Time { seconds, most } => (3, [seconds, 0, most]),
                     Refused::NoRoom { bytes, most } => (4, [bytes, 0, most]),
                     Refused::Readers { most } => (5, [0, 0, most]),
+                    Refused::Late { bytes } => (6, [bytes, 0, 0]),
                 };
                 (word(REFUSED, which), numbers(&all))
             }
@@ -243,6 +252,7 @@ impl Say {
                     },
                     4 => Refused::NoRoom { bytes: first, most },
                     5 => Refused::Readers { most },
+                    6 => Refused::Late { bytes: first },
                     _ => return None,
                 })
             }

@@ -2,6 +2,7 @@
 
 use super::kit::{Did, Do, stage_in, sum, until};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tranship_core::Domain;
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child, is_root, payload};
@@ -50,5 +51,35 @@ fn the_name_is_there_again_with_the_next_manager() {
         old.ask(Do::Close);
         until(|| old.ask(Do::Open) == Did::Done);
         assert_eq!(old.hit("key").sum, sum(&bytes(round)), "{round}");
+    }
+}
+
+#[test]
+fn a_manager_that_is_late_is_waited_for_and_others_are_answered_meanwhile() {
+    let _dog = Watchdog::new();
+    let folder = tranship_testkit::folder().expect("a folder");
+    let at = folder.path().join("m.sock");
+    let manager = start(&at);
+    let domain = Domain::builder().name("server").socket(&at).connect();
+    let domain = domain.expect("a domain");
+    let stage = stage_in(domain, 64 << 20, |_| {}, |_| {});
+    let (small, large) = (payload::made(500, 1, 1), payload::made(4_000_000, 2, 1));
+    stage.set("small", 1, &small);
+    stage.set("large", 1, &large);
+    let (patient, other) = (stage.reader(), stage.reader());
+    patient.open();
+    other.open().hit("small");
+    manager.stop();
+    // Its copy needs memory that only the manager can give.
+    let question = Do::Get("large".into(), "large".into());
+    patient.0.send(&question).expect("sent");
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(2) {
+        assert_eq!(other.hit("small").sum, sum(&small));
+    }
+    manager.resume();
+    match patient.0.recv().expect("an answer") {
+        Did::Hit(got) => assert_eq!(got.sum, sum(&large)),
+        wrong => panic!("{wrong:?}"),
     }
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 fn say() -> impl Strategy<Value = Say> {
     let numbers = any::<(u64, u64, u64)>();
-    let refused = (0..5, numbers).prop_map(|(which, (a, b, most))| {
+    let refused = (0..6, numbers).prop_map(|(which, (a, b, most))| {
         Say::Refused(match which {
             0 => Refused::Bytes {
                 held: a,
@@ -13,6 +13,7 @@ fn say() -> impl Strategy<Value = Say> {
             1 => Refused::Values { held: a, most },
             2 => Refused::Time { seconds: a, most },
             3 => Refused::NoRoom { bytes: a, most },
+            4 => Refused::Late { bytes: a },
             _ => Refused::Readers { most },
         })
     });
