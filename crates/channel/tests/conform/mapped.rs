@@ -16,7 +16,10 @@ pub struct Mapped {
 pub fn mapped(pid: u32) -> Vec<Mapped> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("its mappings");
     let mut all = Vec::new();
-    for line in text.lines() {
+    // Most lines are figures, which begin with a capital; they are many.
+    let wanted =
+        |line: &&str| line.starts_with("VmFlags:") || !line.starts_with(char::is_uppercase);
+    for line in text.lines().filter(wanted) {
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.first() == Some(&"VmFlags:") {
             let last: Option<&mut Mapped> = all.last_mut();
