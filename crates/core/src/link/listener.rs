@@ -40,6 +40,8 @@ pub struct Listener {
     options: LinkOptions,
     /// Connections that are being made for whoever awaits one.
     begun: Mutex<Vec<Accepting>>,
+    /// When the manager was last looked for without any news: a killed one sends none.
+    looked: Mutex<Instant>,
     /// Connections come from here, and not from the manager.
     fed: Option<Fed>,
 }
@@ -59,6 +61,7 @@ impl Listener {
             role,
             options,
             begun: Mutex::default(),
+            looked: Mutex::new(Instant::now()),
             fed: None,
         })
     }
@@ -79,6 +82,7 @@ impl Listener {
             role,
             options,
             begun: Mutex::default(),
+            looked: Mutex::new(Instant::now()),
             fed: Some(Fed {
                 feed,
                 _maker: maker,
@@ -208,13 +212,23 @@ impl Listener {
         }
     }
 
+    /// Who asks often, and never waits long, finds out as well that the manager is gone.
+    fn is_time_to_look(&self) -> bool {
+        let mut looked = lock(&self.looked);
+        let is_time = looked.elapsed() >= LOOK;
+        if is_time {
+            *looked = Instant::now();
+        }
+        is_time
+    }
+
     /// The next connection, if it is made. What is being made stays with the listener, whoever asks next.
     pub(super) fn look_for_connection(&self) -> Result<Option<End>, Error> {
         if let Some(fed) = &self.fed {
             return Ok(fed.feed.pop());
         }
         let (domain, name, options) = (&self.domain, &self.name, &self.options);
-        let looks = domain.has_news() || domain.has_left_overs();
+        let looks = domain.has_news() || domain.has_left_overs() || self.is_time_to_look();
         let may_come = match looks || domain.cut_off().is_some() {
             true => domain.turn(),
             false => Ok(()),
