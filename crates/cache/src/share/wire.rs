@@ -5,7 +5,7 @@
 
 use crate::parse::KEY;
 
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 /// Messages under way in each direction.
 pub(super) const LINES: u32 = 256;
 /// Of an inline message.
