@@ -295,3 +295,30 @@ fn who_only_polls_a_listener_joins_the_next_manager() {
     sender.send_inline(b"", 7).unwrap();
     assert_eq!(waits.expect::<u64>(), 7);
 }
+
+/// As a camera between two frames: each wait is shorter than any after which somebody looks for the manager.
+#[test]
+fn a_listener_that_never_waits_long_joins_the_next_manager() {
+    let _dog = Watchdog::new();
+    let folder = tranship_testkit::folder().unwrap();
+    let path = folder.path().join("m.sock");
+    let first = start_manager(&path);
+    let join = |name: &str| Domain::builder().name(name).socket(&path).connect();
+    let camera = join("camera").unwrap();
+    let listener = camera.listen("video", Role::Source).unwrap();
+    first.kill();
+    let _next = start_manager(&path);
+    let viewer = join("viewer").unwrap();
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| viewer.open_receiver("video"));
+        let sender = loop {
+            match listener.accept_sender_within(Duration::from_millis(10)) {
+                Ok(sender) => break sender,
+                Err(error) if error == Kind::TimedOut || error == Kind::ManagerAway => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
+        opening.join().unwrap().unwrap();
+        drop(sender);
+    });
+}
