@@ -147,7 +147,7 @@ fn a_server_that_lies() {
     let mut second = listener.accept_sender().expect("a reader");
     let limits = [[0; 8], [0; 8], [0; 8]].concat();
     second
-        .send_inline(&limits, mark | 2 << 40 | 1)
+        .send_inline(&limits, mark | 2 << 40 | 2)
         .expect("sent");
     let pool = domain
         .create_pool(tranship_core::PoolOptions::new(1 << 20))
