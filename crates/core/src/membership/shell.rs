@@ -379,7 +379,7 @@ impl Domain {
     /// What the manager knows: itself, domains, pools, channels, who holds what.
     ///
     /// # Errors
-    /// `TimedOut` when it has not said all of it within 10 s.
+    /// `TimedOut` when it has said nothing more of it for 10 s.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         self.core().stat()
     }
