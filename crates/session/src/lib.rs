@@ -50,7 +50,6 @@ mod trace;
 mod turn;
 mod wire;
 
-pub use backlog::{Backlog, NEWS, Take};
 pub use call::{Asked, NAP, PATIENCE, ROUND};
 pub use heap::OwnHeap;
 pub use join::Join;

@@ -267,10 +267,8 @@ impl DomainCore {
 
     fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
         for (id, (name, role)) in self.exports.begin_again() {
-            self.claim(conn, Claim::Export(id), &[], |req| match role {
-                Some(role) => Request::Export { req, name, role },
-                None => Request::ExportSocket { req, name },
-            })?;
+            let make = |req| Request::Export { req, name, role };
+            self.claim(conn, Claim::Export(id), &[], make)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::open::{End, Opening};
 use super::reactor;
 use super::shared::LinkShared;
 use super::sleep::LOOK;
-use super::{Listener, PeerSocket, Receiver, Sender, SocketListener, descriptor};
+use super::{Listener, Receiver, Sender, descriptor};
 use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::CbufMut;
 use crate::domain::{DomainCore, Key, NAP};
@@ -426,17 +426,6 @@ pub(crate) fn look_async<T>(
     as_end: fn(End) -> Result<T, Error>,
 ) -> impl Future<Output = Result<T, Error>> + Send + Unpin + use<T> {
     Looking::new(domain.clone(), move || look()?.map(as_end).transpose())
-}
-
-impl SocketListener {
-    /// The next one that was connected, for awaiting in any runtime.
-    ///
-    /// # Errors
-    /// As [`accept`](SocketListener::accept), and [`Kind::System`] as for [`Receiver::recv_async`].
-    pub fn accept_async(&self) -> impl Future<Output = Result<PeerSocket, Error>> + Send + Unpin {
-        let domain = self.domain().clone();
-        Looking::new(domain, || self.accept())
-    }
 }
 
 /// A task that looks again whenever the manager has had news.
