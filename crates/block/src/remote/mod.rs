@@ -59,6 +59,26 @@ impl Client {
 }
 
 /// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end when nobody has it any more.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tranship_block::{Blocking, Disk, DiskOptions, Endpoint, Remote};
+/// use tranship_block::front::{Direct, Front};
+/// use tranship_core::Trust;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// let at = Endpoint::new("local:remote", Trust::Producer);
+/// let disk = Disk::open(&path, &DiskOptions { size: Some(1 << 20), ..DiskOptions::default() })?;
+/// let _server = Front::start(&at, Arc::new(Direct::new(disk)?))?;
+///
+/// let blocks = Blocking(Remote::new(&at)); // elsewhere
+/// blocks.write_at(5, b"hello", true)?;
+/// let mut bytes = [0; 5];
+/// blocks.read_at(5, &mut bytes)?;
+/// assert_eq!(&bytes, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Remote {
     server: Endpoint,
