@@ -69,7 +69,7 @@ impl DomainCore {
             return Err(self.away(conn));
         }
         conn.last_attempt = Some(now);
-        let fd = match self.home.knock() {
+        let fd = match self.home.dial() {
             Ok(fd) => fd,
             Err(barrier) => {
                 conn.attempts.failed(self.id(), barrier);

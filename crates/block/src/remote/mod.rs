@@ -8,10 +8,10 @@ mod question;
 mod safety;
 
 use crate::data::Own;
-use crate::lack::passes;
 use crate::lease::Moment;
 use crate::leases::random;
 use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::transient::is_transient;
 use crate::{Data, Endpoint, Fault, Info, Job, Lease, Op, Store};
 use question::Question;
 use safety::Safety;
@@ -223,7 +223,7 @@ impl Remote {
             }
             match question.send(number, out, pool) {
                 Ok(()) => drop(away.insert(number, question)),
-                Err(error) if passes(error.kind()) || out.is_peer_gone() => {
+                Err(error) if is_transient(error.kind()) || out.is_peer_gone() => {
                     queue.insert(number, question);
                     return Some(error);
                 }
@@ -265,7 +265,7 @@ impl Store for Remote {
             drop(state);
             match Own::new(&pool, len, ROUND) {
                 Ok(own) => return Ok(Data::Own(own)),
-                Err(lack) if passes(lack.kind()) => {}
+                Err(lack) if is_transient(lack.kind()) => {}
                 Err(error) => {
                     tracing::error!("{}: no memory for a request: {error}", self.server);
                     return Err(Fault::Gone);

@@ -54,7 +54,7 @@ impl Nap {
             }
             times[1] = self.settled.filter(|settled| *settled > now);
         } else {
-            // Nobody can ring: the manager has still to give us a bell, or is away.
+            // Nobody can ring: the manager has still to give us a doorbell, or is away.
             times[1] = Some(now + NAP);
         }
         if let Some(at) = times.into_iter().flatten().min() {

@@ -176,7 +176,7 @@ impl Listener {
                     return timed_out();
                 }
                 let round = left.map_or(LOOK, |left| left.min(LOOK));
-                let waited = wait_readable(feed.bell(), Some(round));
+                let waited = wait_readable(feed.doorbell(), Some(round));
                 waited.map_err(Error::system("poll"))?;
             }
         }
@@ -264,8 +264,8 @@ impl Listener {
     }
 
     /// What becomes readable when somebody connects, if that is not the manager's news.
-    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
-        self.fed.as_ref().map(|fed| fed.feed.bell())
+    pub(super) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        self.fed.as_ref().map(|fed| fed.feed.doorbell())
     }
 
     /// Whether somebody has connected, as far as the manager's news were taken.

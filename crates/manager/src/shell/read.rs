@@ -1,7 +1,7 @@
 //! Reading what clients say.
 
 use super::conn::Carrying;
-use super::keep::Rubbish;
+use super::keep::Discarded;
 use super::out::Outgoing;
 use super::parts::{CLIENT, Shell};
 use super::party::Task;
@@ -283,12 +283,12 @@ impl Shell {
         }
         self.throttled.remove(&client);
         let _ = socket::shutdown(&conn.fd);
-        let rubbish = Rubbish {
+        let discarded = Discarded {
             fd: conn.fd,
             what: Some(Input::Parted { client }),
             small: conn.bare && !conn.greeted,
         };
-        self.linger(conn.uid, conn.flight, rubbish);
+        self.linger(conn.uid, conn.flight, discarded);
         Some(conn.queue)
     }
 
