@@ -5,8 +5,8 @@ use crate::domain::DomainCore;
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
-    Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
-    listen_local, look_async, open_async, open_local, open_named, unknown,
+    Address, Carrier, End, Ends, Feed, Listener, Receiver, Sender, listen_local, look_async,
+    open_async, open_local, open_named, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -321,25 +321,6 @@ impl Domain {
         let known =
             || -> Vec<&str> { carriers.iter().flat_map(|c| c.schemes()).copied().collect() };
         found.cloned().ok_or_else(|| unknown(scheme, &known()))
-    }
-
-    /// Exports a name at which others connect sockets, for a protocol of one's own.
-    #[doc(hidden)] // the protocol has it; nothing that users need is built on it yet
-    pub fn listen_socket(&self, name: &str) -> Result<SocketListener, Error> {
-        SocketListener::new(self.core(), name)
-    }
-
-    /// Hands one end of a new socket to who exports the name; the other is the result. Asks the manager, and does not
-    /// wait for the exporter.
-    ///
-    /// # Errors
-    /// `NoSuchName`, `Access`, `SameRole` (it is a name of links), or `Limit` (too many have
-    /// come that the exporter has not taken).
-    #[doc(hidden)] // the protocol has it; nothing that users need is built on it yet
-    pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, Error> {
-        let core = self.core();
-        core.check_fork()?;
-        core.patiently(None, || crate::link::connect(core, name))
     }
 
     /// Takes what the manager has sent and does the work that is due: maps and unmaps chunks, gives memory back,
