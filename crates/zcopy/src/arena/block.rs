@@ -98,7 +98,7 @@ impl States {
     }
 
     pub(super) fn was_sent(&self, block: u32) -> bool {
-        self.is_marked(block, SENT | LENT)
+        self.is_marked(block, SENT)
     }
 
     /// Nothing is in it any more.

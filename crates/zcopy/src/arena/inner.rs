@@ -187,8 +187,8 @@ impl Inner {
         }
     }
 
-    /// These bytes are sent by copying, as they are not frozen. If they only wait for that, it comes nearer.
-    pub(crate) fn copied(&self, from: *const u8, len: usize) {
+    /// These bytes are sent. If they only wait for being frozen, that comes nearer.
+    pub(crate) fn sent(&self, from: *const u8, len: usize) {
         let Some(offset) = self.view.offset_of(from) else {
             return;
         };

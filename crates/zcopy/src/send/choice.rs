@@ -321,3 +321,40 @@ impl Class {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    /// A way that costs more when it was not used for a while, as what it needs is in no cache then, is seen as what it costs when it is used.
+    #[test]
+    fn what_a_way_costs_is_what_it_costs_when_it_is_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let socket = Socket::new(&stream).expect("socket");
+        let bytes = 2000;
+        let mut chooser = Chooser::new();
+        let (mut before, mut tries) = ([None; 2], 0);
+        for _ in 0..20_000 {
+            let chosen = chooser.choose(&socket, Route::Loopback, bytes);
+            let way = Some(chosen.way);
+            let warm = before.iter().all(|one| *one == way);
+            let ns = match chosen.way {
+                Way::Copy => 1000,
+                Way::Splice if warm => 800,
+                _ => 3000,
+            };
+            if chosen.timed {
+                chooser.learn(Route::Loopback, bytes, chosen.way, ns, bytes);
+            }
+            tries += u32::from(chosen.why == Why::Probe);
+            before = [before[1], way];
+        }
+        let all = chooser.explain();
+        let splice = all[0].choices.iter().find(|one| one.way == Way::Splice);
+        assert_eq!(all[0].way, Way::Splice, "{all:?}");
+        assert!(splice.expect("tried").ns_per_kib < 500.0, "{all:?}");
+        assert!(tries < 400, "{tries} tries");
+    }
+}

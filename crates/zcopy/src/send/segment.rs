@@ -201,10 +201,8 @@ pub(super) type Pages = *const u8;
 
 impl Segment {
     pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
+        arena.sent(at, len);
         let offset = arena.frozen(at, len);
-        if offset.is_none() {
-            arena.copied(at, len);
-        }
         let (fd, identity) = arena.file();
         Segment {
             at,

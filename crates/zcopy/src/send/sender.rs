@@ -83,7 +83,8 @@ impl Sender {
         })
     }
 
-    /// Sends by this way wherever it can be used, and measures nothing. `None`: chooses again.
+    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are protected at the next send, also
+    /// where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
