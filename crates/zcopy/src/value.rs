@@ -116,7 +116,7 @@ impl Arena {
         self.inner.sparse(count)
     }
 
-    /// Protects full pageblocks now. Sends do it by themselves.
+    /// Protects full pageblocks now. Sends do it by themselves where it pays.
     pub fn protect(&self) {
         self.inner.freeze_queued();
     }

@@ -99,7 +99,8 @@ impl Sender {
         })
     }
 
-    /// Sends by this way wherever it can be used, and measures nothing. `None`: chooses again.
+    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are protected at the next send, also
+    /// where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
@@ -144,7 +145,7 @@ impl Sender {
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
         self.resolve(pieces, None, &mut segments);
-        let sent = self.send_segments(fd, socket, &mut segments, more);
+        let sent = self.send_segments(fd, socket, pieces, &mut segments, more);
         segments.clear();
         self.segments = segments;
         sent
@@ -170,6 +171,7 @@ impl Sender {
         &mut self,
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
+        pieces: &[Piece<'_>],
         segments: &mut Vec<Segment>,
         more: bool,
     ) -> io::Result<usize> {
@@ -187,6 +189,7 @@ impl Sender {
         } = self.decide(socket, socket.route, referable);
         let begin = timed.then(Instant::now);
         if way != Way::Copy {
+            pieces.iter().for_each(|piece| piece.lend(None));
             self.make_sure(segments, 0);
         }
         let sent = match self.by(way, fd, socket, segments, more) {
@@ -268,20 +271,22 @@ impl Sender {
             match piece {
                 Piece::Value(value) => {
                     let arena = value.arena_or(known);
-                    arena.freeze_queued();
+                    self.protect(arena);
                     let segment = Segment::of_arena(arena, value.as_ptr(), value.len());
                     self.push(segments, segment);
                 }
                 Piece::Part(value, range) => {
                     let arena = value.arena_or(known);
-                    arena.freeze_queued();
+                    self.protect(arena);
                     let bytes = &value[range.clone()];
                     let segment = Segment::of_arena(arena, bytes.as_ptr(), bytes.len());
                     self.push(segments, segment);
                 }
                 Piece::Raw(raw) => {
-                    raw.arena.inner.freeze_for(raw.at);
-                    let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
+                    let arena = &raw.arena.inner;
+                    arena.enqueue_large(raw.at);
+                    self.protect(arena);
+                    let segment = Segment::of_arena(arena, raw.at, raw.len);
                     let unsure = segment.pages.is_some();
                     self.push(segments, Segment { unsure, ..segment });
                 }
@@ -293,6 +298,15 @@ impl Sender {
                 }
                 Piece::File(..) => unreachable!("files go by themselves, and not as datagrams"),
             }
+        }
+    }
+
+    /// Full pageblocks of an arena are protected before something of it is sent: if that pays, and surely for who was told a way that needs it.
+    fn protect(&self, arena: &Inner) {
+        match self.forced {
+            None => arena.freeze_if_it_pays(),
+            Some(Way::Copy) => {}
+            Some(_) => arena.freeze_queued(),
         }
     }
 
