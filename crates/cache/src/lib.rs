@@ -27,4 +27,4 @@ pub use parcel::FORMAT;
 pub use server::{Options, Sending, Server, Taken};
 pub use share::{Answer, Hit, Limits, Reader, Refused, Share};
 pub use stats::Stats;
-pub use store::{Item, Mode, Outcome, Store, StoreOptions};
+pub use store::{Item, Mode, NotCounted, Outcome, Store, StoreOptions};

@@ -1,5 +1,6 @@
 //! What is to be sent on a connection: text in one piece, values between.
 
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,9 +11,13 @@ const END: &[u8] = b"\r\n";
 /// Pieces offered in one call.
 const PIECES: usize = 128;
 
+/// Room for text that a connection keeps while nothing waits.
+const KEPT: usize = 16 << 10;
+
 #[derive(Debug)]
 enum Out {
-    Text(Vec<u8>),
+    /// So many bytes of the text, in its order.
+    Text(usize),
     /// The value's bytes from here on, to there.
     Value(Value, usize, usize),
 }
@@ -21,6 +26,9 @@ enum Out {
 #[derive(Debug)]
 pub(crate) struct Replies {
     queue: VecDeque<Out>,
+    /// All text that waits, in a row, from a place on: what is before it was sent.
+    text: Vec<u8>,
+    said: usize,
     bytes: usize,
     values: usize,
     /// Values of up to so many bytes go along with the text around them, in one piece.
@@ -34,6 +42,8 @@ impl Default for Replies {
     fn default() -> Replies {
         Replies {
             queue: VecDeque::new(),
+            text: Vec::new(),
+            said: 0,
             bytes: 0,
             values: 0,
             joined: SMALL,
@@ -55,15 +65,28 @@ impl Replies {
             return;
         }
         self.bytes += text.len();
+        self.text.extend_from_slice(text);
         match self.queue.back_mut() {
-            Some(Out::Text(last)) => last.extend_from_slice(text),
-            _ => self.queue.push_back(Out::Text(text.to_vec())),
+            Some(Out::Text(last)) => *last += text.len(),
+            _ => self.queue.push_back(Out::Text(text.len())),
         }
     }
 
     pub(crate) fn line(&mut self, line: &str) {
         self.text(line.as_bytes());
         self.text(b"\r\n");
+    }
+
+    /// A number, in decimal.
+    pub(crate) fn number(&mut self, mut number: u64) {
+        let mut digits = [b'0'; 20];
+        let mut at = digits.len();
+        while number > 0 || at == digits.len() {
+            at -= 1;
+            digits[at] += u8::try_from(number % 10).expect("a digit");
+            number /= 10;
+        }
+        self.text(&digits[at..]);
     }
 
     /// A value and a line end, which goes along with the text behind it.
@@ -88,6 +111,19 @@ impl Replies {
         (self.bytes, self.values)
     }
 
+    /// What waits, piece by piece.
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let mut said = self.said;
+        self.queue.iter().map(move |out| match out {
+            Out::Text(len) => {
+                let text = &self.text[said..said + len];
+                said += len;
+                Piece::Bytes(text)
+            }
+            Out::Value(value, from, to) => Piece::Part(value, *from..*to),
+        })
+    }
+
     /// Sends what there is room for; says how much. `WouldBlock` only if nothing went.
     pub(crate) fn send(
         &mut self,
@@ -97,8 +133,9 @@ impl Replies {
     ) -> io::Result<usize> {
         let mut all = 0;
         while !self.queue.is_empty() {
-            let pieces: Vec<_> = self.queue.iter().take(PIECES).map(Out::piece).collect();
-            let offered: usize = self.queue.iter().take(PIECES).map(Out::len).sum();
+            // Most are a line, a value and its end.
+            let pieces: SmallVec<[_; 4]> = self.pieces().take(PIECES).collect();
+            let offered: usize = pieces.iter().map(Piece::len).sum();
             let sent = match sender.send(fd, socket, &pieces) {
                 Ok(sent) => sent,
                 Err(_) if all > 0 => return Ok(all),
@@ -118,8 +155,8 @@ impl Replies {
     pub(crate) fn cut<'a>(&'a self, size: usize, headers: &'a [[u8; 8]]) -> Vec<Vec<Piece<'a>>> {
         let mut parts: Vec<Vec<Piece<'a>>> = Vec::with_capacity(headers.len());
         let mut room = 0;
-        for out in &self.queue {
-            let (mut at, len) = (0, out.len());
+        for piece in self.pieces() {
+            let (mut at, len) = (0, piece.len());
             while at < len {
                 if room == 0 {
                     parts.push(vec![Piece::Bytes(&headers[parts.len()])]);
@@ -127,7 +164,7 @@ impl Replies {
                 }
                 let now = room.min(len - at);
                 let last = parts.last_mut().expect("just pushed");
-                last.push(out.part(at, now));
+                last.push(part(&piece, at, now));
                 at += now;
                 room -= now;
             }
@@ -138,10 +175,11 @@ impl Replies {
     /// All of it.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.bytes);
-        for out in &self.queue {
-            match out {
-                Out::Text(text) => all.extend_from_slice(text),
-                Out::Value(value, from, to) => all.extend_from_slice(&value[*from..*to]),
+        for piece in self.pieces() {
+            match piece {
+                Piece::Bytes(text) => all.extend_from_slice(text),
+                Piece::Part(value, range) => all.extend_from_slice(&value[range]),
+                _ => unreachable!("replies are text and values"),
             }
         }
         all
@@ -159,42 +197,89 @@ impl Replies {
         self.bytes -= sent;
         while sent > 0 {
             let first = self.queue.front_mut().expect("no more is sent than waits");
-            let len = first.len();
-            if sent >= len {
-                sent -= len;
-                self.values -= usize::from(matches!(first, Out::Value(..)));
+            let (now, whole) = match first {
+                Out::Text(len) => {
+                    let now = sent.min(*len);
+                    *len -= now;
+                    self.said += now;
+                    (now, *len == 0)
+                }
+                Out::Value(_, from, to) => {
+                    let now = sent.min(*to - *from);
+                    *from += now;
+                    self.values -= usize::from(from == to);
+                    (now, from == to)
+                }
+            };
+            sent -= now;
+            if whole {
                 self.queue.pop_front();
-                continue;
             }
-            match first {
-                Out::Text(text) => drop(text.drain(..sent)),
-                Out::Value(_, from, _) => *from += sent,
-            }
-            break;
+        }
+        self.forget_said();
+    }
+
+    /// Makes room of text that was sent: at once if nothing else is left, else when it is the larger half.
+    fn forget_said(&mut self) {
+        if self.said == self.text.len() {
+            self.text.clear();
+            self.text.shrink_to(KEPT);
+            self.said = 0;
+        } else if self.said > KEPT && self.said > self.text.len() / 2 {
+            self.text.drain(..self.said);
+            self.said = 0;
         }
     }
 }
 
-impl Out {
-    fn piece(&self) -> Piece<'_> {
-        match self {
-            Out::Text(text) => Piece::Bytes(text),
-            Out::Value(value, from, to) => Piece::Part(value, *from..*to),
+/// Some bytes of a piece.
+fn part<'a>(piece: &Piece<'a>, at: usize, len: usize) -> Piece<'a> {
+    match piece {
+        Piece::Bytes(text) => Piece::Bytes(&text[at..at + len]),
+        Piece::Part(value, range) => Piece::Part(value, range.start + at..range.start + at + len),
+        _ => unreachable!("replies are text and values"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_zcopy::Arena;
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 1, 9, 10, 4096, u64::MAX] {
+            let mut replies = Replies::default();
+            replies.number(number);
+            assert_eq!(replies.to_vec(), number.to_string().as_bytes());
         }
     }
 
-    /// Some of its bytes.
-    fn part(&self, at: usize, len: usize) -> Piece<'_> {
-        match self {
-            Out::Text(text) => Piece::Bytes(&text[at..at + len]),
-            Out::Value(value, from, _) => Piece::Part(value, from + at..from + at + len),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Out::Text(text) => text.len(),
-            Out::Value(_, from, to) => to - from,
+    /// Whatever is taken of them, and whatever comes behind meanwhile.
+    #[test]
+    fn what_is_left_of_replies_is_what_was_not_sent() {
+        let arena = Arena::new().expect("an arena");
+        let value = |len: usize, byte: u8| arena.copy(&vec![byte; len]).expect("a value");
+        for step in [1, 3, 250, 1000, 7919] {
+            let mut replies = Replies::default();
+            let mut expected = Vec::new();
+            for round in 0..40u8 {
+                let (small, large) = (value(10, round), value(700, round));
+                replies.line("a line");
+                replies.value(small.clone());
+                replies.value(large.clone());
+                for part in [&b"a line\r\n"[..], &small, END, &large, END] {
+                    expected.extend_from_slice(part);
+                }
+                let sent = step.min(expected.len());
+                replies.advance(sent);
+                expected.drain(..sent);
+                assert_eq!(replies.to_vec(), expected, "{step}, {round}");
+                assert_eq!(replies.waiting().0, expected.len());
+                assert_eq!(replies.is_empty(), expected.is_empty());
+            }
+            replies.advance(expected.len());
+            assert_eq!((replies.waiting(), replies.text.len()), ((0, 0), 0));
         }
     }
 }

@@ -352,3 +352,24 @@ fn every_way_of_sending_answers_with_the_same_bytes() {
         }
     }
 }
+
+/// As long as that, a number takes a pageblock of its own: no thread has one in reserve.
+#[test]
+fn a_number_for_which_there_is_no_memory_is_not_missing() {
+    let server = server(|options| options.memory = 1 << 20);
+    let mut c = client(&server);
+    let set = format!("set n 0 0 40000\r\n{:<40000}\r\n", 5);
+    for ask in ["decr n 1\r\n", "ma n MD\r\n"] {
+        c.talk(&set, &["STORED"]);
+        // All but the place of the number itself.
+        let arena = server.store().arena();
+        let mut held = Vec::new();
+        for len in [1 << 20, 64 << 10, 4096] {
+            held.extend(std::iter::from_fn(|| arena.alloc(len).ok()));
+        }
+        c.talk(ask, &["SERVER_ERROR out of memory"]);
+        drop(held);
+    }
+    c.talk(&set, &["STORED"]);
+    c.talk("decr n 1\r\n", &["4"]);
+}

@@ -6,6 +6,7 @@ pub(crate) mod block;
 pub(crate) mod cache;
 #[cfg(feature = "demo")]
 pub(crate) mod demo;
+mod environment;
 pub(crate) mod experiment;
 pub(crate) mod metrics;
 pub(crate) mod policy;
@@ -24,6 +25,7 @@ use values::{FORMS, parse_address, parse_size, parse_size_or_none, parse_time};
 /// Moves large data between isolated processes without copying it.
 #[derive(Parser, Debug)]
 #[command(name = "tranship", version, propagate_version = true, max_term_width = 100, after_help = after_help())]
+#[command(after_long_help = format!("{}\n\n{}", after_help(), environment::VARIABLES))]
 pub(crate) struct Args {
     /// Say more on standard error; twice: even more. RUST_LOG overrides it.
     #[arg(short, long, global = true, display_order = 900, action = clap::ArgAction::Count)]

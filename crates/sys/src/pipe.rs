@@ -2,6 +2,7 @@
 
 use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A pipe: its end to read and its end to write. Both close on exec.
@@ -27,15 +28,19 @@ pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
 /// # Safety
 /// The pieces are mapped memory, whose bytes the caller keeps as they are until they have been taken from wherever they go.
 pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
-    let mut raw = std::array::from_fn::<_, 64, _>(|_| IoSliceRaw::from_slice(&[]));
+    let mut raw = [const { MaybeUninit::<IoSliceRaw<'_>>::uninit() }; 64];
     let count = pieces.len().min(raw.len());
     for (raw, (at, len)) in raw.iter_mut().zip(pieces) {
         // SAFETY: mapped memory, says the caller; only the kernel reads it.
-        *raw = IoSliceRaw::from_slice(unsafe { std::slice::from_raw_parts(*at, *len) });
+        raw.write(IoSliceRaw::from_slice(unsafe {
+            std::slice::from_raw_parts(*at, *len)
+        }));
     }
+    // SAFETY: as many were just written.
+    let raw = unsafe { std::slice::from_raw_parts(raw.as_ptr().cast::<IoSliceRaw<'_>>(), count) };
     loop {
         // SAFETY: passed on to the caller.
-        match unsafe { rustix::pipe::vmsplice(&pipe, &raw[..count], SpliceFlags::NONBLOCK) } {
+        match unsafe { rustix::pipe::vmsplice(&pipe, raw, SpliceFlags::NONBLOCK) } {
             Err(rustix::io::Errno::INTR) => {}
             other => return Ok(other?),
         }

@@ -13,7 +13,7 @@ pub const MOST: usize = 1024;
 /// The pieces are mapped memory; at most [`MOST`] of them.
 pub unsafe fn send(
     socket: impl AsFd,
-    pieces: &[(*const u8, usize)],
+    pieces: impl ExactSizeIterator<Item = (*const u8, usize)>,
     more: bool,
 ) -> io::Result<usize> {
     let more = if more { libc::MSG_MORE } else { 0 };
@@ -27,21 +27,22 @@ pub unsafe fn send(
 /// As [`send`], and the bytes stay as they are until nobody needs them.
 pub unsafe fn send_zerocopy(socket: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
     // SAFETY: passed on to the caller.
-    unsafe { send_flagged(socket, pieces, libc::MSG_ZEROCOPY) }
+    unsafe { send_flagged(socket, pieces.iter().copied(), libc::MSG_ZEROCOPY) }
 }
 
 /// # Safety
 /// As [`send`].
 unsafe fn send_flagged(
     socket: impl AsFd,
-    pieces: &[(*const u8, usize)],
+    pieces: impl ExactSizeIterator<Item = (*const u8, usize)>,
     flags: libc::c_int,
 ) -> io::Result<usize> {
     debug_assert!(pieces.len() <= MOST);
-    let piece = |(at, len): &(*const u8, usize)| libc::iovec {
+    let count = pieces.len();
+    let pieces = pieces.map(|(at, len)| libc::iovec {
         iov_base: at.cast_mut().cast(),
-        iov_len: *len,
-    };
+        iov_len: len,
+    });
     // Most messages are a header, a value and its end.
     let mut few = [const {
         libc::iovec {
@@ -50,13 +51,13 @@ unsafe fn send_flagged(
         }
     }; 8];
     let many: Vec<libc::iovec>;
-    let iov = if pieces.len() <= few.len() {
-        for (iov, from) in few.iter_mut().zip(pieces) {
-            *iov = piece(from);
+    let iov = if count <= few.len() {
+        for (iov, piece) in few.iter_mut().zip(pieces) {
+            *iov = piece;
         }
-        &few[..pieces.len()]
+        &few[..count]
     } else {
-        many = pieces.iter().map(piece).collect();
+        many = pieces.collect();
         &many[..]
     };
     // SAFETY: all zeros is a message of nothing to nobody in particular.

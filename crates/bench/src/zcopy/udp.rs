@@ -4,7 +4,8 @@
 //! `sends` is a call for each datagram, `gso-copy` copies many in one, `gso-zerocopy` refers to their pages, `registered` to pages that
 //! io_uring was told of before, `tranship` chooses.
 //! `memcached` is the answer to a multi-get, as the cache server says it: before each value eight bytes and its line, behind it the line's end.
-//! A row's time is that of one datagram.
+//! A row's time is that of one datagram. What chooses is measured when its choice is settled: pages are registered by a thread that here shares the
+//! sender's processor, after a thousand calls. A row says how long that took.
 
 use super::pairs::Ratio;
 use super::{HOT, wanted};
@@ -13,7 +14,7 @@ use crate::options::Common;
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row, bytes};
-use crate::stats::{Measured, Samples};
+use crate::stats::{Facts, Measured, Samples};
 use anyhow::{Context, Result, ensure};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -32,6 +33,12 @@ pub const SYSTEMS: [&str; 5] = [
 pub const FRAMES: [&str; 2] = ["bare", "memcached"];
 /// Datagrams offered at once.
 const AT_ONCE: usize = 48;
+/// Calls without a change after which a choice is taken for settled: several times as many as come before pages are registered.
+const SETTLED: u32 = 8000;
+/// It is not waited for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a run says of that: the time from its first call until it was measured, ns.
+const WARM: &str = "settled_after_ns";
 
 /// What to vary.
 #[derive(Debug)]
@@ -138,12 +145,13 @@ fn run(number: u64, core: usize, system: &str, work: Work) -> Result<Vec<Measure
         core,
         body: Box::new(move |_| send(work, way, each)),
     }];
-    let mut results = party::run(number, members)?.into_iter();
+    let mut results = party::run(number, members)?.into_iter().flatten();
     let mut measured = results.next().context("no sender")?;
-    for row in &mut measured {
-        row.op = if work.framed { "memcached" } else { "bare" }.to_owned();
-    }
-    Ok(measured)
+    measured.op = if work.framed { "memcached" } else { "bare" }.to_owned();
+    // Facts do not travel between processes.
+    let warm = results.find(|row| row.op == WARM).context("no warm-up")?;
+    measured.facts.insert(WARM, warm.median_ns);
+    Ok(vec![measured])
 }
 
 fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
@@ -179,6 +187,7 @@ fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
     let mut samples = Samples::new(1 << 20, u32::try_from(AT_ONCE)?);
     let warm = Instant::now();
     let mut begun: Option<Instant> = None;
+    let mut choice = Choice::default();
     loop {
         let datagrams: Vec<Vec<Piece<'_>>> = (0..AT_ONCE)
             .map(|_| {
@@ -204,7 +213,11 @@ fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
         ensure!(sent == AT_ONCE, "{sent} of {AT_ONCE} datagrams had room");
         match begun {
             // Until the set has been touched and the chooser has looked around.
-            None if warm.elapsed() > work.budget => begun = Some(Instant::now()),
+            None if warm.elapsed() > work.budget
+                && (way.is_some() || choice.is_settled(&sender) || warm.elapsed() > PATIENCE) =>
+            {
+                begun = Some(Instant::now());
+            }
             None => {}
             Some(begun) => {
                 let room = samples.push(clock::ticks() - now);
@@ -222,7 +235,41 @@ fn send(work: Work, way: Option<Way>, each: bool) -> Result<Vec<Measured>> {
         way != Some(Way::Notified) || counts.gave_up_notified == 0,
         "the kernel copied what was to go by reference"
     );
-    Ok(vec![samples.finish("").context("no sample")?])
+    let warm = begun.map_or(0, |begun| begun.duration_since(warm).as_nanos());
+    Ok(vec![
+        samples.finish("").context("no sample")?,
+        Measured {
+            op: WARM.to_owned(),
+            median_ns: warm as f64,
+            p99_ns: 0.0,
+            per_second: 0.0,
+            facts: Facts::new(),
+            sampled: None,
+        },
+    ])
+}
+
+/// What a sender has chosen, and for how many calls already.
+#[derive(Debug, Default)]
+struct Choice {
+    ways: Vec<(usize, Way)>,
+    calls: u32,
+}
+
+impl Choice {
+    /// To be asked once for each call.
+    fn is_settled(&mut self, sender: &Sender) -> bool {
+        self.calls += 1;
+        // Asking costs.
+        if self.calls.is_multiple_of(64) {
+            let ways = sender.explain().into_iter();
+            let ways: Vec<_> = ways.map(|row| (row.up_to_bytes, row.way)).collect();
+            if ways != self.ways {
+                (self.ways, self.calls) = (ways, 0);
+            }
+        }
+        self.calls >= SETTLED
+    }
 }
 
 /// A network namespace for this process, with one device.

@@ -3,9 +3,9 @@
 use super::answers::Answers;
 use super::behind::Served;
 use crate::data::Own;
-use crate::lack::{PAUSE, Patience, passes};
 use crate::leases::{Leases, Tenant};
 use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::transient::{PAUSE, Patience, is_transient};
 use crate::wire::{self, Ask, Hello, Say};
 use crate::{Data, Fault, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
@@ -171,7 +171,7 @@ impl Session {
         loop {
             match Own::new(&self.pool, len, limit) {
                 Ok(own) => return Ok(Data::Own(own)),
-                Err(lack) if !passes(lack.kind()) => return Err(lack),
+                Err(lack) if !is_transient(lack.kind()) => return Err(lack),
                 Err(_) => limit = PAUSE,
             }
             if is_over() || self.answers.with(|to| Ok(to.is_peer_gone()))? {

@@ -2,7 +2,7 @@
 
 use super::question::Question;
 use super::{ROUND, Remote, State};
-use crate::lack::{PAUSE, Patience, passes};
+use crate::transient::{PAUSE, Patience, is_transient};
 use crate::wire::{self, Ask, Hello, Say, VERSION};
 use crate::{Fault, Info, Op};
 use std::sync::atomic::Ordering;
@@ -171,7 +171,7 @@ impl Remote {
                 false => PAUSE,
             };
             match waits_for {
-                Some(lack) if passes(lack.kind()) => patience.say(&self.server, &lack),
+                Some(lack) if is_transient(lack.kind()) => patience.say(&self.server, &lack),
                 Some(error) => return error,
                 None => {}
             }

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::parse::{Command, Put, words};
 use crate::reply::Replies;
 use crate::stats::Counts;
-use crate::store::{Mode, Outcome};
+use crate::store::{Mode, NotCounted, Outcome};
 use std::sync::atomic::Ordering;
 use tranship_zcopy::Value;
 
@@ -91,10 +91,11 @@ pub(super) fn answer(command: Command<'_>, shared: &Shared, worker: usize, repli
                     Counts::bump(hits, 1);
                     new.to_string()
                 }
-                Err(true) => {
+                Err(NotCounted::NoNumber) => {
                     "CLIENT_ERROR cannot increment or decrement non-numeric value".to_owned()
                 }
-                Err(false) => {
+                Err(NotCounted::NoMemory) => "SERVER_ERROR out of memory".to_owned(),
+                Err(NotCounted::NotFound) => {
                     Counts::bump(misses, 1);
                     "NOT_FOUND".to_owned()
                 }
@@ -147,19 +148,17 @@ fn get(
             continue;
         };
         hits += 1;
-        let mut head = [0; 48];
-        let len = item.value.len();
-        let head = number(
-            &mut head,
-            &[
-                Some(u64::from(item.flags)),
-                Some(len as u64),
-                cas.then_some(item.cas),
-            ],
-        );
         replies.text(b"VALUE ");
         replies.text(key);
-        replies.text(head);
+        let numbers = [
+            Some(u64::from(item.flags)),
+            Some(item.value.len() as u64),
+            cas.then_some(item.cas),
+        ];
+        for number in numbers.into_iter().flatten() {
+            replies.text(b" ");
+            replies.number(number);
+        }
         replies.text(b"\r\n");
         replies.value(item.value);
     }
@@ -171,17 +170,6 @@ fn get(
         Counts::bump(&counts.cmd_touch, asked);
         Counts::bump(&counts.touch_hits, hits);
     }
-}
-
-/// Numbers with a space before each.
-fn number<'a>(room: &'a mut [u8; 48], numbers: &[Option<u64>]) -> &'a [u8] {
-    use std::io::Write;
-    let mut rest = &mut room[..];
-    for number in numbers.iter().flatten() {
-        write!(rest, " {number}").expect("room for three numbers that are not all large");
-    }
-    let left = rest.len();
-    &room[..48 - left]
 }
 
 impl Shared {

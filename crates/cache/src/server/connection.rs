@@ -333,11 +333,22 @@ impl Connection {
             }
             return None;
         };
-        let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
         // Taken out, so that the reply can be written while the line is read.
-        let line = line.to_vec();
+        let input = std::mem::take(&mut self.input);
+        let line = &input[self.at..self.at + end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.at += end + 1;
-        match parse::parse(&line) {
+        self.command(line, shared, worker);
+        if let Expect::Value { line: its, .. } = &mut self.expect {
+            *its = line.to_vec();
+        }
+        self.input = input;
+        Some(())
+    }
+
+    /// A line, without its end.
+    fn command(&mut self, line: &[u8], shared: &Shared, worker: usize) {
+        match parse::parse(line) {
             Ok(Command::Quit) => self.ending = true,
             Ok(Command::Store(put)) => self.expect_classic(shared, worker, &put),
             Ok(Command::Meta(meta)) => {
@@ -362,10 +373,6 @@ impl Connection {
                 }
             }
         }
-        if let Expect::Value { line: its, .. } = &mut self.expect {
-            *its = line;
-        }
-        Some(())
     }
 
     fn expect_classic(&mut self, shared: &Shared, worker: usize, put: &Put<'_>) {

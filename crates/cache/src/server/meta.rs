@@ -4,7 +4,7 @@ use super::shared::Shared;
 use crate::parse::{Flag, KEY, Meta, MetaKind, Wrong};
 use crate::reply::Replies;
 use crate::stats::Counts;
-use crate::store::{Item, Mode, Outcome};
+use crate::store::{Item, Mode, NotCounted, Outcome};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tranship_zcopy::Value;
@@ -294,8 +294,11 @@ fn arithmetic(
         (&counts.incr_hits, &counts.incr_misses)
     };
     let (new, outcome) = match store.arithmetic(&key, delta, down, cas) {
-        Err(true) => return Err("CLIENT_ERROR cannot increment or decrement non-numeric value"),
-        Err(false) => match vivify {
+        Err(NotCounted::NoNumber) => {
+            return Err("CLIENT_ERROR cannot increment or decrement non-numeric value");
+        }
+        Err(NotCounted::NoMemory) => return Err("SERVER_ERROR out of memory"),
+        Err(NotCounted::NotFound) => match vivify {
             Some(expiry) => {
                 let text = first.to_string();
                 let Some(mut value) = store.reserve(text.len()) else {

@@ -35,7 +35,7 @@ impl Store {
                     continue;
                 };
                 kept.push(Kept {
-                    key: entry.key.clone(),
+                    key: entry.key.to_vec().into(),
                     flags: entry.flags,
                     cas: entry.cas,
                     expires_in: entry.expires.saturating_sub(now),

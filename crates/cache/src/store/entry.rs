@@ -1,14 +1,19 @@
 //! What is known about a key.
 
+use smallvec::SmallVec;
 use tranship_zcopy::Value;
 
 /// Bytes that an item takes beside key and value, about.
 pub(super) const OVERHEAD: u64 = 112;
 
-/// What is known about a key.
+/// Most keys lie beside what is known about them: one of another place is another miss of the caches.
+pub(super) type Key = SmallVec<[u8; 40]>;
+
+/// What is known about a key: two lines of the caches that are fetched together.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Entry {
-    pub(super) key: Box<[u8]>,
+    pub(super) key: Key,
     pub(super) hash: u64,
     pub(super) value: Value,
     pub(super) cas: u64,

@@ -51,6 +51,17 @@ pub enum Outcome {
     NoMemory,
 }
 
+/// Why a number was not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotCounted {
+    /// Nothing is there.
+    NotFound,
+    /// What is there is no number.
+    NoNumber,
+    /// No memory, even after evicting.
+    NoMemory,
+}
+
 /// What is stored under a key.
 #[derive(Clone, Debug)]
 pub struct Item {
@@ -274,36 +285,59 @@ impl Store {
         Outcome::Stored(has)
     }
 
-    /// Adds to or takes from a decimal number; `Err(true)`: it is none, `Err(false)`: nothing is there, or no memory.
+    /// Adds to or takes from a decimal number.
+    ///
+    /// # Errors
+    /// [`NotCounted`]; a number that is not the wanted one is no error.
     pub fn arithmetic(
         &self,
         key: &[u8],
         delta: u64,
         down: bool,
         cas: Option<u64>,
-    ) -> Result<(u64, Outcome), bool> {
-        let now = self.now();
-        let (mut shard, hash) = self.shard(key);
-        let index = self.find_living(&mut shard, hash, key, now).ok_or(false)?;
-        let entry = shard.entry(index);
-        if cas.is_some_and(|wanted| wanted != entry.cas) {
-            return Ok((0, Outcome::Exists));
+    ) -> Result<(u64, Outcome), NotCounted> {
+        let mut reserved = None::<ValueMut>;
+        loop {
+            let now = self.now();
+            let (mut shard, hash) = self.shard(key);
+            let found = self.find_living(&mut shard, hash, key, now);
+            // What was there before room was made for it was evicted for that.
+            let Some(index) = found else {
+                return Err(match reserved {
+                    Some(_) => NotCounted::NoMemory,
+                    None => NotCounted::NotFound,
+                });
+            };
+            let entry = shard.entry(index);
+            if cas.is_some_and(|wanted| wanted != entry.cas) {
+                return Ok((0, Outcome::Exists));
+            }
+            let text = &entry.value;
+            let old: u64 = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.trim_end_matches(' ').parse().ok())
+                .ok_or(NotCounted::NoNumber)?;
+            let new = if down {
+                old.saturating_sub(delta)
+            } else {
+                old.wrapping_add(delta)
+            };
+            // A shorter number keeps the length, as in memcached.
+            let text = format!("{new:<width$}", width = if down { text.len() } else { 0 });
+            let reserved_for_it = reserved.take().filter(|value| value.len() == text.len());
+            let Some(mut value) = reserved_for_it.or_else(|| self.arena.alloc(text.len()).ok())
+            else {
+                // Not under the lock: what is evicted for it may be this shard's. It itself is so last.
+                shard.touch(index, now);
+                drop(shard);
+                let value = self.reserve(text.len());
+                reserved = Some(value.ok_or(NotCounted::NoMemory)?);
+                continue;
+            };
+            value.copy_from_slice(text.as_bytes());
+            let cas = self.exchange(&mut shard, index, value.freeze());
+            return Ok((new, Outcome::Stored(cas)));
         }
-        let text = &entry.value;
-        let old: u64 = std::str::from_utf8(text)
-            .ok()
-            .and_then(|text| text.trim_end_matches(' ').parse().ok())
-            .ok_or(true)?;
-        let new = if down {
-            old.saturating_sub(delta)
-        } else {
-            old.wrapping_add(delta)
-        };
-        // A shorter number keeps the length, as in memcached.
-        let text = format!("{new:<width$}", width = if down { text.len() } else { 0 });
-        let value = self.arena.copy(text.as_bytes()).map_err(|_| false)?;
-        let cas = self.exchange(&mut shard, index, value);
-        Ok((new, Outcome::Stored(cas)))
     }
 
     /// Forgets everything.

@@ -26,7 +26,7 @@ impl Shard {
 
     pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
         self.table
-            .find(hash, |&index| *self.entry(index).key == *key)
+            .find(hash, |&index| self.entry(index).key[..] == *key)
             .copied()
     }
 

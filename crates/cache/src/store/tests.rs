@@ -71,8 +71,13 @@ fn numbers_go_up_and_down_as_in_memcached() {
     assert_eq!(go(u64::MAX, false).0, u64::MAX);
     assert_eq!(go(2, false).0, 1);
     set(&store, b"t", b"text", Mode::Set);
-    assert!(matches!(store.arithmetic(b"t", 1, false, None), Err(true)));
-    assert!(matches!(store.arithmetic(b"?", 1, false, None), Err(false)));
+    let no = |key| {
+        store
+            .arithmetic(key, 1, false, None)
+            .expect_err("no number")
+    };
+    assert_eq!(no(b"t"), NotCounted::NoNumber);
+    assert_eq!(no(b"?"), NotCounted::NotFound);
 }
 
 #[test]

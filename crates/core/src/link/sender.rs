@@ -65,7 +65,7 @@ pub struct Sender {
     /// Pools whose assignment was asked for and that the receiver has not answered in time.
     unanswered: Vec<(PoolId, Asked)>,
     /// Since when the receiver has no manager, as far as is known: it dies, or comes back.
-    astray: Option<Instant>,
+    away_since: Option<Instant>,
     wait: Wait,
     when_full: WhenFull,
     dropped: u64,
@@ -113,7 +113,7 @@ impl Sender {
             fork: link.domain.fork,
             outs: Vec::new(),
             unanswered: Vec::new(),
-            astray: None,
+            away_since: None,
             wait: options.wait,
             when_full: options.when_full,
             dropped: 0,

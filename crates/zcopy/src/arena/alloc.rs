@@ -3,6 +3,7 @@
 use super::block::{Block, GROUP, Kind, Large, State, States};
 use super::children::Children;
 use super::classes::{Class, LARGEST, PAGE};
+use super::debt::Debt;
 use super::epochs::Epochs;
 use super::fork;
 use super::inner::{Inner, Room, lock, pages};
@@ -51,6 +52,7 @@ impl Inner {
             }),
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
+            debt: Debt::default(),
             births: AtomicU64::new(0),
             exchange: Mutex::default(),
             guard: ForkGuard::new()?,
@@ -147,7 +149,7 @@ impl Inner {
         let full = match &mut *self.block(block) {
             Block::Cut(slots) => {
                 slots.filling -= 1;
-                slots.is_full() && !std::mem::replace(&mut slots.queued, true)
+                slots.is_full()
             }
             Block::Large(large) => {
                 large.filling = false;
@@ -186,12 +188,18 @@ impl Inner {
     }
 
     fn take_back(&self, number: u32, within: usize, filling: bool) -> After {
+        let owe = |bytes: usize| {
+            if self.states.was_sent(number) {
+                self.debt.owe(bytes as u64);
+            }
+        };
         let mut block = self.block(number);
         match &mut *block {
             Block::Cut(slots) => {
                 let slot = slots.cut.slot_at(within);
                 let slot = slot.expect("the address of a value");
                 slots.give(slot);
+                owe(slots.cut.slot_bytes(slot));
                 slots.filling -= u32::from(filling);
                 if slots.freezing {
                     return After::Nothing;
@@ -215,12 +223,13 @@ impl Inner {
                         born: slots.born,
                     };
                 }
-                if slots.is_full() && !std::mem::replace(&mut slots.queued, true) {
+                if slots.is_full() {
                     return After::Queue;
                 }
                 After::Nothing
             }
             Block::Large(large) if within == 0 => {
+                owe(large.len);
                 if large.freezing {
                     large.freed = true;
                     return After::Nothing;
@@ -239,7 +248,9 @@ impl Inner {
     /// No value is in them, and their tables say so.
     pub(super) unsafe fn recycle(&self, first: u32, blocks: u32, bytes: u64) {
         self.states.set_kind(first, Kind::Free);
+        self.states.unused(first);
         for tail in 1..blocks {
+            self.states.unused(first + tail);
             *self.block(first + tail) = Block::Free;
         }
         let mut room = lock(&self.room);

@@ -69,36 +69,81 @@ impl States {
 
     /// Ordering: acquire, partner of the release in [`States::set`]: who sees `Frozen` sees the mapping exchanged.
     pub(super) fn get(&self, block: u32) -> State {
-        match self.0[block as usize].load(Ordering::Acquire) & !LENT {
+        match self.0[block as usize].load(Ordering::Acquire) & !(LENT | SENT | WAITS) {
             0 => State::Shared,
             1 => State::Frozen,
             _ => State::Private,
         }
     }
 
+    /// Nobody has been sent anything of it, or been lent its pages, in its new state.
     pub(super) fn set(&self, block: u32, state: State) {
-        // Ordering: release, see `get`.
-        self.0[block as usize].store(state as u8, Ordering::Release);
+        let next = |before: u8| Some(before & WAITS | state as u8);
+        // Ordering: release, see `get`. Relaxed: what is kept is of other hands.
+        let _ = self.0[block as usize].fetch_update(Ordering::Release, Ordering::Relaxed, next);
     }
 
     /// From here on, until the next [`States::set`], the kernel or a forked child may refer to its pages.
     pub(super) fn lend(&self, block: u32) {
-        let state = &self.0[block as usize];
-        // Relaxed: who gives the block back has dropped its values after this, or holds the lock that a fork held.
-        if state.load(Ordering::Relaxed) & LENT == 0 {
-            state.fetch_or(LENT, Ordering::Relaxed);
-        }
+        self.mark(block, LENT);
     }
 
     pub(super) fn was_lent(&self, block: u32) -> bool {
-        // Relaxed: see `lend`.
-        self.0[block as usize].load(Ordering::Relaxed) & LENT != 0
+        self.is_marked(block, LENT)
+    }
+
+    /// From here on, until the next [`States::set`] or [`States::unused`], something of it was sent, in whatever way.
+    pub(super) fn sent(&self, block: u32) {
+        self.mark(block, SENT);
+    }
+
+    pub(super) fn was_sent(&self, block: u32) -> bool {
+        self.is_marked(block, SENT)
+    }
+
+    /// Nothing is in it any more.
+    pub(super) fn unused(&self, block: u32) {
+        if self.is_marked(block, SENT) {
+            // Relaxed: see `mark`.
+            self.0[block as usize].fetch_and(!SENT, Ordering::Relaxed);
+        }
+    }
+
+    fn mark(&self, block: u32, bit: u8) {
+        let state = &self.0[block as usize];
+        // Relaxed: who gives the block back has dropped its values after this, or holds the lock that a fork held.
+        if state.load(Ordering::Relaxed) & bit == 0 {
+            state.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    fn is_marked(&self, block: u32, bits: u8) -> bool {
+        // Relaxed: see `mark`.
+        self.0[block as usize].load(Ordering::Relaxed) & bits != 0
+    }
+
+    /// It is put among those that wait to be frozen; false if it is there already.
+    pub(super) fn wait(&self, block: u32) -> bool {
+        // Ordering: release, partner of the acquire in `wait_no_more`: who takes it out of the list then sees that it is full.
+        self.0[block as usize].fetch_or(WAITS, Ordering::AcqRel) & WAITS == 0
+    }
+
+    pub(super) fn waits(&self, block: u32) -> bool {
+        self.is_marked(block, WAITS)
+    }
+
+    /// It is taken out, and will be looked at now.
+    pub(super) fn wait_no_more(&self, block: u32) {
+        // Ordering: acquire, see `wait`.
+        self.0[block as usize].fetch_and(!WAITS, Ordering::AcqRel);
     }
 }
 
 const LARGE: u32 = 1 << 31;
-/// Beside a state.
+/// Beside a state: its pages were lent, something of it was sent, it waits to be frozen.
 const LENT: u8 = 1 << 7;
+const SENT: u8 = 1 << 6;
+const WAITS: u8 = 1 << 5;
 
 /// Who has a pageblock.
 #[derive(Debug, Default)]
@@ -140,8 +185,6 @@ pub(super) struct Slots {
     pub(super) filling: u32,
     /// See [`Large::freezing`].
     pub(super) freezing: bool,
-    /// Among those that wait to be frozen.
-    pub(super) queued: bool,
     /// Tells this use of the place from all others, for those who remember it without its lock.
     pub(super) born: u64,
     /// The heap that fills it.
@@ -171,7 +214,6 @@ impl Slots {
             side_free: count(cut.all_slots() - cut.slots),
             filling: 0,
             freezing: false,
-            queued: false,
             born,
             heap,
             side_open: cut.side.is_some(),

@@ -14,8 +14,17 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::freeze_queued`], and the large value around an address too.
-    pub(crate) fn freeze_for(&self, at: *const u8) {
+    /// As [`Inner::freeze_queued`], if that pays.
+    #[inline]
+    pub(crate) fn freeze_if_it_pays(&self) {
+        // Relaxed: see above.
+        if self.queued.load(Ordering::Relaxed) > 0 && self.debt.is_paid() {
+            self.freeze_now();
+        }
+    }
+
+    /// The large value around an address is to be frozen too.
+    pub(crate) fn enqueue_large(&self, at: *const u8) {
         if let Some((mut number, _)) = self.find(at)
             && !self.is_closed()
             && self.states.get(number) == State::Shared
@@ -27,7 +36,6 @@ impl Inner {
                 self.enqueue(number);
             }
         }
-        self.freeze_queued();
     }
 
     #[cold]
@@ -39,9 +47,9 @@ impl Inner {
         let mut waiting = std::mem::take(&mut *lock(&self.queue));
         self.queued.fetch_sub(waiting.len(), Ordering::Relaxed);
         waiting.sort_unstable();
-        waiting.dedup();
         let mut stretches: Vec<(u32, u32)> = Vec::with_capacity(waiting.len());
         for number in waiting {
+            self.states.wait_no_more(number);
             let Some(blocks) = self.begin(number) else {
                 continue;
             };
@@ -77,7 +85,6 @@ impl Inner {
         }
         match &mut *block {
             Block::Cut(slots) => {
-                slots.queued = false;
                 if slots.freezing || !slots.is_full() {
                     return None;
                 }

@@ -3,6 +3,7 @@
 use super::block::{Block, GROUP, Kind, State, States};
 use super::children::Children;
 use super::classes::{Class, PAGE};
+use super::debt::Debt;
 use super::epochs::Epochs;
 use super::heap::{HEAPS, Heap};
 use super::places::Places;
@@ -29,6 +30,8 @@ pub(crate) struct Inner {
     /// Full blocks that wait for the next send.
     pub(super) queue: Mutex<Vec<u32>>,
     pub(super) queued: AtomicUsize,
+    /// Whether it pays to freeze them.
+    pub(super) debt: Debt,
     /// How often a block was cut.
     pub(super) births: AtomicU64,
     /// Held while mappings are exchanged; a fork holds it.
@@ -169,18 +172,40 @@ impl Inner {
     }
 
     pub(super) fn enqueue(&self, block: u32) {
-        lock(&self.queue).push(block);
-        // Relaxed: a send that misses it copies, and the next one does not.
-        self.queued.fetch_add(1, Ordering::Relaxed);
+        if self.states.wait(block) {
+            lock(&self.queue).push(block);
+            // Relaxed: a send that misses it copies, and the next one does not.
+            self.queued.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// The kernel is about to be given these bytes, which [`Inner::frozen`] found.
-    pub(crate) fn lend(&self, offset: usize, len: usize) {
+    /// The kernel is about to be given the pages of these bytes, if they are frozen.
+    pub(crate) fn lend(&self, from: *const u8, len: usize) {
+        if let Some(offset) = self.frozen(from, len) {
+            self.blocks_of(offset, len)
+                .for_each(|block| self.states.lend(block));
+        }
+    }
+
+    /// These bytes are sent. If they only wait for being frozen, that comes nearer.
+    pub(crate) fn sent(&self, from: *const u8, len: usize) {
+        let Some(offset) = self.view.offset_of(from) else {
+            return;
+        };
+        let mut waits = false;
+        for block in self.blocks_of(offset, len) {
+            self.states.sent(block);
+            waits |= self.states.waits(block);
+        }
+        if waits {
+            self.debt.pay(len as u64);
+        }
+    }
+
+    fn blocks_of(&self, offset: usize, len: usize) -> impl Iterator<Item = u32> {
         let last = offset + len.max(1) - 1;
         let (first, last) = (self.block_at(offset), self.block_at(last));
-        for block in first..=last {
-            self.states.lend(u32::try_from(block).expect("a block"));
-        }
+        (first..=last).map_while(|block| u32::try_from(block).ok())
     }
 
     /// Makes empty blocks writable again with the pages that they have; false if somebody may still refer to those.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   alloc ─► heap (one of several, by thread) ─► pageblock being filled ─► full ─► queued
-//!                                                                                    │ next send, in one batch
+//!                                                                                    │ next send, in one batch, if it pays (`debt`)
 //!   free ──► bit in the block's table (outside the block)                          frozen: sent without copying
 //!                    └── last one: the block's pages are replaced, its place is free again
 //! ```
@@ -16,6 +16,7 @@ mod alloc;
 mod block;
 mod children;
 pub(crate) mod classes;
+mod debt;
 mod epochs;
 mod fork;
 mod freeze;

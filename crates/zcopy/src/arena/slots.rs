@@ -127,7 +127,7 @@ impl Inner {
         };
         slots.listed.side = false;
         slots.side_open = false;
-        if slots.is_full() && !std::mem::replace(&mut slots.queued, true) {
+        if slots.is_full() {
             drop(block);
             self.enqueue(entry.0);
         }

@@ -14,17 +14,15 @@ pub(super) fn send(
 ) -> io::Result<usize> {
     let mut sent = 0;
     for part in segments.chunks(scatter::MOST) {
-        let pieces: Pieces = part
-            .iter()
-            .map(|segment| (segment.at, segment.len))
-            .collect();
+        let pieces = part.iter().map(|segment| (segment.source(), segment.len));
+        let offered = part.iter().map(|segment| segment.len).sum();
         let last = part.as_ptr_range().end == segments.as_ptr_range().end;
         counts.calls += 1;
         // SAFETY: mapped memory until the send returns, as the pieces promise.
-        match unsafe { scatter::send(socket, &pieces, more || !last) } {
+        match unsafe { scatter::send(socket, pieces, more || !last) } {
             Ok(now) => {
                 sent += now;
-                if now < pieces.iter().map(|(_, len)| len).sum() {
+                if now < offered {
                     break;
                 }
             }
@@ -35,5 +33,3 @@ pub(super) fn send(
     }
     Ok(sent)
 }
-
-type Pieces = Vec<(*const u8, usize)>;

@@ -72,7 +72,13 @@ impl Sender {
         let fd = fd.as_fd();
         let target = Target { fd, to };
         self.look_at_registered(target, socket, arena, &segments);
-        let sent = self.send_all(target, socket, &segments, &all);
+        let route = socket.route.to(to);
+        let chosen = self.decide(socket, route, segment::referable(&segments));
+        if chosen.way != Way::Copy {
+            let pieces = datagrams.iter().flat_map(|one| one.as_ref());
+            pieces.for_each(|piece| piece.lend(arena));
+        }
+        let sent = self.send_all(target, socket, chosen, &segments, &all);
         socket.registered = false;
         self.counts.datagrams += *sent.as_ref().unwrap_or(&0) as u64;
         segments.clear();
@@ -99,6 +105,7 @@ impl Sender {
         &mut self,
         target: Target<'_>,
         socket: &mut Socket,
+        chosen: Chosen,
         segments: &[Segment],
         all: &[Datagram],
     ) -> io::Result<usize> {
@@ -108,7 +115,7 @@ impl Sender {
             mut way,
             mut why,
             timed,
-        } = self.decide(socket, route, referable);
+        } = chosen;
         let begin = timed.then(Instant::now);
         if way == Way::Registered {
             self.registered.prefetch(segments);
@@ -202,7 +209,7 @@ impl Sender {
             let range = rest[0].segments.start..rest[count - 1].segments.end;
             segments[range]
                 .iter()
-                .map(|one| (one.at, one.len))
+                .map(|one| (one.source(), one.len))
                 .collect()
         };
         self.counts.calls += 1;

@@ -27,10 +27,12 @@ pub(super) fn send(
                     .take_while(|s| s.file.is_none())
                     .count()
                     .clamp(1, scatter::MOST);
-                let run: Vec<_> = rest[..count].iter().map(|s| (s.at, s.len)).collect();
+                let run = rest[..count].iter();
+                let offered = run.clone().map(|s| s.len).sum();
+                let run = run.map(|s| (s.at, s.len));
                 // SAFETY: mapped memory until the send returns, as the pieces promise.
-                let outcome = unsafe { scatter::send(socket, &run, count < rest.len()) };
-                (outcome, run.iter().map(|(_, len)| len).sum(), count)
+                let outcome = unsafe { scatter::send(socket, run, count < rest.len()) };
+                (outcome, offered, count)
             }
         };
         match outcome {

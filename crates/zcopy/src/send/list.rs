@@ -102,6 +102,7 @@ impl Sender {
         for piece in pieces {
             let first = segments.len();
             self.resolve(std::slice::from_ref(piece), None, &mut segments);
+            piece.lend(None);
             let whole: Vec<Segment> = segments.drain(first..).collect();
             for mut segment in whole {
                 while segment.len > AT_ONCE {

@@ -95,6 +95,19 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// The kernel is about to be given the pages of this; it is likely to be of the arena that is `known`.
+    pub(super) fn lend(&self, known: Option<&Arc<Inner>>) {
+        match self {
+            Piece::Value(value) => value.arena_or(known).lend(value.as_ptr(), value.len()),
+            Piece::Part(value, range) => {
+                let bytes = &value[range.clone()];
+                value.arena_or(known).lend(bytes.as_ptr(), bytes.len());
+            }
+            Piece::Raw(raw) => raw.arena.inner.lend(raw.at, raw.len),
+            _ => {}
+        }
+    }
+
     /// Has what will be looked at fetched into the caches.
     pub(super) fn prefetch(&self) {
         if let Piece::Value(value) | Piece::Part(value, _) = self {
@@ -188,10 +201,8 @@ pub(super) type Pages = *const u8;
 
 impl Segment {
     pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
+        arena.sent(at, len);
         let offset = arena.frozen(at, len);
-        if let Some(offset) = offset {
-            arena.lend(offset, len);
-        }
         let (fd, identity) = arena.file();
         Segment {
             at,
@@ -241,6 +252,15 @@ impl Segment {
         Segment {
             pages: Some(bytes.as_ptr()),
             ..Segment::of_bytes(bytes)
+        }
+    }
+
+    /// Where to copy it from. Pages that never change are better known to the page tables, and to the caches, than the program's view of them, which was mapped
+    /// anew when they were protected.
+    pub(super) fn source(&self) -> *const u8 {
+        match self.pages {
+            Some(pages) if !self.unsure => pages,
+            _ => self.at,
         }
     }
 

@@ -25,6 +25,22 @@ use tranship_sys::pagemap::Pagemap;
 use tranship_sys::signals;
 
 /// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
+///
+/// ```
+/// use std::io::Read;
+/// use std::os::unix::net::UnixStream;
+/// use tranship_zcopy::{Arena, Piece, Sender, Socket};
+///
+/// let value = Arena::new()?.copy(b"a value")?;
+/// let (here, mut there) = UnixStream::pair()?;
+/// let mut socket = Socket::new(&here)?; // goes with this connection
+/// let mut sender = Sender::new()?; // one for the thread
+/// let sent = sender.send(&here, &mut socket, &[Piece::Bytes(b"7 "), Piece::Value(&value)])?;
+/// let mut got = [0; 9];
+/// there.read_exact(&mut got[..sent])?;
+/// assert_eq!(&got, b"7 a value");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Sender {
     pipe: Option<Pipe>,
@@ -83,7 +99,8 @@ impl Sender {
         })
     }
 
-    /// Sends by this way wherever it can be used, and measures nothing. `None`: chooses again.
+    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are protected at the next send, also
+    /// where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
@@ -128,7 +145,7 @@ impl Sender {
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
         self.resolve(pieces, None, &mut segments);
-        let sent = self.send_segments(fd, socket, &mut segments, more);
+        let sent = self.send_segments(fd, socket, pieces, &mut segments, more);
         segments.clear();
         self.segments = segments;
         sent
@@ -154,6 +171,7 @@ impl Sender {
         &mut self,
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
+        pieces: &[Piece<'_>],
         segments: &mut Vec<Segment>,
         more: bool,
     ) -> io::Result<usize> {
@@ -171,6 +189,7 @@ impl Sender {
         } = self.decide(socket, socket.route, referable);
         let begin = timed.then(Instant::now);
         if way != Way::Copy {
+            pieces.iter().for_each(|piece| piece.lend(None));
             self.make_sure(segments, 0);
         }
         let sent = match self.by(way, fd, socket, segments, more) {
@@ -252,20 +271,22 @@ impl Sender {
             match piece {
                 Piece::Value(value) => {
                     let arena = value.arena_or(known);
-                    arena.freeze_queued();
+                    self.protect(arena);
                     let segment = Segment::of_arena(arena, value.as_ptr(), value.len());
                     self.push(segments, segment);
                 }
                 Piece::Part(value, range) => {
                     let arena = value.arena_or(known);
-                    arena.freeze_queued();
+                    self.protect(arena);
                     let bytes = &value[range.clone()];
                     let segment = Segment::of_arena(arena, bytes.as_ptr(), bytes.len());
                     self.push(segments, segment);
                 }
                 Piece::Raw(raw) => {
-                    raw.arena.inner.freeze_for(raw.at);
-                    let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
+                    let arena = &raw.arena.inner;
+                    arena.enqueue_large(raw.at);
+                    self.protect(arena);
+                    let segment = Segment::of_arena(arena, raw.at, raw.len);
                     let unsure = segment.pages.is_some();
                     self.push(segments, Segment { unsure, ..segment });
                 }
@@ -277,6 +298,15 @@ impl Sender {
                 }
                 Piece::File(..) => unreachable!("files go by themselves, and not as datagrams"),
             }
+        }
+    }
+
+    /// Full pageblocks of an arena are protected before something of it is sent: if that pays, and surely for who was told a way that needs it.
+    fn protect(&self, arena: &Inner) {
+        match self.forced {
+            None => arena.freeze_if_it_pays(),
+            Some(Way::Copy) => {}
+            Some(_) => arena.freeze_queued(),
         }
     }
 

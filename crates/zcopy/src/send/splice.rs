@@ -7,6 +7,7 @@ use super::Counts;
 use super::header::HeaderLog;
 use super::segment::Segment;
 use crate::arena::classes::PAGE;
+use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tranship_sys::{pipe, scatter};
@@ -135,13 +136,10 @@ fn copy_run(
     more: bool,
     counts: &mut Counts,
 ) -> io::Result<usize> {
-    let pieces: Vec<_> = run
-        .iter()
-        .map(|segment| (segment.at, segment.len))
-        .collect();
+    let pieces = run.iter().map(|segment| (segment.at, segment.len));
     counts.calls += 1;
     // SAFETY: mapped memory until the send returns, as the pieces promise.
-    unsafe { scatter::send(socket, &pieces, more) }
+    unsafe { scatter::send(socket, pieces, more) }
 }
 
 /// Sends a pipe's worth. Says how many bytes went, how many were offered, how many segments that finishes, and how far it goes
@@ -155,10 +153,11 @@ fn splice_run(
     counts: &mut Counts,
 ) -> io::Result<(usize, usize, usize, usize)> {
     log.begin()?;
-    let mut pieces = [(std::ptr::null(), 0); PIECES];
-    let (mut used, mut places, mut offered, mut done) = (0, 0, 0, 0);
+    // Most messages are a header, a value and its end.
+    let mut pieces = SmallVec::<[_; 8]>::new();
+    let (mut places, mut offered, mut done) = (0, 0, 0);
     for segment in segments {
-        if used == PIECES || places == most {
+        if pieces.len() == PIECES || places == most {
             break;
         }
         let from = match segment.pages {
@@ -176,8 +175,7 @@ fn splice_run(
         let room = (most - places) * PAGE - from.addr() % PAGE;
         let part = len.min(room);
         places += (from.addr() + part).div_ceil(PAGE) - from.addr() / PAGE;
-        pieces[used] = (from, part);
-        used += 1;
+        pieces.push((from, part));
         offered += part;
         if part < len {
             within += part;
@@ -188,7 +186,7 @@ fn splice_run(
     }
     counts.calls += 2;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
-    let in_pipe = unsafe { pipe::vmsplice(&pipe.write, &pieces[..used])? };
+    let in_pipe = unsafe { pipe::vmsplice(&pipe.write, &pieces)? };
     let more = done < segments.len();
     let now = to_socket(socket, pipe, in_pipe, more, counts)?;
     if now < in_pipe {

@@ -95,8 +95,12 @@ fn byte(index: usize) -> u8 {
     u8::try_from(index % 251).expect("small")
 }
 
-/// Stores all values, asks for each once, and has the server say that none is missing.
-pub fn fill(load: &Load) -> Result<()> {
+/// Stores all values anew.
+pub fn overwrite(load: &Load) -> Result<()> {
+    store_all(load).map(drop)
+}
+
+fn store_all(load: &Load) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", load.port))?;
     stream.set_nodelay(true)?;
     let mut out = Vec::with_capacity(1 << 20);
@@ -113,6 +117,12 @@ pub fn fill(load: &Load) -> Result<()> {
     stream.write_all(&out)?;
     let said = line(&mut stream)?;
     ensure!(said.starts_with("VERSION"), "the server says {said:?}");
+    Ok(stream)
+}
+
+/// Stores all values, asks for each once, and has the server say that none is missing.
+pub fn fill(load: &Load) -> Result<()> {
+    let mut stream = store_all(load)?;
     stream.write_all(b"stats\r\n")?;
     let mut items = 0;
     loop {

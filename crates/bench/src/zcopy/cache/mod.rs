@@ -10,7 +10,7 @@ mod served;
 pub use load::{CPU, Load, Numbers, answer, cpu_of, fill, get, rows, told};
 pub use served::{Place, Served, child, on_cores};
 
-use load::ask;
+use load::{ask, overwrite};
 use served::debians;
 
 use super::pairs::Ratio;
@@ -180,6 +180,14 @@ impl Rig {
                 self.group(common, mode, client, change, outcome);
                 if client != "drop" || depth != 1 {
                     continue;
+                }
+                // What was sent by reference before has its pages replaced when it is overwritten, once: not what such a load costs.
+                for (system, served) in &self.servers {
+                    if let Err(error) = overwrite(&self.load(common, served)) {
+                        outcome.failures += 1;
+                        eprintln!("FAILED: zc-cache, storing anew in {system}: {error:#}");
+                        return;
+                    }
                 }
                 let mixed = |load: Load| Load {
                     sets: SETS,
