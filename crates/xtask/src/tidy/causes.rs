@@ -12,11 +12,6 @@ const KNOWN: &[(&str, usize, &str)] = &[
         "cannot fail, and a fault is a number on the wire",
     ),
     (
-        "crates/cache/src/store/mod.rs",
-        1,
-        "full is an answer of the protocol",
-    ),
-    (
         "crates/malloc/src/link.rs",
         5,
         "an allocator has nobody to tell, and no memory to tell it in",
