@@ -562,8 +562,7 @@ mod tests {
     #[test]
     fn one_is_no_plural_and_a_name_is_no_channel() {
         let mut said = sample::snapshot(1);
-        let headline = |said| Before::default().view(said).headline().0;
-        let text = headline(&said);
+        let text = Before::default().view(&said).headline().0;
         let words = "2 domains, 1 pool, 1 channel, 0 names, 3 callers wait";
         assert!(text.contains(words), "{text}");
         for record in &mut said.records {
@@ -571,7 +570,7 @@ mod tests {
                 c.stat.channel.0 = 0;
             }
         }
-        let text = headline(&said);
+        let text = Before::default().view(&said).headline().0;
         assert!(text.contains("0 channels, 1 name, "), "{text}");
     }
 
