@@ -1,9 +1,10 @@
 //! Standard output and the log: colours, sizes, JSON, plain tables.
 
+mod closed;
 mod stdout;
 mod table;
 
-pub(crate) use stdout::{is_unread, stdout};
+pub(crate) use stdout::{check_stdout, is_unread, stdout};
 pub(crate) use table::Table;
 
 use anyhow::Result;
@@ -42,6 +43,13 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     // As it was, not as a syntax error at a line.
     serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// A line for people, and for scripts that wait for it.
+pub(crate) fn say(line: &str) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 

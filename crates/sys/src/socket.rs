@@ -15,6 +15,16 @@ pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvm
 /// The longest path that a socket can have, unix(7).
 pub const MAX_PATH_BYTES: usize = 107;
 
+/// Can a socket have this path? Said before anything else is, for what is found at a path that is cut says nothing.
+pub fn check_path(path: &Path) -> io::Result<()> {
+    let bytes = path.as_os_str().len();
+    if bytes <= MAX_PATH_BYTES {
+        return Ok(());
+    }
+    let text = format!("its path has {bytes} bytes, a socket's has at most {MAX_PATH_BYTES}");
+    Err(io::Error::new(io::ErrorKind::InvalidFilename, text))
+}
+
 /// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     listen_with(path, mode, |_| Ok(())).map(|(fd, ())| fd)

@@ -112,7 +112,15 @@ impl Session {
     fn welcome(&mut self) -> Result<(), Error> {
         let remote = self.served.remote.as_ref();
         let is_known = remote.is_none_or(|remote| remote.is_known());
-        let assign = |to: &mut Sender| to.try_assign(&self.pool);
+        let assign = |to: &mut Sender| {
+            let assigned = to.try_assign(&self.pool);
+            if matches!(&assigned, Err(error) if error.kind() == Kind::ChannelTrust) {
+                // The client would only see that this end is gone.
+                let words = wire::encode(&Say::Trust(self.pool.trust()));
+                let _ = to.send_inline(&words, 0);
+            }
+            assigned
+        };
         if self.welcomed || !is_known || !self.answers.with(assign)? {
             return Ok(());
         }

@@ -107,6 +107,8 @@ struct State {
     given_up: bool,
     /// In words, why it is not there.
     why: Option<String>,
+    /// That stays so until somebody corrects it.
+    is_final: bool,
     numbers: u64,
 }
 
@@ -150,12 +152,12 @@ impl Remote {
         remote
     }
 
-    /// Waits until the server has been reached, at most `limit`.
+    /// Waits until the server has been reached, at most `limit`, and not where it refuses what only somebody else can correct.
     ///
     /// # Errors
     /// `Gone` when it was not reached; [`why`](Remote::why) says more.
     pub fn wait(&self, limit: Duration) -> Result<Info, Fault> {
-        let state = self.wait_until(limit, |state| state.out.is_some());
+        let state = self.wait_until(limit, |state| state.out.is_some() || state.is_final);
         match &state.out {
             Some(_) => state.info.ok_or(Fault::Gone),
             None => Err(Fault::Gone),

@@ -64,7 +64,7 @@ use crate::Config;
 use accounts::{Accounts, Of};
 use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Registered, RegisteredKey};
 use parcel::Parcel;
-use refuse::{no_such, not_yours, refusal};
+use refuse::{barred, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use ties::{Tie, Ties};

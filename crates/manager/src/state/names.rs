@@ -5,9 +5,11 @@ use super::model::{Channel, Export, Stage, Waiting};
 use super::refuse::{check_lines, check_spelling};
 use super::ties::Tie;
 use super::types::{Done, FdToken};
-use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Fail, Of, Parcel, State, barred, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role};
+use tranship_proto::{
+    AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role,
+};
 
 /// Channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
@@ -23,11 +25,14 @@ impl State {
 
     pub(super) fn export(&mut self, me: DomainId, req: Req, name: &str, role: Role) -> Done {
         let (uid, gid) = self.check_named(me, name)?;
-        if !self.config.may_export(uid, gid, name) {
-            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+        if let Some(rule) = self.config.bars_export(uid, gid, name) {
+            return Err(barred(uid, rule).into());
         }
         if let Some(taken) = self.names.get(name) {
-            return Err(refusal(RefusalCode::NameTaken, 1, u64::from(taken.0)).into());
+            let by = self.exports.get(taken).map(|e| e.domain);
+            let by = by.and_then(|id| Some((self.domains.get(&id)?.pid, id.0)));
+            let (pid, domain) = by.unwrap_or_default();
+            return Err(refusal(RefusalCode::NameTaken, pid.into(), domain.into()).into());
         }
         self.accounts.check(uid, Of::Names, 1)?;
         let export = ExportId(self.fresh_id());
@@ -153,7 +158,7 @@ impl State {
     ) -> Done {
         let (uid, gid) = self.check_named(me, &name)?;
         if !self.config.may_bind(uid, gid, &name) {
-            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+            return Err(barred(uid, AccessRule::Bind).into());
         }
         check_lines(lines)?;
         self.accounts.check(uid, Of::Channels, 1)?;
