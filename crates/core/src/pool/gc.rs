@@ -70,10 +70,14 @@ impl Gc {
             taker,
             trails: Vec::new(),
             ahead: Vec::with_capacity(AHEAD),
-            held: VecDeque::new(),
+            held: VecDeque::with_capacity(LOOK),
             ready: (0..classes).map(|_| Vec::new()).collect(),
             candidates: Vec::with_capacity(LOOK),
-            batch: Batch::default(),
+            // The way over it is a seldom one: a first time comes long after everything else has grown.
+            batch: Batch {
+                dead: Vec::with_capacity(LOOK),
+                alive: Vec::with_capacity(LOOK),
+            },
             processes: HashMap::new(),
             refs_inodes: HashMap::new(),
             sinks: HashMap::new(),

@@ -225,7 +225,7 @@ impl OwnPool {
     fn pages_for(&self, len: usize) -> u32 {
         match self.kind_of(len) {
             Some(kind) => {
-                lock(&self.store).kegs[usize::from(kind.class)]
+                lock(&self.store).kegs[usize::from(kind.class())]
                     .shape()
                     .pages
             }
@@ -236,7 +236,7 @@ impl OwnPool {
     fn take(&self, len: usize) -> Option<RawBuf> {
         match self.kind_of(len) {
             Some(kind) => {
-                let slot = self.zones[usize::from(kind.class)].alloc();
+                let slot = self.zones[usize::from(kind.class())].alloc();
                 slot.map(|slot| self.hand_out(slot, kind, len))
             }
             None => self
