@@ -70,14 +70,10 @@ impl Gc {
             taker,
             trails: Vec::new(),
             ahead: Vec::with_capacity(AHEAD),
-            held: VecDeque::with_capacity(LOOK),
+            held: VecDeque::new(),
             ready: (0..classes).map(|_| Vec::new()).collect(),
             candidates: Vec::with_capacity(LOOK),
-            // The way over it is a seldom one: a first time comes long after everything else has grown.
-            batch: Batch {
-                dead: Vec::with_capacity(LOOK),
-                alive: Vec::with_capacity(LOOK),
-            },
+            batch: Batch::default(),
             processes: HashMap::new(),
             refs_inodes: HashMap::new(),
             sinks: HashMap::new(),
