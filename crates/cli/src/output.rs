@@ -1,10 +1,9 @@
 //! Standard output and the log: colours, sizes, JSON, plain tables.
 
-mod closed;
 mod stdout;
 mod table;
 
-pub(crate) use stdout::{check_stdout, is_unread, stdout};
+pub(crate) use stdout::{is_unread, stdout};
 pub(crate) use table::Table;
 
 use anyhow::Result;

@@ -11,9 +11,8 @@ use std::path::Path;
 use tranship::{Domain, Kind, LinkOptions, Receiver};
 
 pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
-    match &args.file {
-        Some(path) => check(path).with_context(|| format!("opening {}", path.display()))?,
-        None => output::check_stdout()?,
+    if let Some(path) = &args.file {
+        check(path).with_context(|| format!("opening {}", path.display()))?;
     }
     let domain = connect::travel(&args.connect, "tranship-recv", &args.name)?;
     let mut receiver = open(&domain, args)?;

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use tranship_testkit::{Watchdog, skipped};
 
 #[test]
@@ -22,26 +22,6 @@ fn what_a_pipe_gave_goes_on_before_a_frame_is_full() {
     // The pipe is open all the time.
     out.read_exact(&mut came).expect("what was sent");
     assert_eq!(&came, b"hello");
-}
-
-#[test]
-fn a_closed_standard_output_takes_nothing_and_is_said() {
-    let _dog = Watchdog::new();
-    let manager = Manager::start();
-    let socket = manager.path("m.sock");
-    for command in ["recv films", "stat", "ls"] {
-        let line = format!("exec {} {command} >&-", env!("CARGO_BIN_EXE_tranship"));
-        let mut shell = Command::new("sh");
-        let shell = shell
-            .args(["-c", &line])
-            .env("TRANSHIP_SOCKET", &socket)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
-        let shell = Running(shell.spawn().expect("a shell"));
-        let (code, said) = ended(shell);
-        assert_eq!(code, Some(2), "{command}: {said}");
-        assert!(said.contains("standard output is closed"), "{said}");
-    }
 }
 
 #[test]
