@@ -35,6 +35,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
                     // Says itself what it is.
                     None => written?,
                 }
+                // Standard output keeps what ends in no line.
+                to.flush()?;
             }
             // Its own word that this was all.
             Err(error) if error == Kind::PeerGone => break,

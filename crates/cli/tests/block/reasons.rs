@@ -100,8 +100,8 @@ fn levels_that_differ_are_both_said_at_once() {
         let said = failed(begun(home.command(&bench)));
         let words = format!("level of trust is `producer`, this end's is `{level}`");
         assert!(said.contains(&words), "{said}");
-        // Tried once.
-        assert!(!said.contains("trying again"), "{said}");
+        // It does not try again and again.
+        assert!(said.matches("trying again").count() <= 1, "{said}");
     }
 }
 

@@ -53,7 +53,7 @@ fn an_address_that_leads_nowhere_says_so_before_anybody_is_waited_for() {
     for (address, words) in [
         ("local:films", "inside of one process"),
         ("cam:1", "a name alone has no colon"),
-        ("tcp:127.0.0.1/films", "no :PORT"),
+        ("tcp:127.0.0.1/films", "no :port"),
         ("tcp:127.0.0.1:7700/films", "no credentials"),
     ] {
         for command in ["send", "recv"] {
