@@ -236,7 +236,8 @@ mod tests {
         let places = Places {
             named: None,
             system: dir.path().join("system.sock"),
-            user: Some(dir.path().join("user.sock")),
+            // Below a directory that is made for it, with mode 0700.
+            user: Some(dir.path().join("own/user.sock")),
         };
         make(&places.system);
         let started = find(&places, Ok(&|_| Err("it began".into())));

@@ -146,10 +146,12 @@ child!(
         let req = raw.req();
         raw.send(&Request::Stat { req }, &[]);
         let mut told = Vec::new();
-        loop {
+        let mut answered = false;
+        // What there was no room for is said when there is: before the answer or after it.
+        while !answered || told.last() == Some(&false) {
             match raw.recv() {
                 Some((Event::Traced { on, .. }, _)) => told.push(on),
-                Some((Event::StatEnd { .. }, _)) => break,
+                Some((Event::StatEnd { .. }, _)) => answered = true,
                 Some(_) => {}
                 None => panic!("expelled after {} messages", told.len()),
             }
