@@ -1,7 +1,7 @@
 # tranship: what people and CI run. Each target works from a clean clone; `scripts/deps.sh` installs what is missing.
 #
 #   make demo [FILE=...]   the main job on real input, under a minute
-#   make test              everything that must be green: format, lints, layers, tidy, tests, loom models, examples;
+#   make test              everything that must be green: format, lints, features, layers, tidy, tests, loom models, examples;
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make lint              the first part of it
 #   make library           builds what `make install` installs
@@ -33,10 +33,10 @@ demo:
 	$(CARGO) run --release --quiet -p tranship-cli -- demo $(FILE)
 
 test:
-	@scripts/stages.sh deps fmt clippy rules build test loom examples
+	@scripts/stages.sh deps fmt clippy features rules build test loom examples
 
 lint:
-	@scripts/stages.sh fmt clippy rules
+	@scripts/stages.sh fmt clippy features rules
 
 bench-build:
 	@scripts/deps.sh bench

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the named stages one after the other, stops at the first that fails, prints how long each took and what was skipped.
-# Stages: deps fmt clippy rules build test loom examples torture loom-torture
+# Stages: deps fmt clippy features rules build test loom examples torture loom-torture
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -10,6 +10,7 @@ export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_TERM_COLOR=${CARGO_TERM_C
 stage_deps() { scripts/deps.sh; }
 stage_fmt() { "$cargo" fmt --all --check; }
 stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
+stage_features() { scripts/features.sh; }
 stage_rules() { "$cargo" run --quiet -p xtask -- all && "$cargo" run --quiet -p xtask -- surface check; }
 stage_build() { "$cargo" build --quiet --workspace --all-targets; }
 # What tests ask for besides (libraries, other packages' programs) was built by the stage before, in one build of all with one set of features.
