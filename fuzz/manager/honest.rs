@@ -97,10 +97,6 @@ impl World {
             name: "honest".to_owned(),
             role: Role::Source,
         });
-        self.ask(0, |req| Request::ExportSocket {
-            req,
-            name: "honest-socket".to_owned(),
-        });
         self.honest.channel = Some(self.open());
         let made = self.ask_with(
             0,

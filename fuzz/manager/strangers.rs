@@ -258,13 +258,11 @@ impl World {
             },
             11 => Request::Resync { req, pool },
             12 => Request::AllowForward { req, pool, domain },
-            13 | 14 => Request::Export { req, name, role },
-            15 => Request::ExportSocket { req, name },
+            13..=15 => Request::Export { req, name, role },
             16 => Request::Unexport {
                 export: ExportId(bytes.pick(&self.seen.exports)),
             },
-            17 => Request::ConnectSocket { req, name },
-            18 | 19 => Request::Connect {
+            17..=19 => Request::Connect {
                 req,
                 name,
                 role,

@@ -181,10 +181,7 @@ impl World {
 
     pub fn say(&mut self, client: ClientId, request: Request, mut fds: Vec<Fd>) {
         // What two are going to share, the shell makes.
-        if matches!(
-            request,
-            Request::ConnectSocket { .. } | Request::WakeFd { .. }
-        ) {
+        if matches!(request, Request::WakeFd { .. }) {
             for _ in 0..2 {
                 let facts = Facts {
                     made_here: true,

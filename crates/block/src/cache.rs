@@ -15,6 +15,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const GROUPS: usize = 4096;
 
 /// The blocks; shared by all stores that lead to the same server.
+///
+/// ```
+/// use tranship_block::{BLOCK_BYTES, Blocking, Cache, Cached, Disk, DiskOptions};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// let disk = Disk::open(&path, &DiskOptions { size: Some(1 << 20), ..DiskOptions::default() })?;
+/// let cache = Cache::new(64 << 10);
+/// let blocks = Blocking(Cached::new(&cache, disk)); // or a `Remote::leased` instead of the disk
+/// let mut block = [0; BLOCK_BYTES];
+/// blocks.read_at(0, &mut block)?;
+/// blocks.read_at(0, &mut block)?;
+/// assert_eq!(cache.hits_and_misses(), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Cache {
     blocks: Mutex<Blocks>,

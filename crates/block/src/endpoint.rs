@@ -18,6 +18,21 @@ const SLOTS: u32 = 2048;
 const LINES: u32 = 256;
 
 /// The address of a service: `local:`, `shm:`, or another that its domains know.
+///
+/// ```
+/// use std::time::Duration;
+/// use tranship_block::{Endpoint, Remote};
+/// use tranship_core::{Domain, Trust};
+///
+/// let manager = Domain::embedded()?;
+/// let socket = manager.socket_path().ok_or("no socket")?;
+/// let disk = Endpoint::new("shm:disk", Trust::Producer)
+///     .with_domains(move || Domain::builder().socket(&socket).connect())
+///     .give_up_after(Duration::from_secs(1));
+/// // Nobody serves it: whoever asks is told so a second later, instead of waiting.
+/// assert!(Remote::new(&disk).wait(Duration::from_millis(10)).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Endpoint {
     address: String,

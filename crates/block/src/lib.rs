@@ -19,7 +19,6 @@ mod disk;
 mod endpoint;
 mod fault;
 pub mod front;
-mod lack;
 mod lease;
 mod leases;
 mod limits;
@@ -28,6 +27,7 @@ pub mod nbd;
 mod remote;
 mod store;
 mod sum;
+mod transient;
 mod wire;
 
 pub use blocking::Blocking;

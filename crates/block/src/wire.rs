@@ -6,7 +6,7 @@
 use crate::limits::{HEAD_BYTES, MAX_DATA_BYTES};
 use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
-use tranship_core::{Body, Cbuf, Error, Kind, Message};
+use tranship_core::{Body, Cbuf, Error, Kind, Message, Trust};
 
 /// Both ends must speak the same.
 pub(crate) const VERSION: u16 = 3;
@@ -48,6 +48,8 @@ pub(crate) enum Say {
     Done(Result<Vec<u32>, Fault>, Option<u64>),
     /// `Hello` of a version that is not spoken here.
     Version(u16),
+    /// The client takes no pool of this level, which is the server's.
+    Trust(Trust),
 }
 
 /// A message's word.
@@ -146,6 +148,7 @@ mod tests {
             Say::Done(Err(bounds), Some(u64::MAX)),
             Say::Done(Ok(Vec::new()), Some(u64::MAX)),
             Say::Version(u16::MAX),
+            Say::Trust(Trust::None),
         ] {
             assert!(encode(&say).len() <= INLINE_BYTES, "{say:?}");
         }

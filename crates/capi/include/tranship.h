@@ -74,7 +74,7 @@ enum {
     TRANSHIP_ERR_ACCESS = 20,
     /** the manager admits no more memory: a quota, or the total, is used up. What to do: free something, or raise the quota. */
     TRANSHIP_ERR_QUOTA = 21,
-    /** the name is taken or reserved. What to do: use another name, or stop who has it. */
+    /** the name is taken. What to do: use another name, or stop who has it. */
     TRANSHIP_ERR_NAME_TAKEN = 22,
     /** nothing is exported under that name. What to do: start who exports it, or wait for it. */
     TRANSHIP_ERR_NO_SUCH_NAME = 23,

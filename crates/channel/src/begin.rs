@@ -1,6 +1,6 @@
 //! Where a channel's work starts, once both ends have said what they are.
 
-use crate::duty::Duty;
+use crate::driver::ChannelDriver;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::thread;
@@ -20,16 +20,16 @@ pub(crate) fn begin(
     match (ends.role(), pool) {
         (Role::Sink, Some(pool)) => {
             let (inlet, mut handed) = ends.receiving(&wire.place)?;
-            let duty = Duty::new(Receiving::new(inlet, wire, pool, ours))?;
-            handed.drive(Arc::clone(&duty) as Arc<dyn Driver>);
-            thread::spawn("tranship-carry", move || duty.run())?;
+            let driver = ChannelDriver::new(Receiving::new(inlet, wire, pool, ours))?;
+            handed.drive(Arc::clone(&driver) as Arc<dyn Driver>);
+            thread::spawn("tranship-carry", move || driver.run())?;
             Ok(handed)
         }
         _ => {
             let (outlet, mut handed) = ends.sending(&wire.place, theirs.bytes)?;
-            let duty = Duty::new(Sending::new(outlet, wire, theirs))?;
-            handed.drive(Arc::clone(&duty) as Arc<dyn Driver>);
-            thread::spawn("tranship-carry", move || duty.run())?;
+            let driver = ChannelDriver::new(Sending::new(outlet, wire, theirs))?;
+            handed.drive(Arc::clone(&driver) as Arc<dyn Driver>);
+            thread::spawn("tranship-carry", move || driver.run())?;
             Ok(handed)
         }
     }

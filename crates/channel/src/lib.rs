@@ -8,7 +8,7 @@
 //!
 //! * [`Over`]: a carrier, over any connections whose bytes are carried ([`Backend`]).
 //! * [`add_to`]: all that are built in: `copy:`, and with the feature `net` `tcp:` and `tcp+plain:`.
-//! * `wire`: the frames. `sending`, `receiving`: what there is to do, and `duty`: who does it, the program's thread or the channel's.
+//! * `wire`: the frames. `sending`, `receiving`: what there is to do, and `driver`: who does it, the program's thread or the channel's.
 //!   `meet`, `listen`: how they begin.
 //!
 //! A buffer's bytes go from the sender's mapping straight into the socket, and out of it straight into a buffer of a pool of the receiver's
@@ -21,7 +21,7 @@
 
 mod begin;
 mod bytes;
-mod duty;
+mod driver;
 mod listen;
 mod meet;
 mod over;

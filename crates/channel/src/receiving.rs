@@ -1,7 +1,7 @@
 //! A channel by which the program receives: bytes out of the connection, into memory of its own.
 
 use crate::bytes::Room;
-use crate::duty::Side;
+use crate::driver::Side;
 use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};

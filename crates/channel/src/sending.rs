@@ -1,7 +1,7 @@
 //! A channel by which the program sends: its bytes into the connection.
 
 use crate::bytes::{Moved, Shared};
-use crate::duty::Side;
+use crate::driver::Side;
 use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};

@@ -6,6 +6,7 @@ pub(crate) mod block;
 pub(crate) mod cache;
 #[cfg(feature = "demo")]
 pub(crate) mod demo;
+mod environment;
 pub(crate) mod experiment;
 pub(crate) mod metrics;
 pub(crate) mod policy;
@@ -18,12 +19,13 @@ pub(crate) mod zcopy;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
-pub(crate) use values::ConnectArgs;
-use values::{parse_name, parse_size, parse_time};
+pub(crate) use values::{ConnectArgs, name_of};
+use values::{FORMS, parse_address, parse_size, parse_size_or_none, parse_time};
 
 /// Moves large data between isolated processes without copying it.
 #[derive(Parser, Debug)]
-#[command(name = "tranship", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "tranship", version, propagate_version = true, max_term_width = 100, after_help = after_help())]
+#[command(after_long_help = format!("{}\n\n{}", after_help(), environment::VARIABLES))]
 pub(crate) struct Args {
     /// Say more on standard error; twice: even more. RUST_LOG overrides it.
     #[arg(short, long, global = true, display_order = 900, action = clap::ArgAction::Count)]
@@ -32,10 +34,26 @@ pub(crate) struct Args {
     pub command: Command,
 }
 
+fn after_help() -> String {
+    let [size, time] = FORMS;
+    format!("SIZE is {size}. TIME is {time}.\n{EXIT_CODES}")
+}
+
 const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there, 4 a transfer was cut short,
-5 an experiment's ordering did not hold.
+    "Exit codes: 0 done, 1 the answer is no, or nobody came in the time given, 2 an error, 3 no manager is there,
+4 a transfer was cut short, 5 an experiment's ordering did not hold; `run`: the code of its program.
 A reader of standard output that goes away (a broken pipe) is no error. NO_COLOR is respected.";
+
+#[cfg(feature = "net")]
+const ADDRESSES: &str = "\
+Addresses (`send` listens there, `recv` connects):
+  shm:NAME, or NAME alone    programs of this machine that share a manager; nothing is copied
+  copy:NAME                  the same, each byte copied through a socket
+  tcp:HOST:PORT/NAME         between machines, with TLS: `tranship cert` makes credentials, TRANSHIP_TLS names their directory
+  tcp+plain:HOST:PORT/NAME   without TLS; off this machine only with TRANSHIP_PLAIN_TCP=trusted-network
+HOST is a name, an IPv4 address, or an IPv6 address in brackets. 0.0.0.0 and [::] listen everywhere.";
+#[cfg(not(feature = "net"))]
+const ADDRESSES: &str = "An address is shm:NAME, which a name alone is, too.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -149,13 +167,14 @@ pub(crate) struct DaemonArgs {
 }
 
 #[derive(ClapArgs, Debug)]
+#[command(after_help = ADDRESSES)]
 pub(crate) struct SendArgs {
-    /// The name to send under: 1 to 64 bytes without control characters.
-    #[arg(value_parser = parse_name)]
+    /// Where to send: a name (1 to 64 bytes, no control characters and no colon), or an address, see below.
+    #[arg(value_parser = parse_address)]
     pub name: String,
     /// What to send; default: standard input.
     pub file: Option<PathBuf>,
-    /// Bytes a message.
+    /// Bytes a message, of a file; of a pipe or a terminal what one read gave, at most so many.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub frame: u64,
     /// The largest size of the pool; a frame at least.
@@ -169,9 +188,10 @@ pub(crate) struct SendArgs {
 }
 
 #[derive(ClapArgs, Debug)]
+#[command(after_help = ADDRESSES)]
 pub(crate) struct RecvArgs {
-    /// The name to receive under: 1 to 64 bytes without control characters.
-    #[arg(value_parser = parse_name)]
+    /// Where to receive: a name (1 to 64 bytes, no control characters and no colon), or an address, see below.
+    #[arg(value_parser = parse_address)]
     pub name: String,
     /// Where to write; default: standard output.
     pub file: Option<PathBuf>,
@@ -218,7 +238,7 @@ pub(crate) enum QuotaAction {
         /// The pool or heap: its number, or its name if no other is called so.
         target: String,
         /// At most its maximum: 64MiB, 4096; 0: nothing.
-        #[arg(value_parser = parse_size)]
+        #[arg(value_parser = parse_size_or_none)]
         size: u64,
         #[command(flatten)]
         view: ViewArgs,
@@ -315,16 +335,22 @@ mod tests {
         assert_eq!(parse_size("8MiB"), Ok(8 << 20));
         assert_eq!(parse_size("3g"), Ok(3 << 30));
         assert_eq!(parse_size("17"), Ok(17));
-        for wrong in ["", "x", "0", "5 parsecs", "99999999999GiB"] {
+        for wrong in ["", "x", "0", "1.5MiB", "5 parsecs", "99999999999GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(
+            parse_size("1.5MiB").expect_err("a fraction"),
+            "a size is a whole number and KiB, MiB, GiB, TiB (or K, M, G, T); without: bytes"
+        );
     }
 
     #[test]
     fn names_are_short_and_printable() {
-        assert_eq!(parse_name("a b/c").as_deref(), Ok("a b/c"));
-        for wrong in ["", "a\nb", &"a".repeat(65)] {
-            assert!(parse_name(wrong).is_err(), "{wrong:?}");
+        for right in ["a b/c", "shm:a:b"] {
+            assert_eq!(parse_address(right).as_deref(), Ok(right));
+        }
+        for wrong in ["", "a\nb", &"a".repeat(65), "shm:", "local:x", "cam:1"] {
+            assert!(parse_address(wrong).is_err(), "{wrong:?}");
         }
     }
 
@@ -336,7 +362,12 @@ mod tests {
         );
         assert_eq!(parse_time("5m"), Ok(std::time::Duration::from_secs(300)));
         assert_eq!(parse_time("7"), Ok(std::time::Duration::from_secs(7)));
-        assert!(parse_time("1 fortnight").is_err());
+        for wrong in ["", "abc", "1h5m", "1 fortnight"] {
+            assert_eq!(
+                parse_time(wrong).expect_err(wrong),
+                "a time is a whole number and ms, s, m or h; without: seconds"
+            );
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use crate::output;
 use std::process::ExitCode;
-use tranship::{Error, Kind};
+use tranship::{Awaited, Error, Kind, TimedOut};
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
-/// The answer is no.
+/// The answer is no, or nobody came in the time given.
 pub(crate) const NEGATIVE: u8 = 1;
 /// Something went wrong.
 pub(crate) const ERROR: u8 = 2;
@@ -63,7 +63,11 @@ fn classify(error: &anyhow::Error) -> u8 {
     let ours = error
         .chain()
         .find_map(|cause| cause.downcast_ref::<Error>());
+    let timed_out = ours.and_then(|ours| ours.find::<TimedOut>());
     match ours.map(Error::kind) {
+        // That the manager does not answer says nothing of who was waited for.
+        Some(Kind::TimedOut) if timed_out.is_some_and(|t| t.awaited == Awaited::Manager) => ERROR,
+        Some(Kind::TimedOut) => NEGATIVE,
         Some(Kind::NoManager | Kind::ManagerAway | Kind::CutOff) => NO_MANAGER,
         Some(Kind::PeerGone | Kind::PeerDied | Kind::Lost) => CUT_SHORT,
         _ => ERROR,

@@ -23,7 +23,9 @@ fn main() -> ExitCode {
     let args = match args::Args::try_parse() {
         Ok(args) => args,
         // Asking for help or the version is not an error; a wrong command line is one.
-        Err(problem) => {
+        Err(mut problem) => {
+            // It would show what is optional as if it were not.
+            problem.remove(clap::error::ContextKind::Usage);
             let code = if problem.use_stderr() {
                 exit::ERROR
             } else {

@@ -45,6 +45,13 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// A line for people, and for scripts that wait for it.
+pub(crate) fn say(line: &str) -> Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
 /// Whether standard output wants colours: a terminal, and nobody said NO_COLOR.
 pub(crate) fn colour_on_stdout() -> bool {
     wants_colour(io::stdout().is_terminal())

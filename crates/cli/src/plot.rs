@@ -2,9 +2,11 @@
 
 pub(crate) mod page;
 mod svg;
+#[cfg(feature = "demo")]
 mod text;
 
 pub(crate) use svg::{stack, svg};
+#[cfg(feature = "demo")]
 pub(crate) use text::text;
 
 /// Curves over one time axis, with marks where something happened.

@@ -273,7 +273,7 @@ fn values_by_reference() {
     );
     let (code, _, err) = get(name, &["--name", "other", "--wait", "200ms", "k"]);
     assert!(
-        code == Some(2) && err.contains("no cache server shows its values at `other`"),
+        code == Some(1) && err.contains("no cache server shows its values at `other`"),
         "{err}"
     );
 }

@@ -110,7 +110,7 @@ fn a_trace_is_played_as_it_was_recorded() {
 
 #[test]
 fn what_cannot_be_played_is_an_error_that_says_what_can() {
-    fails(&["simulate"], &["<TRACE>"]);
+    fails(&["simulate"], &["name a TRACE", "--scenario"]);
     fails(
         &["simulate", "--scenario", "storm"],
         &["`storm`", "paper", "pressure:TARGET"],

@@ -127,7 +127,7 @@ fn a_running_programs_quotas_are_shown_and_set() {
     );
     fails(
         &quota(&socket, &["set", "frames", "much"]),
-        "does not begin with a number",
+        "a size is a whole number",
     );
     drop(held);
 }

@@ -50,8 +50,7 @@ pub use error::{
 pub use heap::Heap;
 pub use link::{
     Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload,
-    PeerSocket, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, SocketListener,
-    WithWhenFull, poll, select,
+    PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull, poll, select,
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};

@@ -109,7 +109,7 @@ kinds! {
     NotConnected = 19, ENOTCONN, "the connection was not made after all; nothing was sent", "connect again";
     Access = 20, EACCES, "the manager's rules do not allow it", "change the rules, or act as another user";
     Quota = 21, EDQUOT, "the manager admits no more memory: a quota, or the total, is used up", "free something, or raise the quota";
-    NameTaken = 22, EADDRINUSE, "the name is taken or reserved", "use another name, or stop who has it";
+    NameTaken = 22, EADDRINUSE, "the name is taken", "use another name, or stop who has it";
     NoSuchName = 23, ENOENT, "nothing is exported under that name", "start who exports it, or wait for it";
     Limit = 24, EMFILE, "a limit on numbers is reached: of connections or names at the manager, of mappings or descriptors in this process", "close something, use fewer and larger buffers, or raise the limit (vm.max_map_count, RLIMIT_NOFILE, the manager's configuration)";
     Version = 25, EPROTONOSUPPORT, "the two sides speak different versions of the protocol", "use the same version on both sides";

@@ -6,7 +6,7 @@ use tranship_sync::atomic::{Ordering, fence};
 use crate::generation::{is_published, next_free, published_before};
 use crate::order::{COLLECTION_DIRECT, CollectStep, PASS_DIRECT, Phase};
 use crate::roster::Roster;
-use crate::words::{Generations, Words};
+use crate::words::{Few, Generations, Words};
 
 impl<R: Words, C: Words> Roster<R, C> {
     /// Whether all of `few` are dead, as [`collect`](Roster::collect) decides it, and in one pass. Then their generations are odd. False:
@@ -20,7 +20,7 @@ impl<R: Words, C: Words> Roster<R, C> {
     #[inline(always)]
     pub fn are_dead<const N: usize, O, G>(
         &self,
-        few: &[u32; N],
+        few: impl Few<N>,
         own: &O,
         generations: &G,
         mut epoch_now: impl FnMut() -> u64,
@@ -45,11 +45,10 @@ impl<R: Words, C: Words> Roster<R, C> {
         {
             return false;
         }
-        for &slot in few {
-            let was = generations.load(slot);
-            debug_assert!(is_published(was), "slot {slot} was never sent");
-            generations.store(slot, next_free(was));
-        }
+        generations.change_each(few, |was| {
+            debug_assert!(is_published(was), "one was never sent");
+            next_free(was)
+        });
         // Ordering: partner of the fence in `still_names`. Of (epoch raised, ref++, fence, read generation) by who takes from a new queue and our
         // (store generation, fence, read epoch) at least one sees the other.
         fence(Ordering::SeqCst);
@@ -57,16 +56,13 @@ impl<R: Words, C: Words> Roster<R, C> {
             return true;
         }
         std::hint::cold_path();
-        for &slot in few {
-            let now = generations.load(slot);
-            generations.store(slot, published_before(now));
-        }
+        generations.change_each(few, published_before);
         false
     }
 
     /// One pass: whether all are dead. Written out, as a loop over the phases stays a loop.
     #[inline(always)]
-    fn pass_direct<const N: usize, O: Words + ?Sized>(&self, few: &[u32; N], own: &O) -> bool {
+    fn pass_direct<const N: usize, O: Words + ?Sized>(&self, few: impl Few<N>, own: &O) -> bool {
         use Phase::{Own, Received, References};
         const { assert!(matches!(PASS_DIRECT, [Own, Received, References, Received])) };
         let mut any = 0;
@@ -81,7 +77,7 @@ impl<R: Words, C: Words> Roster<R, C> {
 
     /// By which bits `rcvd` and `sent` differ.
     #[inline(always)]
-    fn differ<const N: usize>(&self, few: &[u32; N]) -> u32 {
+    fn differ<const N: usize>(&self, few: impl Few<N>) -> u32 {
         let mut any = 0;
         for queue in &self.queues {
             let mut sent = [0; N];

@@ -45,4 +45,4 @@ pub use transfer::{
     FirstSend, count, open, pass_back, raise, receive, release, send_first, skip, still_names,
     take_return,
 };
-pub use words::{Generations, NoWords, Words};
+pub use words::{Few, Generations, NoWords, Slots, Words};

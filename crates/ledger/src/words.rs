@@ -14,11 +14,11 @@ pub trait Words {
     #[inline(always)]
     fn load_each<T>(
         &self,
-        slots: &[u32],
+        slots: impl Slots,
         beside: impl Iterator<Item = T>,
         mut take: impl FnMut(T, u32),
     ) {
-        for (&slot, t) in slots.iter().zip(beside) {
+        for (slot, t) in slots.each().zip(beside) {
             take(t, self.load(slot));
         }
     }
@@ -28,12 +28,49 @@ pub trait Words {
     }
 }
 
+/// Slots that are looked at together.
+pub trait Slots: Copy {
+    /// Their numbers, in their order.
+    fn each(self) -> impl Iterator<Item = u32>;
+    /// The first one and how many there are, where each is known to be the one after the one before: then their words are found from the first one's.
+    #[inline(always)]
+    fn run(self) -> Option<(u32, usize)> {
+        None
+    }
+}
+
+/// So many of them.
+pub trait Few<const N: usize>: Slots {}
+
+impl Slots for &[u32] {
+    #[inline(always)]
+    fn each(self) -> impl Iterator<Item = u32> {
+        self.iter().copied()
+    }
+}
+
+impl<const N: usize> Slots for &[u32; N] {
+    #[inline(always)]
+    fn each(self) -> impl Iterator<Item = u32> {
+        self.iter().copied()
+    }
+}
+
+impl<const N: usize> Few<N> for &[u32; N] {}
+
 /// The writer's own slot table, as its collector needs it.
 pub trait Generations {
     /// The generation of `slot`.
     fn load(&self, slot: u32) -> u32;
     /// Sets the generation of `slot`. Relaxed is enough: the fences order it.
     fn store(&self, slot: u32, generation: u32);
+    /// Gives each of these another one.
+    #[inline(always)]
+    fn change_each(&self, slots: impl Slots, change: impl Fn(u32) -> u32) {
+        for slot in slots.each() {
+            self.store(slot, change(self.load(slot)));
+        }
+    }
 }
 
 /// No words at all: for a writer without private references, or a manager that reads for a dead writer.

@@ -52,6 +52,17 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{NonNull, null_mut};
 
 /// The process's one heap, as Rust's allocator.
+///
+/// ```
+/// use tranship_malloc::{Tranship, usage};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Tranship = Tranship;
+///
+/// let frame = vec![0u8; 8 << 20];
+/// assert!(usage().used_bytes >= 8 << 20); // and inside of what the manager admits, if there is one
+/// # drop(frame);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tranship;
 

@@ -14,6 +14,7 @@ pub use pools::PoolRule;
 pub use pressure::PressureConfig;
 use serde::Deserialize;
 use std::time::Duration;
+use tranship_proto::AccessRule;
 use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
 
 /// A configuration file that cannot be used.
@@ -260,15 +261,18 @@ impl Config {
         !self.policy_run.is_empty() && access::allowed(&self.policy_run, uid, gid, None)
     }
 
-    /// Whether somebody may export a name.
-    pub(crate) fn may_export(&self, uid: u32, gid: u32, name: &str) -> bool {
+    /// What keeps somebody from exporting a name.
+    pub(crate) fn bars_export(&self, uid: u32, gid: u32, name: &str) -> Option<AccessRule> {
         let reserved = self
             .reserved
             .iter()
             .find(|r| access::name_matches(&r.name, name));
         match reserved {
-            Some(r) => r.uid == uid,
-            None => access::allowed(&self.export, uid, gid, Some(name)),
+            Some(r) => (r.uid != uid).then_some(AccessRule::Reserved),
+            None => {
+                let allowed = access::allowed(&self.export, uid, gid, Some(name));
+                (!allowed).then_some(AccessRule::Export)
+            }
         }
     }
 

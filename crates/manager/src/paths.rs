@@ -27,10 +27,11 @@ pub struct Places {
 }
 
 impl Places {
-    /// From the environment of this process, unless it is privileged. Makes the user's directory if it has to.
+    /// From the environment of this process, unless it is privileged. Makes nothing: who starts a manager makes its directory
+    /// ([`own_dir`]).
     pub fn find() -> Places {
         let named = process::trusted_env(SOCKET_ENV).map(PathBuf::from);
-        let user = user_dir().ok().map(|d| d.join("manager.sock"));
+        let user = find_user_dir().map(|d| d.join("manager.sock"));
         Places {
             named,
             system: PathBuf::from(SYSTEM_SOCKET),
@@ -67,30 +68,25 @@ fn user_dirs() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The first of the user's directories that is ours alone, made if need be: `$XDG_RUNTIME_DIR/tranship`,
-/// `/run/user/UID/tranship`, `/tmp/tranship-UID`, `$HOME/.tranship`.
-pub fn user_dir() -> io::Result<PathBuf> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for dir in user_dirs() {
-        match own_dir(&dir) {
-            Ok(()) => return Ok(dir),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+/// The first of the user's directories that is ours alone or can be made so: `$XDG_RUNTIME_DIR/tranship`,
+/// `/run/user/UID/tranship`, `/tmp/tranship-UID`, `$HOME/.tranship`. Looking makes nothing.
+pub fn find_user_dir() -> Option<PathBuf> {
+    user_dirs().into_iter().find(|dir| is_ours_or_free(dir))
 }
 
-/// Where [`user_dir`] would be; looking makes nothing.
-pub fn find_user_dir() -> PathBuf {
-    let dirs = user_dirs();
-    let ours = dirs.iter().find(|dir| check_own(dir).is_ok());
-    // One that is not there yet can be made.
-    let free = |dir: &&PathBuf| {
-        let above = dir.parent().is_some_and(Path::exists);
-        above && std::fs::symlink_metadata(dir).is_err()
+/// The same, made if need be.
+pub fn user_dir() -> io::Result<PathBuf> {
+    let dir = find_user_dir().ok_or(io::ErrorKind::NotFound)?;
+    own_dir(&dir)?;
+    Ok(dir)
+}
+
+fn is_ours_or_free(dir: &Path) -> bool {
+    let free = || {
+        let above = dir.parent().unwrap_or(Path::new("/"));
+        std::fs::symlink_metadata(dir).is_err() && process::may_make_in(above)
     };
-    let found = ours.or_else(|| dirs.iter().find(free)).or(dirs.last());
-    found.cloned().unwrap_or_default()
+    check_own(dir).is_ok() || free()
 }
 
 /// Makes a directory with mode 0700, or checks that the one that is there is ours and nobody else's.
@@ -122,6 +118,18 @@ fn check_own(dir: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn looking_finds_what_making_makes_and_makes_nothing() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("d");
+        assert!(is_ours_or_free(&dir) && !dir.exists());
+        own_dir(&dir).unwrap();
+        assert!(is_ours_or_free(&dir));
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(!is_ours_or_free(&dir));
+        assert!(!is_ours_or_free(&base.path().join("absent/d")));
+    }
 
     #[test]
     fn a_directory_that_others_can_enter_is_refused() {

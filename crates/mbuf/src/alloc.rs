@@ -7,7 +7,7 @@ use crate::flags::{Flags, Kind};
 use crate::limits::Limits;
 use crate::seg::Seg;
 use crate::size::{ClusterSize, MCLBYTES, MINCLSIZE, MJUM16BYTES, MJUMPAGESIZE};
-use crate::zones::{How, Inner, bury};
+use crate::zones::{How, Inner, retire};
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
@@ -44,7 +44,7 @@ impl Drop for Mbufs {
     fn drop(&mut self) {
         // Ordering: as for any count of references.
         if self.inner.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            bury(Some(self.inner.clone()));
+            retire(Some(self.inner.clone()));
         }
     }
 }
@@ -105,7 +105,7 @@ impl MbufOptions {
     /// # Errors
     /// If the addresses cannot be reserved.
     pub fn build(self) -> io::Result<Mbufs> {
-        bury(None);
+        retire(None);
         let window = self.window_bytes.max(1).next_multiple_of(2 << 20);
         let inner = Inner::new(self.pool, self.limits, window)?;
         Ok(Mbufs {

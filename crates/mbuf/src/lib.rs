@@ -32,7 +32,6 @@ mod histogram;
 pub mod inject;
 mod layout;
 mod limits;
-mod mould;
 mod ops;
 mod print;
 mod queue;
@@ -43,6 +42,7 @@ mod size;
 mod special;
 mod stats;
 mod tag;
+mod template;
 mod zones;
 
 pub use crate::bytes::{Reader, Writer};

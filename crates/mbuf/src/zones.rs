@@ -56,7 +56,7 @@ pub(crate) enum Make {
 
 /// A zone of mbufs, as each of them knows it. It outlives them.
 pub(crate) struct Home {
-    zone: ItemZone<Mould>,
+    zone: ItemZone<Template>,
     inner: *const Inner,
     /// Bytes of data area in an mbuf, with what is in front of it; 0 of mini-mbufs.
     mini: bool,
@@ -79,16 +79,16 @@ pub(crate) struct Fresh {
 }
 
 /// Makes a zone's mbufs what they are when they come from the keg.
-pub(crate) struct Mould {
+pub(crate) struct Template {
     pub(crate) home: *const Home,
     pub(crate) keg: Arc<ItemKeg>,
     pub(crate) make: Make,
 }
 
 // SAFETY: `home` is only an address, written into mbufs.
-unsafe impl Send for Mould {}
+unsafe impl Send for Template {}
 // SAFETY: as above.
-unsafe impl Sync for Mould {}
+unsafe impl Sync for Template {}
 
 /// An allocator's zones.
 pub(crate) struct Inner {
@@ -272,21 +272,21 @@ impl Inner {
 }
 
 /// Allocators without handles that have mbufs out.
-static GRAVEYARD: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
+static RETIRED: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
 /// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next allocator
 /// is made or let go.
-pub(crate) fn bury(inner: Option<Arc<Inner>>) {
-    let mut graves = GRAVEYARD.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn retire(inner: Option<Arc<Inner>>) {
+    let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(inner) = inner {
         inner.close();
-        graves.push(inner);
+        retired.push(inner);
     }
-    let (empty, used) = std::mem::take(&mut *graves)
+    let (empty, used) = std::mem::take(&mut *retired)
         .into_iter()
         .partition(|inner| inner.outstanding() == 0);
-    *graves = used;
-    drop(graves);
+    *retired = used;
+    drop(retired);
     let empty: Vec<Arc<Inner>> = empty;
     drop(empty);
 }
@@ -310,7 +310,7 @@ impl Home {
             },
             zone: ItemZone::new(
                 keg,
-                Mould {
+                Template {
                     home,
                     keg: keg.clone(),
                     make,
@@ -345,7 +345,7 @@ impl Home {
         self.tag.is_some()
     }
 
-    pub(crate) fn zone(&self) -> &ItemZone<Mould> {
+    pub(crate) fn zone(&self) -> &ItemZone<Template> {
         &self.zone
     }
 

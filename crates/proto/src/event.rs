@@ -70,20 +70,6 @@ pub enum Event {
         role: Role,
         lines: u32,
     },
-    /// fds: 2 (one end of a socket pair, the peer's pidfd). Somebody connected to a name of ours for sockets.
-    SocketIncoming {
-        export: ExportId,
-        peer: DomainId,
-        peer_uid: u32,
-        peer_pid: u32,
-    },
-    /// fds: 2 (the other end of that pair, the exporter's pidfd). The answer to `ConnectSocket`.
-    SocketTaken {
-        req: Req,
-        peer: DomainId,
-        peer_uid: u32,
-        peer_pid: u32,
-    },
     /// fds: 2 (the exporter's half, the peer's pidfd). The answer to `Connect`.
     Opened {
         req: Req,
@@ -225,10 +211,7 @@ impl Event {
             | Event::WakeFd { .. }
             | Event::TraceRing { .. }
             | Event::WakeEnd { .. } => 1,
-            Event::Opened { .. }
-            | Event::SocketIncoming { .. }
-            | Event::SocketTaken { .. }
-            | Event::PoolOffer { .. } => 2,
+            Event::Opened { .. } | Event::PoolOffer { .. } => 2,
             Event::QueueJoined {
                 with_sent,
                 new_reader,

@@ -24,7 +24,7 @@ pub use codec::{
 pub use event::{Event, GoneReason};
 pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use page::{ChannelView, HoldView, PageRecord, PoolView, decode_page, encode_page};
-pub use refusal::{Refusal, RefusalCode, SAID_NO};
+pub use refusal::{AccessRule, Refusal, RefusalCode, SAID_NO};
 pub use request::{ChannelClaim, LocalChannel, Request, Role};
 pub use stat::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
@@ -33,4 +33,4 @@ pub use stat::{
 pub use trust::{Levels, Trust};
 
 /// Version of the protocol. A manager refuses another one with both numbers in the error.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;

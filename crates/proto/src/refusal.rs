@@ -24,8 +24,8 @@ pub enum RefusalCode {
     /// The manager's total does not cover it at present.
     #[error("the manager's total memory does not cover it at present")]
     Total = 5,
-    /// The name is taken or reserved.
-    #[error("the name is taken or reserved")]
+    /// Somebody offers the name.
+    #[error("the name is taken")]
     NameTaken = 6,
     /// Nothing is exported under that name.
     #[error("nothing is exported under that name")]
@@ -91,6 +91,24 @@ pub struct Refusal {
 /// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and said no.
 pub const SAID_NO: u64 = 1;
 
+/// With [`RefusalCode::Access`], as `available`: which rule it was; 0: it has no name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum AccessRule {
+    /// `[[connect]]`: who may join.
+    Connect = 1,
+    /// `[[export]]`: who may offer a name.
+    Export = 2,
+    /// `[[bind]]`: who may connect to a name.
+    Bind = 3,
+    /// `[[reserved]]`: whose a name is.
+    Reserved = 4,
+    /// `[[policy_run]]`: who may divide memory.
+    PolicyRun = 5,
+    /// No rule: only root and the manager's own user may.
+    Owner = 6,
+}
+
 impl Refusal {
     /// The other side went away, or just lost the manager: it did not say no.
     pub fn went_away(&self) -> bool {
@@ -128,7 +146,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
     use RefusalCode as C;
     match code {
         C::Version => format!(": this side speaks {asked}, the manager {available}"),
-        C::Access => format!(" (uid {asked})"),
+        C::Access => barred(asked, available),
         C::Limit => format!(": this would be number {asked}, allowed are {available}"),
         C::Charged => {
             format!(
@@ -139,7 +157,9 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
             ": {asked} bytes are charged to it, allowed are {available}; buffers of others that are dropped count no more"
         ),
         C::Quota | C::Total => format!(": asked {asked} bytes, there are {available}"),
-        C::NameTaken => format!(" (by domain {available})"),
+        C::NameTaken => format!(
+            " (by process {asked}, domain {available}): use another name, or stop who has it"
+        ),
         C::NoSuchName | C::Role => String::new(),
         C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
@@ -156,6 +176,27 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::BadDescriptor | C::BadArgument | C::State => {
             format!(" (asked {asked}, allowed {available})")
         }
+    }
+}
+
+/// Which rule keeps a user out.
+fn barred(uid: u64, rule: u64) -> String {
+    use AccessRule as R;
+    let is = |wanted: R| rule == wanted as u64;
+    if is(R::Connect) {
+        format!(": no [[connect]] rule lets uid {uid} join")
+    } else if is(R::Export) {
+        format!(": no [[export]] rule lets uid {uid} offer that name")
+    } else if is(R::Bind) {
+        format!(": no [[bind]] rule lets uid {uid} connect to that name")
+    } else if is(R::Reserved) {
+        format!(": a [[reserved]] rule keeps that name from uid {uid}")
+    } else if is(R::PolicyRun) {
+        format!(": no [[policy_run]] rule names uid {uid}")
+    } else if is(R::Owner) {
+        format!(": only root and the manager's own user may, not uid {uid}")
+    } else {
+        format!(" (uid {uid})")
     }
 }
 
@@ -185,6 +226,10 @@ mod tests {
         assert_eq!(
             text(RefusalCode::BadName, 5, 64),
             "a name has 1 to 64 bytes and no control characters; this one has a control character"
+        );
+        assert_eq!(
+            text(RefusalCode::Access, 7, AccessRule::Export as u64),
+            "the access rules of the manager do not allow it: no [[export]] rule lets uid 7 offer that name"
         );
         let taken: Levels = [Trust::Producer, Trust::None].into_iter().collect();
         assert_eq!(

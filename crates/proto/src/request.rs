@@ -120,12 +120,8 @@ pub enum Request {
 
     /// fds: 0. Offers a name; every `Connect` to it makes one channel. Answer: `Exported`.
     Export { req: Req, name: String, role: Role },
-    /// fds: 0. Offers a name at which whoever may bind it connects a socket. Answer: `Exported`.
-    ExportSocket { req: Req, name: String },
     /// fds: 0. Withdraws it.
     Unexport { export: ExportId },
-    /// fds: 0. Wants a socket to the exporter of that name, which must be there. Answer: `SocketTaken` or refusal.
-    ConnectSocket { req: Req, name: String },
     /// fds: 1 (own half of the link). Wants the role opposite to the exporter's. With `wait` it is
     /// kept until the name appears. Answer: `Opened` or refusal.
     Connect {
@@ -316,9 +312,7 @@ impl Request {
             | Request::Resync { req, .. }
             | Request::AllowForward { req, .. }
             | Request::Export { req, .. }
-            | Request::ExportSocket { req, .. }
             | Request::Connect { req, .. }
-            | Request::ConnectSocket { req, .. }
             | Request::Accept { req, .. }
             | Request::Assign { req, .. }
             | Request::WakeFd { req, .. }

@@ -21,15 +21,21 @@ SCRIPTS = ROOT / "crates/py/wheel.data/scripts"
 SCRIPTS.mkdir(parents=True, exist_ok=True)
 # Cargo's: tests build what is there already.
 PROFILE = os.environ.get("TRANSHIP_PROFILE", "release")
+# One that is built already goes in as it is. Cargo would build it anew: alone it has other features than beside the rest.
+BUILT = os.environ.get("TRANSHIP_BUILT_PROGRAM")
 
 
-def _program():
+def _build_program():
     cargo = os.environ.get("CARGO", "cargo")
     command = [cargo, "build", "--profile", PROFILE, "-p", "tranship-cli", "--message-format=json-render-diagnostics"]
     built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     messages = map(json.loads, built.stdout.splitlines())
     found = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "tranship"]
-    shutil.copy(found[-1], SCRIPTS / "tranship")
+    return found[-1]
+
+
+def _program():
+    shutil.copy(BUILT or _build_program(), SCRIPTS / "tranship")
     os.environ.setdefault("MATURIN_PEP517_ARGS", f"--profile {PROFILE}")
 
 

@@ -1,7 +1,7 @@
 //! `tranship.Domain`: the process's membership with a manager.
 
 use crate::errors::{OrRaise as _, closed, raised};
-use crate::fork::{Birth, let_go};
+use crate::fork::{ForkEpoch, let_go};
 use crate::listener::Listener;
 use crate::pending::{End, Pending};
 use crate::pool::Pool;
@@ -22,7 +22,7 @@ pub(crate) struct Domain {
     domain: Mutex<Option<Arc<tranship::Domain>>>,
     /// Kept apart from the domain: it is told of pools by all receivers.
     told: Told,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 /// How a domain is made.
@@ -115,7 +115,7 @@ impl Domain {
         Domain {
             domain: Mutex::new(Some(Arc::new(domain))),
             told: Told::default(),
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         }
     }
 
@@ -135,7 +135,7 @@ impl Domain {
     }
 
     fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
         domain.clone().ok_or_else(|| closed("domain"))
     }
@@ -325,7 +325,7 @@ impl Domain {
     }
 
     fn close(&self, py: Python<'_>) {
-        if !self.birth.is_inherited() {
+        if !self.fork_epoch.is_inherited() {
             py.detach(|| {
                 let mut domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
                 drop(domain.take());
@@ -354,7 +354,7 @@ impl Drop for Domain {
     fn drop(&mut self) {
         let domain = self.domain.get_mut();
         let_go(
-            self.birth,
+            self.fork_epoch,
             domain.unwrap_or_else(PoisonError::into_inner).take(),
         );
     }

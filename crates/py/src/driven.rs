@@ -11,12 +11,12 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// What an event loop waits on: readable from when the task is woken until it looks.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct Doorbell(OwnedFd);
 
-impl Bell {
-    pub(crate) fn new() -> std::io::Result<Arc<Bell>> {
+impl Doorbell {
+    pub(crate) fn new() -> std::io::Result<Arc<Doorbell>> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Arc::new(Bell(fd)))
+        Ok(Arc::new(Doorbell(fd)))
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -32,21 +32,21 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Doorbell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Wake for Bell {
+impl Wake for Doorbell {
     fn wake(self: Arc<Self>) {
         self.ring();
     }
 }
 
-/// A bell of an end's, for Python: its descriptor stays open as long as this, also when the end is closed.
-#[pyclass(frozen, name = "_Bell", module = "tranship._native")]
-pub(crate) struct Kept(pub(crate) Arc<Bell>);
+/// A doorbell of an end's, for Python: its descriptor stays open as long as this, also when the end is closed.
+#[pyclass(frozen, name = "_Doorbell", module = "tranship._native")]
+pub(crate) struct Kept(pub(crate) Arc<Doorbell>);
 
 #[pymethods]
 impl Kept {
@@ -94,10 +94,10 @@ impl<E: Send + 'static, R> Driven<E, R> {
         self.future = Some(make(end));
     }
 
-    /// Looks whether the future is done; if not, the bell rings when it is to be looked at again.
-    pub(crate) fn poll(&mut self, bell: &Arc<Bell>) -> Option<R> {
+    /// Looks whether the future is done; if not, the doorbell rings when it is to be looked at again.
+    pub(crate) fn poll(&mut self, doorbell: &Arc<Doorbell>) -> Option<R> {
         let future = self.future.as_mut()?;
-        let waker = Waker::from(Arc::clone(bell));
+        let waker = Waker::from(Arc::clone(doorbell));
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => None,
             Poll::Ready(done) => {

@@ -10,7 +10,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// In which process an object was made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Birth(u32);
+pub(crate) struct ForkEpoch(u32);
 
 extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed); // the child has one thread
@@ -26,10 +26,14 @@ pub(crate) fn watch() -> PyResult<()> {
 }
 
 /// The end of what an object had, without the GIL, which who drops an object holds: it may take system calls, and waits.
-pub(crate) fn end_with<T: Send>(birth: Birth, what: Option<T>, end: impl FnOnce(T) + Send) {
+pub(crate) fn end_with<T: Send>(
+    fork_epoch: ForkEpoch,
+    what: Option<T>,
+    end: impl FnOnce(T) + Send,
+) {
     let Some(what) = what else { return };
     let mut last = Some(|| end(what));
-    if !birth.is_inherited() {
+    if !fork_epoch.is_inherited() {
         // None where the interpreter is going down.
         let _ = Python::try_attach(|py| py.detach(|| last.take().map(|last| last())));
     }
@@ -39,17 +43,17 @@ pub(crate) fn end_with<T: Send>(birth: Birth, what: Option<T>, end: impl FnOnce(
 }
 
 /// [`end_with`] dropping it.
-pub(crate) fn let_go<T: Send>(birth: Birth, what: Option<T>) {
-    end_with(birth, what, drop);
+pub(crate) fn let_go<T: Send>(fork_epoch: ForkEpoch, what: Option<T>) {
+    end_with(fork_epoch, what, drop);
 }
 
-impl Birth {
-    pub(crate) const fn of_the_program() -> Birth {
-        Birth(0)
+impl ForkEpoch {
+    pub(crate) const fn of_the_program() -> ForkEpoch {
+        ForkEpoch(0)
     }
 
-    pub(crate) fn now() -> Birth {
-        Birth(FORKS.load(Ordering::Relaxed))
+    pub(crate) fn now() -> ForkEpoch {
+        ForkEpoch(FORKS.load(Ordering::Relaxed))
     }
 
     pub(crate) fn is_inherited(self) -> bool {

@@ -1,7 +1,7 @@
 //! `tranship.Listener`: a name that others connect to.
 
 use crate::errors::closed;
-use crate::fork::{Birth, let_go};
+use crate::fork::{ForkEpoch, let_go};
 use crate::pending::{End, Pending, Waiters};
 use crate::receiver::Told;
 use crate::wait::{By, limit, wait};
@@ -19,7 +19,7 @@ pub(crate) struct Listener {
     /// How its channels wait.
     by: By,
     waiters: Arc<Waiters>,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 impl Listener {
@@ -30,7 +30,7 @@ impl Listener {
             told,
             by,
             waiters: Arc::default(),
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         }
     }
 
@@ -44,7 +44,7 @@ impl Listener {
 impl Listener {
     #[pyo3(signature = (timeout=None))]
     fn accept<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let timeout = limit(timeout)?;
         let end = wait(py, timeout, By::Descriptor, |turn| {
             let Some(listener) = self.get() else {
@@ -67,7 +67,7 @@ impl Listener {
     }
 
     fn accept_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let listener = self.get().ok_or_else(|| closed("listener"))?;
         let accepted = async move {
             match listener.role() {
@@ -85,7 +85,7 @@ impl Listener {
     }
 
     fn close(&self, py: Python<'_>) {
-        if self.birth.is_inherited() {
+        if self.fork_epoch.is_inherited() {
             return;
         }
         py.detach(|| {
@@ -130,7 +130,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let listener = self.listener.get_mut();
         let_go(
-            self.birth,
+            self.fork_epoch,
             listener.unwrap_or_else(PoisonError::into_inner).take(),
         );
     }

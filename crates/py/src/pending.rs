@@ -1,8 +1,8 @@
 //! A connection that a task awaits: one that is being opened, or that somebody may make to a listener.
 
-use crate::driven::Bell;
+use crate::driven::Doorbell;
 use crate::errors::{OrRaise as _, closed};
-use crate::fork::{Birth, let_go};
+use crate::fork::{ForkEpoch, let_go};
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
 use crate::wait::By;
@@ -35,7 +35,7 @@ impl End {
 
 /// Who awaits connections of a listener; `None` when it is closed.
 #[derive(Debug)]
-pub(crate) struct Waiters(Mutex<Option<Vec<Weak<Bell>>>>);
+pub(crate) struct Waiters(Mutex<Option<Vec<Weak<Doorbell>>>>);
 
 impl Default for Waiters {
     fn default() -> Waiters {
@@ -44,11 +44,11 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    fn join(&self, bell: &Arc<Bell>) {
+    fn join(&self, doorbell: &Arc<Doorbell>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(all) = all.as_mut() {
-            all.retain(|bell| bell.strong_count() > 0);
-            all.push(Arc::downgrade(bell));
+            all.retain(|doorbell| doorbell.strong_count() > 0);
+            all.push(Arc::downgrade(doorbell));
         }
     }
 
@@ -60,10 +60,10 @@ impl Waiters {
     /// The listener is closed: all look once more.
     pub(crate) fn send_away(&self) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let bells = all.into_iter().flatten();
-        bells
-            .filter_map(|bell| bell.upgrade())
-            .for_each(|bell| bell.ring());
+        let doorbells = all.into_iter().flatten();
+        doorbells
+            .filter_map(|doorbell| doorbell.upgrade())
+            .for_each(|doorbell| doorbell.ring());
     }
 }
 
@@ -73,12 +73,12 @@ type Connecting = Pin<Box<dyn Future<Output = Result<End, Error>> + Send>>;
 #[pyclass(frozen, name = "_Pending", module = "tranship._native")]
 pub(crate) struct Pending {
     future: Mutex<Option<Connecting>>,
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
     waiters: Option<Arc<Waiters>>,
     told: Told,
     /// How the channel will wait.
     by: By,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 impl Pending {
@@ -90,17 +90,17 @@ impl Pending {
         told: &Told,
         by: By,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bell = Bell::new().map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let doorbell = Doorbell::new().map_err(|error| PyOSError::new_err(error.to_string()))?;
         if let Some(waiters) = &waiters {
-            waiters.join(&bell);
+            waiters.join(&doorbell);
         }
         let pending = Pending {
             future: Mutex::new(Some(Box::pin(future))),
-            bell,
+            doorbell,
             waiters,
             told: told.clone(),
             by,
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         };
         py.import("tranship._aio")?
             .call_method1("connected", (pending,))
@@ -108,8 +108,8 @@ impl Pending {
 
     fn poll(&self) -> Option<Result<End, Error>> {
         let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
-        self.bell.hush();
-        let waker = Waker::from(Arc::clone(&self.bell));
+        self.doorbell.hush();
+        let waker = Waker::from(Arc::clone(&self.doorbell));
         let polled = future
             .as_mut()?
             .as_mut()
@@ -128,7 +128,7 @@ impl Pending {
 impl Pending {
     /// The end, if it is there.
     fn look<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         if self.waiters.as_ref().is_some_and(|all| all.are_sent_away()) {
             return Err(closed("listener"));
         }
@@ -142,13 +142,13 @@ impl Pending {
     }
 
     fn fileno(&self) -> i32 {
-        self.bell.fd()
+        self.doorbell.fd()
     }
 
     /// Nobody awaits it any more.
     fn cancel(&self) {
         let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
-        let_go(self.birth, future.take());
+        let_go(self.fork_epoch, future.take());
     }
 }
 

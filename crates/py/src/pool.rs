@@ -4,7 +4,7 @@ use crate::arrays;
 use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
-use crate::fork::{Birth, let_go};
+use crate::fork::{ForkEpoch, let_go};
 use crate::wait::{By, limit, wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -16,7 +16,7 @@ use tranship::{CbufMut, Kind};
 pub(crate) struct Pool {
     pool: Mutex<Option<tranship::Pool>>,
     name: String,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 impl Pool {
@@ -24,13 +24,13 @@ impl Pool {
         Pool {
             pool: Mutex::new(Some(pool)),
             name,
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         }
     }
 
     /// A handle of it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<tranship::Pool> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.clone().ok_or_else(|| closed("pool"))
     }
@@ -182,7 +182,7 @@ impl Pool {
     }
 
     fn close(&self, py: Python<'_>) {
-        if self.birth.is_inherited() {
+        if self.fork_epoch.is_inherited() {
             return;
         }
         py.detach(|| {
@@ -218,7 +218,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let pool = self.pool.get_mut();
         let_go(
-            self.birth,
+            self.fork_epoch,
             pool.unwrap_or_else(PoisonError::into_inner).take(),
         );
     }

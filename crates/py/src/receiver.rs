@@ -1,10 +1,10 @@
 //! `tranship.Receiver`.
 
 use crate::buffer::{Buffer, Origin};
-use crate::driven::{Bell, Driven, Kept};
+use crate::driven::{Doorbell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
-use crate::fork::{Birth, let_go};
+use crate::fork::{ForkEpoch, let_go};
 use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
@@ -56,47 +56,47 @@ pub(crate) struct Receiver {
     #[pyo3(get)]
     channel: u32,
     waits: Waits,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 struct Inner {
     driven: Driven<tranship::Receiver, Result<Message, Error>>,
     /// There once somebody asked for a descriptor.
-    bell: Option<Arc<Bell>>,
+    doorbell: Option<Arc<Doorbell>>,
     /// What the future had when it was begun.
     stash: Option<Result<Message, Error>>,
 }
 
 impl Inner {
-    /// The next message, if it is there. With a bell, which rings again for the one after it.
+    /// The next message, if it is there. With a doorbell, which rings again for the one after it.
     fn take(&mut self) -> Result<Option<Message>, Error> {
-        let Some(bell) = self.bell.clone() else {
+        let Some(doorbell) = self.doorbell.clone() else {
             return self.driven.end().try_recv();
         };
-        bell.hush();
+        doorbell.hush();
         let taken = match self.stash.take() {
             Some(taken) => taken.map(Some),
-            None if self.driven.is_under_way() => self.driven.poll(&bell).transpose(),
+            None if self.driven.is_under_way() => self.driven.poll(&doorbell).transpose(),
             None => self.driven.end().try_recv(),
         };
         self.arm();
         taken
     }
 
-    /// From here on the bell rings when there is something to take.
+    /// From here on the doorbell rings when there is something to take.
     fn arm(&mut self) {
-        let Some(bell) = self.bell.clone() else {
+        let Some(doorbell) = self.doorbell.clone() else {
             return;
         };
         if self.stash.is_none() && !self.driven.is_under_way() {
             if self.driven.end().is_ready() {
-                return bell.ring();
+                return doorbell.ring();
             }
             self.driven.begin(|end| Box::pin(end.recv_async()));
-            self.stash = self.driven.poll(&bell);
+            self.stash = self.driven.poll(&doorbell);
         }
         if self.stash.is_some() {
-            bell.ring();
+            doorbell.ring();
         }
     }
 
@@ -129,35 +129,35 @@ impl Receiver {
             channel: receiver.channel().0,
             inner: Mutex::new(Some(Inner {
                 driven: Driven::new(receiver),
-                bell: None,
+                doorbell: None,
                 stash: None,
             })),
             told,
             waits: Waits::new(by),
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         }
     }
 
-    /// What waits in here is told first; a task that awaits it looks once more, as its bell rings.
+    /// What waits in here is told first; a task that awaits it looks once more, as its doorbell rings.
     fn shut(&self) -> Option<Inner> {
         self.waits.end();
         let inner = self.lock().take();
-        if let Some(bell) = inner.as_ref().and_then(|inner| inner.bell.as_ref()) {
-            bell.ring();
+        if let Some(doorbell) = inner.as_ref().and_then(|inner| inner.doorbell.as_ref()) {
+            doorbell.ring();
         }
         inner
     }
 
-    fn bell(&self, py: Python<'_>) -> PyResult<Arc<Bell>> {
-        let bell = self.with(py, |inner| match &inner.bell {
-            Some(bell) => Ok(Arc::clone(bell)),
+    fn doorbell(&self, py: Python<'_>) -> PyResult<Arc<Doorbell>> {
+        let doorbell = self.with(py, |inner| match &inner.doorbell {
+            Some(doorbell) => Ok(Arc::clone(doorbell)),
             None => {
-                let bell = Arc::clone(inner.bell.insert(Bell::new()?));
+                let doorbell = Arc::clone(inner.doorbell.insert(Doorbell::new()?));
                 inner.arm();
-                Ok(bell)
+                Ok(doorbell)
             }
         });
-        bell?.map_err(|error: std::io::Error| PyOSError::new_err(error.to_string()))
+        doorbell?.map_err(|error: std::io::Error| PyOSError::new_err(error.to_string()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
@@ -170,7 +170,7 @@ impl Receiver {
         py: Python<'_>,
         what: impl FnOnce(&mut Inner) -> T + Send,
     ) -> PyResult<T> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         if let Ok(mut inner) = self.inner.try_lock() {
             return inner.as_mut().map(what).ok_or_else(|| closed("receiver"));
         }
@@ -185,7 +185,7 @@ impl Receiver {
     }
 
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let timeout = limit(timeout)?;
         if let Some(message) = self.with(py, Inner::take)?.or_raise(py)? {
             return Ok(self.buffer(message));
@@ -257,11 +257,11 @@ impl Receiver {
 
     /// Readable when `try_recv` is to be called.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        Ok(self.bell(py)?.fd())
+        Ok(self.doorbell(py)?.fd())
     }
 
-    fn _bell(&self, py: Python<'_>) -> PyResult<Kept> {
-        self.bell(py).map(Kept)
+    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
+        self.doorbell(py).map(Kept)
     }
 
     /// Hands a buffer that was moved here back to its sender.
@@ -287,7 +287,7 @@ impl Receiver {
     /// Lets go of what came by this channel, and has the sender told so.
     #[pyo3(signature = (buffer, meta=0))]
     fn release_with(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<()> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let mut body = Some(buffer.get().take_body(py)?);
         let released = self.with(py, |inner| {
             let Some(body) = body.take() else {
@@ -318,7 +318,7 @@ impl Receiver {
     }
 
     fn close(&self, py: Python<'_>) {
-        if !self.birth.is_inherited() {
+        if !self.fork_epoch.is_inherited() {
             py.detach(|| drop(self.shut()));
         }
     }
@@ -344,7 +344,7 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         let inner = self.inner.get_mut();
         let_go(
-            self.birth,
+            self.fork_epoch,
             inner.unwrap_or_else(PoisonError::into_inner).take(),
         );
     }

@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, Origin};
 use crate::driven::Kept;
 use crate::errors::{OrRaise as _, busy, closed, raised};
 use crate::foreign::View;
-use crate::fork::{Birth, end_with};
+use crate::fork::{ForkEpoch, end_with};
 use crate::pool::Pool;
 use crate::sending::{Cargo, Inner, attempt, moved};
 use crate::wait::{By, Turn, Waits, limit, wait};
@@ -32,7 +32,7 @@ pub(crate) struct Sender {
     #[pyo3(get)]
     channel: u32,
     waits: Waits,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 impl Sender {
@@ -45,16 +45,16 @@ impl Sender {
             channel: sender.channel().0,
             inner: Mutex::new(Some(Inner::new(sender))),
             waits: Waits::new(by),
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         }
     }
 
-    /// What waits in here is told first; a task that awaits it looks once more, as its bell rings.
+    /// What waits in here is told first; a task that awaits it looks once more, as its doorbell rings.
     fn shut(&self) -> Option<Inner> {
         self.waits.end();
         let inner = self.lock().take();
-        if let Some(bell) = inner.as_ref().and_then(|inner| inner.bell.as_ref()) {
-            bell.ring();
+        if let Some(doorbell) = inner.as_ref().and_then(|inner| inner.doorbell.as_ref()) {
+            doorbell.ring();
         }
         inner
     }
@@ -69,7 +69,7 @@ impl Sender {
         py: Python<'_>,
         what: impl FnOnce(&mut Inner) -> T + Send,
     ) -> PyResult<T> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         if let Ok(mut inner) = self.inner.try_lock() {
             return inner.as_mut().map(what).ok_or_else(|| closed("sender"));
         }
@@ -184,7 +184,7 @@ impl Sender {
         meta: u64,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
     }
 
@@ -208,7 +208,7 @@ impl Sender {
         meta: u64,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
         let moved = self.deliver(py, &mut cargo, meta, timeout);
         if let Some(Cargo::Moved(buf)) = cargo {
@@ -266,16 +266,16 @@ impl Sender {
         aio.call_method1("taken", (slf,))
     }
 
-    /// Begins to send. True: it is done. Else `_bell` tells when to look again, by `_look`.
+    /// Begins to send. True: it is done. Else `_doorbell` tells when to look again, by `_look`.
     fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, meta: u64) -> PyResult<bool> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let mut cargo = Some(cargo_of(payload)?);
         self.beginning(py, |inner| inner.begin(&mut cargo, meta))
     }
 
     /// Begins to move.
     fn _begin_move(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<bool> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
         let begun = self.beginning(py, |inner| inner.begin(&mut cargo, meta));
         if let Some(Cargo::Moved(buf)) = cargo {
@@ -287,19 +287,19 @@ impl Sender {
     /// Begins to wait until all was taken.
     fn _begin_taken(&self, py: Python<'_>) -> PyResult<bool> {
         self.beginning(py, |inner| {
-            let bell = inner.bell()?;
+            let doorbell = inner.doorbell()?;
             inner
                 .driven
                 .begin(|end| Box::pin(async move { Ok(end.wait_taken_async().await?) }));
-            inner.look(&bell)
+            inner.look(&doorbell)
         })
     }
 
     /// Whether what was begun is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let looked = self.with(py, |inner| {
-            let bell = inner.bell()?;
-            inner.look(&bell)
+            let doorbell = inner.doorbell()?;
+            inner.look(&doorbell)
         })?;
         looked.or_raise(py)
     }
@@ -307,7 +307,7 @@ impl Sender {
     /// What was begun is not done after all. What was to be moved is in its buffer again.
     #[pyo3(signature = (buffer=None))]
     fn _cancel(&self, py: Python<'_>, buffer: Option<&Bound<'_, Buffer>>) -> PyResult<()> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let unsent = self.with(py, |inner| {
             let unsent = inner.driven.end().take_unsent();
             inner.back.take().or(unsent.and_then(moved))
@@ -319,8 +319,8 @@ impl Sender {
         Ok(())
     }
 
-    fn _bell(&self, py: Python<'_>) -> PyResult<Kept> {
-        self.with(py, |inner| inner.bell.clone())?
+    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
+        self.with(py, |inner| inner.doorbell.clone())?
             .map(Kept)
             .ok_or_else(|| PyOSError::new_err("nothing was begun"))
     }
@@ -328,7 +328,7 @@ impl Sender {
     /// Waits until everything that was sent has been taken.
     #[pyo3(signature = (timeout=None))]
     fn wait_taken(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let taken = wait(py, limit(timeout)?, By::Time, |turn| {
             match self.lock().as_mut() {
                 None => Ok(Some(false)),
@@ -345,7 +345,7 @@ impl Sender {
     /// Has the receiver agree to a pool now, instead of at the first send from it.
     #[pyo3(signature = (pool, *, timeout=None))]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Option<f64>) -> PyResult<()> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let pool = pool.get(py)?;
         let done = wait(py, limit(timeout)?, By::Time, |turn| {
             let mut inner = self.lock();
@@ -392,7 +392,7 @@ impl Sender {
 
     /// Gives up: the receiver is told that what it got is not all.
     fn abandon(&self, py: Python<'_>) {
-        if !self.birth.is_inherited() {
+        if !self.fork_epoch.is_inherited() {
             py.detach(|| {
                 let inner = self.shut();
                 if let Some(inner) = inner {
@@ -404,7 +404,7 @@ impl Sender {
 
     /// This was all.
     fn close(&self, py: Python<'_>) {
-        if !self.birth.is_inherited() {
+        if !self.fork_epoch.is_inherited() {
             py.detach(|| drop(self.shut()));
         }
     }
@@ -440,7 +440,9 @@ impl Drop for Sender {
     fn drop(&mut self) {
         let inner = self.inner.get_mut();
         let inner = inner.unwrap_or_else(PoisonError::into_inner).take();
-        end_with(self.birth, inner, |inner| inner.driven.into_end().abandon());
+        end_with(self.fork_epoch, inner, |inner| {
+            inner.driven.into_end().abandon()
+        });
     }
 }
 

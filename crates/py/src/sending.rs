@@ -1,14 +1,14 @@
 //! What a sender is given, and how it goes: by a try, or by a future if there is no room.
 
 use crate::buffer::Parcel;
-use crate::driven::{Bell, Driven};
+use crate::driven::{Doorbell, Driven};
 use std::sync::Arc;
 use tranship::{Body, CbufMut, Error, Kind, Message, Payload, SendError, WhenFull};
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
     pub(crate) driven: Driven<tranship::Sender, Result<(), Stopped>>,
-    pub(crate) bell: Option<Arc<Bell>>,
+    pub(crate) doorbell: Option<Arc<Doorbell>>,
     /// What a future did not move after all.
     pub(crate) back: Option<CbufMut>,
 }
@@ -39,30 +39,30 @@ impl Inner {
     pub(crate) fn new(sender: tranship::Sender) -> Inner {
         Inner {
             driven: Driven::new(sender),
-            bell: None,
+            doorbell: None,
             back: None,
         }
     }
 
-    /// The bell, silent.
-    pub(crate) fn bell(&mut self) -> Result<Arc<Bell>, Error> {
-        let bell = match &self.bell {
-            Some(bell) => Arc::clone(bell),
+    /// The doorbell, silent.
+    pub(crate) fn doorbell(&mut self) -> Result<Arc<Doorbell>, Error> {
+        let doorbell = match &self.doorbell {
+            Some(doorbell) => Arc::clone(doorbell),
             None => {
-                let bell = Bell::new().map_err(Error::system("eventfd"))?;
-                Arc::clone(self.bell.insert(bell))
+                let doorbell = Doorbell::new().map_err(Error::system("eventfd"))?;
+                Arc::clone(self.doorbell.insert(doorbell))
             }
         };
-        bell.hush();
-        Ok(bell)
+        doorbell.hush();
+        Ok(doorbell)
     }
 
-    /// Whether what was begun is done; if not, the bell rings.
-    pub(crate) fn look(&mut self, bell: &Arc<Bell>) -> Result<bool, Error> {
+    /// Whether what was begun is done; if not, the doorbell rings.
+    pub(crate) fn look(&mut self, doorbell: &Arc<Doorbell>) -> Result<bool, Error> {
         if !self.driven.is_under_way() {
             return Ok(true);
         }
-        match self.driven.poll(bell) {
+        match self.driven.poll(doorbell) {
             None => Ok(false),
             Some(Ok(())) => Ok(true),
             Some(Err(Stopped(why))) => {
@@ -75,7 +75,7 @@ impl Inner {
 
     /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
     pub(crate) fn begin(&mut self, cargo: &mut Option<Cargo>, meta: u64) -> Result<bool, Error> {
-        let bell = self.bell()?;
+        let doorbell = self.doorbell()?;
         let Some(what) = cargo.take() else {
             return Ok(true);
         };
@@ -99,7 +99,7 @@ impl Inner {
                 Box::pin(async move { Ok(end.send_inline_async(&bytes, meta)?.await?) })
             }
         });
-        let looked = self.look(&bell);
+        let looked = self.look(&doorbell);
         if looked.is_err() {
             *cargo = self.back.take().map(Cargo::Moved);
         }

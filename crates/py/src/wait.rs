@@ -4,9 +4,9 @@
 //! interpreter writes when a signal comes (`signal.set_wakeup_fd`): it ends at once. Where something else has that hook (an event
 //! loop), which is asked once a wait, and for what has no descriptor, turns are short.
 
-use crate::driven::Bell;
+use crate::driven::Doorbell;
 use crate::errors::OrRaise as _;
-use crate::fork::Birth;
+use crate::fork::ForkEpoch;
 use pyo3::prelude::*;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::cell::Cell;
@@ -137,10 +137,12 @@ pub(crate) fn awaited<T: Send>(
     what: &Awaited,
     mut future: impl Future<Output = Result<T, Error>> + Send + Unpin,
 ) -> PyResult<T> {
-    let bell = Bell::new().map_err(Error::system("eventfd")).or_raise(py)?;
-    let waker = Waker::from(Arc::clone(&bell));
+    let doorbell = Doorbell::new()
+        .map_err(Error::system("eventfd"))
+        .or_raise(py)?;
+    let waker = Waker::from(Arc::clone(&doorbell));
     let mut look = || {
-        bell.hush();
+        doorbell.hush();
         match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => Some(done),
             Poll::Pending => None,
@@ -150,7 +152,7 @@ pub(crate) fn awaited<T: Send>(
         if let Some(done) = look() {
             return Ok(Some(done));
         }
-        let mut items = vec![PollItem::readable(&*bell)];
+        let mut items = vec![PollItem::readable(&*doorbell)];
         items.extend(turn.signals.map(PollItem::readable));
         poll(&mut items, Some(turn.slice))?;
         let late = TimedOut {
@@ -205,17 +207,17 @@ fn waited(error: Error, time: Duration) -> Error {
 /// what a message costs; in a forked child it may be another.
 fn is_main() -> bool {
     thread_local! {
-        static KNOWN: Cell<Option<(Birth, bool)>> = const { Cell::new(None) };
+        static KNOWN: Cell<Option<(ForkEpoch, bool)>> = const { Cell::new(None) };
     }
-    if let Some((birth, main)) = KNOWN.get()
-        && !birth.is_inherited()
+    if let Some((fork_epoch, main)) = KNOWN.get()
+        && !fork_epoch.is_inherited()
     {
         return main;
     }
     // SAFETY: reads an id.
     let thread = unsafe { libc::gettid() };
     let main = i64::from(thread) == i64::from(std::process::id());
-    KNOWN.set(Some((Birth::now(), main)));
+    KNOWN.set(Some((ForkEpoch::now(), main)));
     main
 }
 

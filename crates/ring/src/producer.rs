@@ -144,7 +144,9 @@ impl Producer {
     /// Writes the line at the tail, which is known to be free.
     #[inline(always)]
     fn put(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
-        let line = lines.at(self.tail);
+        // Loaded once: the compiler takes it that the stores below may change it.
+        let tail = self.tail;
+        let line = lines.at(tail);
         // Crash: a producer that dies before the store of word 0 leaves a line that nobody takes; its death is
         // seen by pidfd, and what is left of the line is never read.
         #[allow(
@@ -156,7 +158,7 @@ impl Producer {
             // use because `head` was loaded with acquire (partner: the consumer's release store of head).
             line.words[i].store(words[i], Ordering::Relaxed);
         }
-        let word = (words[0] & !SEQUENCE) | sequence(self.tail);
+        let word = (words[0] & !SEQUENCE) | sequence(tail);
         match publish {
             // Ordering: release; partner: Consumer::try_pop's acquire load of word 0.
             Publish::Release => line.words[0].store(word, Ordering::Release),
@@ -168,6 +170,6 @@ impl Producer {
                 tranship_sync::atomic::fence(Ordering::SeqCst);
             }
         }
-        self.tail = self.tail.wrapping_add(1);
+        self.tail = tail.wrapping_add(1);
     }
 }

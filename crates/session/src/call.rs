@@ -54,7 +54,18 @@ impl DomainCore {
     ) -> Result<(Parcel, u64), Error> {
         let started = Instant::now();
         let asked = self.ask(make, fds)?;
-        match self.answer(asked, deadline) {
+        let answer = self.answer(asked, deadline);
+        self.settled(asked, answer, started)
+    }
+
+    /// How a wait for an answer ended.
+    fn settled(
+        &self,
+        asked: Asked,
+        answer: Result<Option<Parcel>, Error>,
+        started: Instant,
+    ) -> Result<(Parcel, u64), Error> {
+        match answer {
             Ok(Some(parcel)) => Ok((parcel, asked.era)),
             Ok(None) => self.give_up(asked, started),
             // This was the answer.
@@ -287,19 +298,21 @@ impl DomainCore {
         lock(&self.conn).attempts.cut_off()
     }
 
-    /// What the manager says that it knows.
+    /// What the manager says that it knows: record after record. It hangs if none has come for 10 s.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
-        let mut asked = None;
-        let ended = self.call(
-            |req| {
-                asked = Some(req);
-                Request::Stat { req }
-            },
-            &[],
-            Some(Instant::now() + HUNG),
-        );
-        let records = asked.map(|req| lock(&self.conn).take_records(req));
-        ended.map(|_| records.unwrap_or_default())
+        let asked = self.ask(|req| Request::Stat { req }, &[])?;
+        let mut records = Vec::new();
+        let ended = loop {
+            let started = Instant::now();
+            let answer = self.answer(asked, Some(started + HUNG));
+            let before = records.len();
+            records.extend(lock(&self.conn).take_records(asked.req));
+            if !matches!(answer, Ok(None)) || records.len() == before {
+                break self.settled(asked, answer, started);
+            }
+        };
+        records.extend(lock(&self.conn).take_records(asked.req));
+        ended.map(|_| records)
     }
 
     /// Sends a request that has no answer.

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tranship_manager::paths::Places;
+use tranship_manager::paths::{Places, own_dir};
 use tranship_sys::{errno, pidfd, socket};
 
 /// How long a program may take to start one: longer than `tranship manager --daemonize` itself waits, which says more.
@@ -129,7 +129,9 @@ fn look(path: &Path) -> Result<At, Error> {
             is_there: false,
         }),
         // The kernel says that of other files, too.
-        ErrorKind::ConnectionRefused if is_other_file(path) => problem(SocketProblem::NotASocket),
+        ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied if is_other_file(path) => {
+            problem(SocketProblem::NotASocket)
+        }
         ErrorKind::ConnectionRefused => Ok(At::Nobody {
             why,
             is_there: true,
@@ -156,6 +158,8 @@ fn is_other_file(path: &Path) -> bool {
 /// Starts a manager for this user and connects to it.
 fn start_one(socket: Option<&Path>, start: Begin<'_>) -> Result<Found, String> {
     let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
+    let made = path.parent().map_or(Ok(()), own_dir);
+    made.map_err(|why| format!("no directory for its socket: {why}"))?;
     start(path)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -232,7 +236,8 @@ mod tests {
         let places = Places {
             named: None,
             system: dir.path().join("system.sock"),
-            user: Some(dir.path().join("user.sock")),
+            // Below a directory that is made for it, with mode 0700.
+            user: Some(dir.path().join("own/user.sock")),
         };
         make(&places.system);
         let started = find(&places, Ok(&|_| Err("it began".into())));

@@ -137,7 +137,7 @@ impl DomainCore {
                     link.set_peer_fd(fd);
                 }
             }
-            Event::Incoming { export, .. } | Event::SocketIncoming { export, .. } => {
+            Event::Incoming { export, .. } => {
                 let refused = self.exports.came(export, (event, fds));
                 if let Some(channel) = refused {
                     conn.send(&Request::Reject { channel }, &[])?;
@@ -180,7 +180,6 @@ impl DomainCore {
             | Event::ForwardAllowed { req, .. }
             | Event::Exported { req, .. }
             | Event::Opened { req, .. }
-            | Event::SocketTaken { req, .. }
             | Event::WakeEnd { req }
             | Event::Accepted { req, .. }
             | Event::Assigned { req, .. }

@@ -1,13 +1,12 @@
 //! The names that a domain exports, and who has connected to them.
 
-use super::backlog::{Backlog, Take};
+use super::backlog::{self, Backlog};
 use super::wire::Parcel;
 use crate::base::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_proto::{ChannelId, ExportId, Role};
-use tranship_sys::epoll::Epoll;
 
 /// By their ids under the present manager.
 #[derive(Default)]
@@ -30,8 +29,8 @@ struct Export {
     incoming: Backlog,
 }
 
-/// Name and role; none where sockets are connected.
-pub(super) type Exported = (String, Option<Role>);
+/// Name and role.
+pub(super) type Exported = (String, Role);
 
 impl Names {
     /// By the id that its listener knows it by.
@@ -48,21 +47,12 @@ impl Exports {
         Asking(self)
     }
 
-    /// On record now; connections that another thread's turn took in the meantime wait in the entry that it made. `speaks` is
-    /// told of sockets that have something to be taken.
-    pub fn add(
-        &self,
-        export: ExportId,
-        what: Exported,
-        speaks: Option<&Arc<Epoll>>,
-    ) -> Arc<AtomicU32> {
+    /// On record now; connections that another thread's turn took in the meantime wait in the entry that it made.
+    pub fn add(&self, export: ExportId, what: Exported) -> Arc<AtomicU32> {
         let mut names = lock(&self.0);
         let entry = names.all.entry(export).or_default();
         entry.what = Some(what);
         entry.id.store(export.0, Ordering::Relaxed);
-        if let Some(speaks) = speaks {
-            entry.incoming.tell(Arc::clone(speaks));
-        }
         entry.id.clone()
     }
 
@@ -77,8 +67,8 @@ impl Exports {
     }
 
     /// A connection that nobody has taken yet.
-    pub fn next(&self, id: &AtomicU32, take: Take) -> Option<Parcel> {
-        lock(&self.0).of(id).and_then(|e| take(&mut e.incoming))
+    pub fn next(&self, id: &AtomicU32) -> Option<Parcel> {
+        lock(&self.0).of(id)?.incoming.pop()
     }
 
     pub fn has_incoming(&self, id: &AtomicU32) -> bool {
@@ -90,14 +80,14 @@ impl Exports {
         lock(&self.0).all.values().any(|e| e.what.is_some())
     }
 
-    /// Somebody has connected. A channel that is to be refused, if it was to be one.
+    /// Somebody has connected. A channel that is to be refused.
     pub(super) fn came(&self, export: ExportId, parcel: Parcel) -> Option<ChannelId> {
         let mut names = lock(&self.0);
         // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
         // given up meanwhile.
         match names.all.contains_key(&export) || names.asking > 0 {
             true => names.all.entry(export).or_default().incoming.push(parcel),
-            false => Backlog::turn_away(parcel),
+            false => backlog::channel(&parcel),
         }
     }
 
@@ -121,13 +111,13 @@ impl Exports {
         all.insert(new, entry);
     }
 
-    /// Another manager: who connected by the old one has to do it again; sockets are as good as ever. Names of which the answer was still to come
+    /// Another manager: who connected by the old one has to do it again. Names of which the answer was still to come
     /// are exported again by who asked; these are the others.
     pub(super) fn begin_again(&self) -> Vec<(ExportId, Exported)> {
         let all = &mut lock(&self.0).all;
         all.retain(|_, entry| entry.what.is_some());
         let again = all.iter_mut().filter_map(|(id, entry)| {
-            entry.incoming.keep_sockets();
+            entry.incoming = Backlog::default();
             entry.what.clone().map(|what| (*id, what))
         });
         again.collect()

@@ -26,7 +26,7 @@ pub struct Home {
 impl Home {
     /// A connection to who listens there now; or what stands in the way, if that is not that nobody does. Then one is started, if we had
     /// started the last one.
-    pub(super) fn knock(&self) -> Result<OwnedFd, Option<Barrier>> {
+    pub(super) fn dial(&self) -> Result<OwnedFd, Option<Barrier>> {
         match socket::connect_now(&self.place) {
             Ok(fd) => Ok(lifted(fd, self.high_descriptors)),
             Err(error) => {

@@ -6,9 +6,9 @@ use super::cut_off::Root;
 use super::discover::Found;
 use super::exports::Exports;
 use super::greeting::Greeting;
-use super::haste::Haste;
 use super::home::{Home, lifted};
 use super::notes::{Leaks, Notes};
+use super::pressure::MemoryPressure;
 use super::register::Register;
 use super::starter::Starter;
 use super::state::{DomainCore, Life, Shared};
@@ -58,7 +58,7 @@ impl DomainCore {
             boards: Boards::new(welcome.board),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),
             register: Register::default(),
-            haste: Haste::default(),
+            pressure: MemoryPressure::default(),
             exports: Exports::default(),
             life: Life::new(how.embedded),
             poller,

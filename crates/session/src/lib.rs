@@ -6,7 +6,7 @@
 //!
 //! Its files, from below: what everything uses (`base/`, `error`), what the manager is spoken to by (`wire`, `greeting`, `conn`), finding and
 //! starting one (`discover`, `starter`, `cut_off`, `home`), what a domain has (`boards`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`,
-//! `haste`), what lives in it (`residents`, `register`), its whole state (`state`); what is done with that: each event (`events`), the claims after
+//! `pressure`), what lives in it (`residents`, `register`), its whole state (`state`); what is done with that: each event (`events`), the claims after
 //! a manager's restart (`resume`), a turn of all that is due (`turn`), questions that have an answer (`call`), its end (`entrust`, `leave`, `leaks`),
 //! its beginning (`join`).
 //!
@@ -31,7 +31,6 @@ pub mod error;
 mod events;
 mod exports;
 mod greeting;
-mod haste;
 mod heap;
 mod helper;
 mod home;
@@ -40,6 +39,7 @@ mod leaks;
 mod leave;
 mod notes;
 mod poll;
+mod pressure;
 mod register;
 mod residents;
 mod resume;
@@ -50,7 +50,6 @@ mod trace;
 mod turn;
 mod wire;
 
-pub use backlog::{Backlog, NEWS, Take};
 pub use call::{Asked, NAP, PATIENCE, ROUND};
 pub use heap::OwnHeap;
 pub use join::Join;

@@ -73,7 +73,7 @@ pub trait OwnMember: Any + Retired {
     fn queue_left(&self, channel: ChannelId, epoch: u64);
     fn reader_left(&self, domain: DomainId, epoch: u64);
     /// Takes readers off the roster that died before a new manager heard of them. True if there may be more.
-    fn bury_dead_readers(&self) -> bool;
+    fn reap_dead_readers(&self) -> bool;
 
     /// The manager wants it to have at most this many bytes of chunks.
     fn set_shrink_target(&self, bytes: u64);
@@ -206,5 +206,5 @@ pub trait LinkMember: Any + Send + Sync {
     /// The queue is about to leave a roster: what it alone keeps is taken first.
     fn queue_leaves(&self);
     /// Memory is short: what a carrier has brought back is given back now.
-    fn hasten(&self);
+    fn reclaim(&self);
 }

@@ -69,7 +69,7 @@ impl DomainCore {
             return Err(self.away(conn));
         }
         conn.last_attempt = Some(now);
-        let fd = match self.home.knock() {
+        let fd = match self.home.dial() {
             Ok(fd) => fd,
             Err(barrier) => {
                 conn.attempts.failed(self.id(), barrier);
@@ -267,10 +267,8 @@ impl DomainCore {
 
     fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
         for (id, (name, role)) in self.exports.begin_again() {
-            self.claim(conn, Claim::Export(id), &[], |req| match role {
-                Some(role) => Request::Export { req, name, role },
-                None => Request::ExportSocket { req, name },
-            })?;
+            let make = |req| Request::Export { req, name, role };
+            self.claim(conn, Claim::Export(id), &[], make)?;
         }
         Ok(())
     }

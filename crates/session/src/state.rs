@@ -3,9 +3,9 @@
 use super::boards::Boards;
 use super::conn::Conn;
 use super::exports::Exports;
-use super::haste::Haste;
 use super::home::Home;
 use super::notes::Notes;
+use super::pressure::MemoryPressure;
 use super::register::Register;
 use super::residents::LinkMember;
 use super::tasks::Tasks;
@@ -39,7 +39,7 @@ pub struct Shared {
     pub(super) conn: Mutex<Conn>,
     /// What lives in it.
     pub register: Register,
-    pub haste: Haste,
+    pub pressure: MemoryPressure,
     pub exports: Exports,
     pub(super) life: Life,
     pub(super) poller: tranship_sys::epoll::Epoll,
@@ -216,10 +216,10 @@ impl DomainCore {
     }
 
     /// Memory is short: what has arrived by carriers is given back now.
-    pub fn hasten_carriers(&self) {
-        if self.haste.is_carried() {
+    pub fn reclaim_from_carriers(&self) {
+        if self.pressure.is_carried() {
             let links = self.register.all_links();
-            links.iter().for_each(|link| link.hasten());
+            links.iter().for_each(|link| link.reclaim());
         }
     }
 

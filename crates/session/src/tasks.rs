@@ -3,13 +3,13 @@
 //! | a task that finds nothing | who has something for it |
 //! |---|---|
 //! | puts its waker here | publishes, or takes the manager's news |
-//! | says that it sleeps (a ring's flag) | rings the bell, or says that there are news |
+//! | says that it sleeps (a ring's flag) | rings the doorbell, or says that there are news |
 //! | looks again | takes the waker away from here, and wakes |
 //!
 //! So whatever comes after the look finds the waker. Whoever is woken puts it here anew: a waker is used once. Nobody believes a
 //! wake-up; it is a reason to look.
 //!
-//! NOT here: the thread that waits for the bells (`core`: `link/reactor.rs`), what they mean.
+//! NOT here: the thread that waits for the doorbells (`core`: `link/reactor.rs`), what they mean.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -31,7 +31,7 @@ const KICK: Key = u64::MAX - 1;
 
 #[derive(Debug, Default)]
 pub struct Tasks {
-    gear: OnceLock<Gear>,
+    poller: OnceLock<Poller>,
     state: Mutex<State>,
     /// There is something that any of them may have waited for.
     news: AtomicBool,
@@ -39,7 +39,7 @@ pub struct Tasks {
 
 /// What the reactor waits on. Made with the first task that has to wait.
 #[derive(Debug)]
-struct Gear {
+struct Poller {
     epoll: Epoll,
     kick: OwnedFd,
 }
@@ -71,8 +71,8 @@ pub enum Woken {
     News,
     /// Something of the reactor's own.
     Kick,
-    /// The bell of this channel, which may have been hung up.
-    Bell { channel: Key, hung_up: bool },
+    /// The doorbell of this channel, which may have been hung up.
+    Doorbell { channel: Key, hung_up: bool },
 }
 
 impl State {
@@ -103,15 +103,15 @@ impl Tasks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn gear(&self, news: impl AsFd) -> io::Result<&Gear> {
-        if let Some(gear) = self.gear.get() {
-            return Ok(gear);
+    fn poller(&self, news: impl AsFd) -> io::Result<&Poller> {
+        if let Some(poller) = self.poller.get() {
+            return Ok(poller);
         }
         let (epoll, kick) = (Epoll::new()?, eventfd::create()?);
         epoll.add(&kick, KICK, Interest::Read)?;
         epoll.add(news, NEWS, Interest::News)?;
         // A second thread's is closed again.
-        Ok(self.gear.get_or_init(|| Gear { epoll, kick }))
+        Ok(self.poller.get_or_init(|| Poller { epoll, kick }))
     }
 
     /// A number for something to be awaited that is no channel.
@@ -124,7 +124,7 @@ impl Tasks {
     /// Puts a task here until it is woken, at that time at the latest. `news` is readable when the manager has some. True if the
     /// reactor does not run: it counts as running from here on, and the caller starts it.
     pub fn put(&self, key: Key, waker: &Waker, news: impl AsFd) -> io::Result<bool> {
-        self.gear(news)?;
+        self.poller(news)?;
         let mut state = self.state();
         state.used = true;
         match state.tasks.get_mut(&key) {
@@ -187,29 +187,29 @@ impl Tasks {
 
     /// Ends the reactor's sleep.
     pub fn kick(&self) {
-        if let Some(gear) = self.gear.get() {
-            let _ = eventfd::signal(&gear.kick);
+        if let Some(poller) = self.poller.get() {
+            let _ = eventfd::signal(&poller.kick);
         }
     }
 
-    /// Watches the bell of a channel.
-    pub fn watch(&self, bell: impl AsFd, channel: Key) -> io::Result<()> {
-        match self.gear.get() {
-            Some(gear) => gear.epoll.add(bell, channel, Interest::Read),
+    /// Watches the doorbell of a channel.
+    pub fn watch(&self, doorbell: impl AsFd, channel: Key) -> io::Result<()> {
+        match self.poller.get() {
+            Some(poller) => poller.epoll.add(doorbell, channel, Interest::Read),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    pub fn unwatch(&self, bell: impl AsFd) {
-        if let Some(gear) = self.gear.get() {
-            let _ = gear.epoll.remove(bell);
+    pub fn unwatch(&self, doorbell: impl AsFd) {
+        if let Some(poller) = self.poller.get() {
+            let _ = poller.epoll.remove(doorbell);
         }
     }
 
     /// The reactor sleeps until something happens, a task's time has come, or that time.
     pub fn sleep(&self, until: Instant, woken: &mut Vec<Woken>) -> io::Result<()> {
         woken.clear();
-        let Some(gear) = self.gear.get() else {
+        let Some(poller) = self.poller.get() else {
             return Ok(());
         };
         let mut state = self.state();
@@ -219,7 +219,7 @@ impl Tasks {
         let mut ready = Vec::new();
         let left = first.saturating_duration_since(Instant::now());
         // A fraction of a millisecond is none to a clock that ticks slower.
-        let waited = gear
+        let waited = poller
             .epoll
             .wait(&mut ready, Some(left.max(Duration::from_micros(1))));
         self.state().sleeps_until = None;
@@ -227,13 +227,13 @@ impl Tasks {
         woken.extend(ready.into_iter().map(|ready: Ready| match ready.token {
             NEWS => Woken::News,
             KICK => Woken::Kick,
-            channel => Woken::Bell {
+            channel => Woken::Doorbell {
                 channel,
                 hung_up: ready.hung_up,
             },
         }));
         if woken.contains(&Woken::Kick) {
-            let _ = eventfd::drain(&gear.kick);
+            let _ = eventfd::drain(&poller.kick);
         }
         Ok(())
     }
@@ -352,16 +352,16 @@ mod tests {
         tasks.wake_due(Instant::now());
         assert_eq!(woken(&count), 1);
         eventfd::signal(&news).expect("signal");
-        let bell = eventfd::create().expect("eventfd");
-        tasks.watch(&bell, 7).expect("epoll");
-        eventfd::signal(&bell).expect("signal");
+        let doorbell = eventfd::create().expect("eventfd");
+        tasks.watch(&doorbell, 7).expect("epoll");
+        eventfd::signal(&doorbell).expect("signal");
         tasks.sleep(far, &mut why).expect("epoll");
-        let bell_7 = Woken::Bell {
+        let doorbell_7 = Woken::Doorbell {
             channel: 7,
             hung_up: false,
         };
-        assert!(why.len() == 2 && why.contains(&Woken::News) && why.contains(&bell_7));
-        tasks.unwatch(&bell);
+        assert!(why.len() == 2 && why.contains(&Woken::News) && why.contains(&doorbell_7));
+        tasks.unwatch(&doorbell);
         eventfd::signal(&news).expect("signal");
         tasks.sleep(far, &mut why).expect("epoll");
         assert_eq!(why, [Woken::News]);
@@ -371,10 +371,10 @@ mod tests {
     fn the_reactor_ends_when_nobody_waited_for_a_while() {
         let (tasks, news) = (Tasks::default(), eventfd::create().expect("eventfd"));
         assert!(
-            tasks.put(1, Waker::noop(), &news).expect("gear"),
+            tasks.put(1, Waker::noop(), &news).expect("poller"),
             "start it"
         );
-        assert!(!tasks.put(2, Waker::noop(), &news).expect("gear"));
+        assert!(!tasks.put(2, Waker::noop(), &news).expect("poller"));
         assert_eq!(tasks.channels().len(), 2);
         assert!(!tasks.ends());
         tasks.forget(1);
@@ -383,7 +383,10 @@ mod tests {
         assert!(!tasks.ends(), "one waited until now");
         assert!(tasks.ends());
         let key = tasks.key();
-        assert!(tasks.put(key, Waker::noop(), &news).expect("gear"), "again");
+        assert!(
+            tasks.put(key, Waker::noop(), &news).expect("poller"),
+            "again"
+        );
         tasks.forget(key);
         assert!(
             tasks.channels().is_empty() && !tasks.ends(),

@@ -81,7 +81,7 @@ impl DomainCore {
             self.register.look_again();
         }
         for pool in self.register.all_own() {
-            if pool.bury_dead_readers() {
+            if pool.reap_dead_readers() {
                 self.register.look_again();
             }
         }

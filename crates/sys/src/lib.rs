@@ -8,7 +8,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes and pidfds");
 
-pub mod aside;
 pub mod cgroup;
 pub mod confine;
 pub mod counter;

@@ -4,6 +4,7 @@ use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// May others of the same uid ptrace us and open our descriptors through `/proc`?
@@ -18,6 +19,15 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
 /// See [`set_dumpable`].
 pub fn is_dumpable() -> io::Result<bool> {
     Ok(rustix::process::dumpable_behavior()? == DumpableBehavior::Dumpable)
+}
+
+/// May this process make something in that directory?
+pub fn may_make_in(dir: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let both = Access::WRITE_OK | Access::EXEC_OK;
+    let may = accessat(CWD, dir, both, AtFlags::EACCESS);
+    // An older kernel cannot be asked that of a set-uid process: it finds out.
+    matches!(may, Ok(()) | Err(rustix::io::Errno::NOSYS))
 }
 
 /// Raises the soft limit of open files to the hard one; says what it is now.

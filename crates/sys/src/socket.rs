@@ -3,7 +3,6 @@
 use control::{Control, FDS_SPACE, space};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +14,16 @@ pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvm
 
 /// The longest path that a socket can have, unix(7).
 pub const MAX_PATH_BYTES: usize = 107;
+
+/// Can a socket have this path? Said before anything else is, for what is found at a path that is cut says nothing.
+pub fn check_path(path: &Path) -> io::Result<()> {
+    let bytes = path.as_os_str().len();
+    if bytes <= MAX_PATH_BYTES {
+        return Ok(());
+    }
+    let text = format!("its path has {bytes} bytes, a socket's has at most {MAX_PATH_BYTES}");
+    Err(io::Error::new(io::ErrorKind::InvalidFilename, text))
+}
 
 /// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
@@ -94,52 +103,6 @@ pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::net::shutdown(&from, rustix::net::Shutdown::Read)?;
     pass_rights(&to, false)?;
     Ok((to, from))
-}
-
-/// An end to which a stranger may have sent what is never to be closed here (see [`crate::aside`]): with messages unread it is
-/// closed aside.
-#[derive(Debug)]
-pub struct ToStranger(ManuallyDrop<OwnedFd>);
-
-impl From<OwnedFd> for ToStranger {
-    fn from(socket: OwnedFd) -> ToStranger {
-        ToStranger(ManuallyDrop::new(socket))
-    }
-}
-
-impl AsFd for ToStranger {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Drop for ToStranger {
-    fn drop(&mut self) {
-        // SAFETY: it is not used any more.
-        let socket = unsafe { ManuallyDrop::take(&mut self.0) };
-        // From here on nothing more comes.
-        let quiet = shutdown(&socket).is_ok() && is_empty(&socket).unwrap_or(false);
-        match quiet {
-            true => drop(socket),
-            false => _ = crate::aside::close(vec![socket]),
-        }
-    }
-}
-
-/// Is no message there? One without bytes is told from the end by its credentials. Nothing is taken.
-fn is_empty(socket: &OwnedFd) -> io::Result<bool> {
-    pass_credentials(socket, true)?;
-    match peek(socket, &mut [0; 1]) {
-        Ok(front) => Ok(front.bytes == 0 && !front.brings),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
-/// Has the other end gone, with nothing left to be taken? Nothing is taken. False of anything that is no socket.
-pub fn is_over(fd: impl AsFd) -> bool {
-    let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::PEEK;
-    matches!(rustix::net::recv(fd, &mut [0u8; 1], flags), Ok((_, 0)))
 }
 
 /// Has the other end gone, whatever is left to be taken?

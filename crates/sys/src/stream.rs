@@ -133,12 +133,12 @@ pub fn has_input(socket: impl AsFd) -> bool {
     crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
 }
 
-/// Waits until a socket has something to be taken (or, with `room`, has room), or a bell rings (is readable); at most
+/// Waits until a socket has something to be taken (or, with `room`, has room), or a doorbell rings (is readable); at most
 /// `limit`. A signal ends it early.
 pub fn wait(
     socket: Option<impl AsFd>,
     room: bool,
-    bell: Option<impl AsFd>,
+    doorbell: Option<impl AsFd>,
     limit: Duration,
 ) -> io::Result<()> {
     let flags = match room {
@@ -146,17 +146,21 @@ pub fn wait(
         false => PollFlags::IN,
     };
     let socket = socket.as_ref().map(|fd| (fd.as_fd(), flags));
-    let bell = bell.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
-    let all = socket.into_iter().chain(bell);
+    let doorbell = doorbell.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
+    let all = socket.into_iter().chain(doorbell);
     let mut all: Vec<_> = all
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
         .collect();
     wait_any(&mut all, limit)
 }
 
-/// Waits until one of many sockets has room, or a bell rings; at most `limit`.
-pub fn wait_for_room<S: AsFd>(sockets: &[S], bell: impl AsFd, limit: Duration) -> io::Result<()> {
-    let mut all = vec![PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN)];
+/// Waits until one of many sockets has room, or a doorbell rings; at most `limit`.
+pub fn wait_for_room<S: AsFd>(
+    sockets: &[S],
+    doorbell: impl AsFd,
+    limit: Duration,
+) -> io::Result<()> {
+    let mut all = vec![PollFd::from_borrowed_fd(doorbell.as_fd(), PollFlags::IN)];
     let rooms = sockets
         .iter()
         .map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT));

@@ -10,6 +10,15 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the senders of a process have done, and why.
+///
+/// ```
+/// use tranship_zcopy::Report;
+///
+/// for pid in Report::processes() {
+///     let Ok(report) = Report::of_process(pid) else { continue }; // it is gone
+///     println!("{}: {} senders", report.program, report.senders);
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {

@@ -12,6 +12,18 @@ use std::sync::{Arc, Weak};
 /// The twin allocator (ZCopy, section 3.2.1): memory for values that are sent many times, beside the program's heap.
 ///
 /// Cheap to clone; all clones are one arena. Its memory goes back when the last value and the last clone are gone.
+///
+/// ```
+/// use tranship_zcopy::Arena;
+///
+/// let arena = Arena::new()?;
+/// let mut page = arena.alloc(4096)?;
+/// page.fill(b'.');
+/// page[..5].copy_from_slice(b"hello");
+/// let page = page.freeze(); // from here on nobody writes it
+/// assert_eq!(&page.clone()[..6], b"hello.");
+/// # Ok::<(), tranship_zcopy::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Arena {
     pub(crate) inner: Arc<Inner>,

@@ -81,6 +81,8 @@ fn in_the_place_of_another_zone_nothing_is_found() {
         zone.free(zone.alloc().expect("100 items"));
     }
     assert_ne!(one.place(), two.place());
+    // The other's cache has both, an item and room for one.
+    let _other = two.alloc().expect("99 more");
     for number in 0..=u8::MAX {
         let place = CachePlace::numbered(number);
         let is_its = place == one.place();
@@ -97,6 +99,23 @@ fn in_the_place_of_another_zone_nothing_is_found() {
     }
     let stats = one.stats();
     assert_eq!((stats.allocs, stats.frees), (257, 257));
+}
+
+/// A cache that was shut takes nothing, though it has room.
+#[test]
+fn under_pressure_nothing_is_put_into_a_cache() {
+    let _places = places();
+    let zone = Zone::new(ZoneConfig::for_item(64), Store::of(0..100));
+    let items: Vec<_> = (0..4).map(|_| zone.alloc().expect("100 items")).collect();
+    assert_eq!(zone.free_cached_many(&items[..2]), 2);
+    zone.set_pressure(true);
+    assert_eq!(zone.free_cached_many(&items[2..]), 0);
+    assert!(!zone.free_cached(items[2]));
+    items[2..].iter().for_each(|item| zone.free(*item));
+    assert_eq!(zone.stats().cached(), 0);
+    zone.set_pressure(false);
+    let item = zone.alloc().expect("100 items");
+    assert!(zone.free_cached(item));
 }
 
 /// A place is had by the next zone, however many there were at once.

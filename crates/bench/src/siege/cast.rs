@@ -32,18 +32,8 @@ child!(
     pub fn exporter(ctl: Control) {
         let names: Vec<String> = ctl.recv().unwrap().unwrap();
         let mut raw = Raw::join("exporter");
-        for (n, name) in names.into_iter().enumerate() {
-            let req = raw.req();
-            let request = match n % 2 {
-                0 => Request::Export {
-                    req,
-                    name,
-                    role: Role::Source,
-                },
-                _ => Request::ExportSocket { req, name },
-            };
-            raw.send(&request, &[]);
-            raw.wait(|e| matches!(e, Event::Exported { req: r, .. } if *r == req).then_some(()));
+        for name in names {
+            raw.export(&name, Role::Source);
         }
         ctl.send(&()).unwrap();
         while let Some((event, _)) = raw.recv() {

@@ -21,7 +21,7 @@ pub enum OpenError {
     },
     /// A folder, a pipe or the like.
     #[error("{0} is neither a file nor a block device")]
-    LaneKind(PathBuf),
+    FileType(PathBuf),
     /// Somebody else serves it.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
@@ -107,7 +107,7 @@ fn plain(path: &Path, options: &DiskOptions) -> Result<(File, u64), OpenError> {
     let mut file = open_file(path, options, OFlags::empty()).map_err(system)?;
     let kind = file.metadata().map_err(system)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
-        return Err(OpenError::LaneKind(path.to_owned()));
+        return Err(OpenError::FileType(path.to_owned()));
     }
     let has = file.seek(SeekFrom::End(0)).map_err(system)?;
     match options.size {

@@ -1,7 +1,7 @@
 //! What a client is answered through, also by the store's threads.
 
-use crate::lack::passes;
 use crate::limits::MOST_ASKED;
+use crate::transient::is_transient;
 use crate::wire::{self, Say};
 use crate::{Data, Fault};
 use std::collections::VecDeque;
@@ -109,7 +109,7 @@ impl Answers {
             }
         };
         // Else nobody is there for it any more.
-        let lack = sent.err().filter(|error| passes(error.kind()))?;
+        let lack = sent.err().filter(|error| is_transient(error.kind()))?;
         self.asked.fetch_add(1, Ordering::Relaxed);
         out.late.push_front(answer);
         Some(lack)

@@ -3,9 +3,9 @@
 use super::answers::Answers;
 use super::behind::Served;
 use crate::data::Own;
-use crate::lack::{PAUSE, Patience, passes};
 use crate::leases::{Leases, Tenant};
 use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::transient::{PAUSE, Patience, is_transient};
 use crate::wire::{self, Ask, Hello, Say};
 use crate::{Data, Fault, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
@@ -112,7 +112,15 @@ impl Session {
     fn welcome(&mut self) -> Result<(), Error> {
         let remote = self.served.remote.as_ref();
         let is_known = remote.is_none_or(|remote| remote.is_known());
-        let assign = |to: &mut Sender| to.try_assign(&self.pool);
+        let assign = |to: &mut Sender| {
+            let assigned = to.try_assign(&self.pool);
+            if matches!(&assigned, Err(error) if error.kind() == Kind::ChannelTrust) {
+                // The client would only see that this end is gone.
+                let words = wire::encode(&Say::Trust(self.pool.trust()));
+                let _ = to.send_inline(&words, 0);
+            }
+            assigned
+        };
         if self.welcomed || !is_known || !self.answers.with(assign)? {
             return Ok(());
         }
@@ -163,7 +171,7 @@ impl Session {
         loop {
             match Own::new(&self.pool, len, limit) {
                 Ok(own) => return Ok(Data::Own(own)),
-                Err(lack) if !passes(lack.kind()) => return Err(lack),
+                Err(lack) if !is_transient(lack.kind()) => return Err(lack),
                 Err(_) => limit = PAUSE,
             }
             if is_over() || self.answers.with(|to| Ok(to.is_peer_gone()))? {

@@ -82,6 +82,7 @@ impl Listener {
                 Listener::Tcp(listener)
             }
             Address::Unix(path) => {
+                socket::check_path(path)?;
                 make_way(path)?;
                 let listener = UnixListener::bind(path)?;
                 // Nobody takes any: what lies in a stream is closed by who reads it, and that may take as long as its sender

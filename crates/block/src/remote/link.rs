@@ -2,7 +2,7 @@
 
 use super::question::Question;
 use super::{ROUND, Remote, State};
-use crate::lack::{PAUSE, Patience, passes};
+use crate::transient::{PAUSE, Patience, is_transient};
 use crate::wire::{self, Ask, Hello, Say, VERSION};
 use crate::{Fault, Info, Op};
 use std::sync::atomic::Ordering;
@@ -13,6 +13,8 @@ use tranship_core::{Error, Kind, Message, Pool, Receiver, Sender};
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
 /// A pause that people want to know of.
 const LONG: Duration = Duration::from_millis(100);
+/// And where trying again changes nothing, as long as nobody corrects it.
+const FINAL_PAUSE: Duration = Duration::from_secs(10);
 /// A server that has not welcomed us by then is tried anew.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// So long an attempt waits for a server that is not there; at least, if that is given up sooner.
@@ -29,6 +31,14 @@ struct Link {
     welcome: Option<Info>,
     /// Which opening of its disk the server serves, if it gives leases.
     opening: Option<u128>,
+}
+
+/// Does it stay as it is until somebody corrects it?
+fn is_final(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Access | Kind::BadArgument | Kind::ChannelBind | Kind::ChannelTrust | Kind::Version
+    )
 }
 
 impl Remote {
@@ -50,11 +60,18 @@ impl Remote {
                 Err(error) => error,
             };
             let why = ended.to_string();
+            let is_final = is_final(ended.kind());
+            if is_final {
+                pause = FINAL_PAUSE;
+            }
             if pause >= LONG && said.as_ref() != Some(&why) {
                 tracing::warn!("{}: {why}; trying again", self.server);
                 said = Some(why.clone());
             }
-            self.lock().why = Some(why);
+            let mut state = self.lock();
+            (state.why, state.is_final) = (Some(why), is_final);
+            drop(state);
+            self.tell();
             if self.is_overdue(away) {
                 self.give_up();
             }
@@ -154,7 +171,7 @@ impl Remote {
                 false => PAUSE,
             };
             match waits_for {
-                Some(lack) if passes(lack.kind()) => patience.say(&self.server, &lack),
+                Some(lack) if is_transient(lack.kind()) => patience.say(&self.server, &lack),
                 Some(error) => return error,
                 None => {}
             }
@@ -187,7 +204,7 @@ impl Remote {
         let mut state = self.lock();
         state.info = Some(info);
         state.out = link.out.take();
-        (state.given_up, state.why) = (false, None);
+        (state.given_up, state.why, state.is_final) = (false, None, false);
         // Ordering: relaxed; a count.
         self.connected.fetch_add(1, Ordering::Relaxed);
         tracing::info!("{}: connected, {} bytes", self.server, info.size);
@@ -217,6 +234,13 @@ impl Remote {
             Say::Version(version) => {
                 tracing::error!("{}: speaks version {version}, not {VERSION}", self.server);
                 Err(Kind::ChannelBind.into())
+            }
+            Say::Trust(theirs) => {
+                let ours = self.server.trust();
+                let text = format!(
+                    "the server's level of trust is `{theirs}`, this end's is `{ours}`: both must say the same (--trust)"
+                );
+                Err(Error::new(Kind::ChannelTrust, text))
             }
             Say::Done(result, lease) => {
                 let mut state = self.lock();

@@ -8,10 +8,10 @@ mod question;
 mod safety;
 
 use crate::data::Own;
-use crate::lack::passes;
 use crate::lease::Moment;
 use crate::leases::random;
 use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::transient::is_transient;
 use crate::{Data, Endpoint, Fault, Info, Job, Lease, Op, Store};
 use question::Question;
 use safety::Safety;
@@ -59,6 +59,26 @@ impl Client {
 }
 
 /// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end when nobody has it any more.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tranship_block::{Blocking, Disk, DiskOptions, Endpoint, Remote};
+/// use tranship_block::front::{Direct, Front};
+/// use tranship_core::Trust;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// let at = Endpoint::new("local:remote", Trust::Producer);
+/// let disk = Disk::open(&path, &DiskOptions { size: Some(1 << 20), ..DiskOptions::default() })?;
+/// let _server = Front::start(&at, Arc::new(Direct::new(disk)?))?;
+///
+/// let blocks = Blocking(Remote::new(&at)); // elsewhere
+/// blocks.write_at(5, b"hello", true)?;
+/// let mut bytes = [0; 5];
+/// blocks.read_at(5, &mut bytes)?;
+/// assert_eq!(&bytes, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Remote {
     server: Endpoint,
@@ -87,6 +107,8 @@ struct State {
     given_up: bool,
     /// In words, why it is not there.
     why: Option<String>,
+    /// That stays so until somebody corrects it.
+    is_final: bool,
     numbers: u64,
 }
 
@@ -130,12 +152,12 @@ impl Remote {
         remote
     }
 
-    /// Waits until the server has been reached, at most `limit`.
+    /// Waits until the server has been reached, at most `limit`, and not where it refuses what only somebody else can correct.
     ///
     /// # Errors
     /// `Gone` when it was not reached; [`why`](Remote::why) says more.
     pub fn wait(&self, limit: Duration) -> Result<Info, Fault> {
-        let state = self.wait_until(limit, |state| state.out.is_some());
+        let state = self.wait_until(limit, |state| state.out.is_some() || state.is_final);
         match &state.out {
             Some(_) => state.info.ok_or(Fault::Gone),
             None => Err(Fault::Gone),
@@ -203,7 +225,7 @@ impl Remote {
             }
             match question.send(number, out, pool) {
                 Ok(()) => drop(away.insert(number, question)),
-                Err(error) if passes(error.kind()) || out.is_peer_gone() => {
+                Err(error) if is_transient(error.kind()) || out.is_peer_gone() => {
                     queue.insert(number, question);
                     return Some(error);
                 }
@@ -245,7 +267,7 @@ impl Store for Remote {
             drop(state);
             match Own::new(&pool, len, ROUND) {
                 Ok(own) => return Ok(Data::Own(own)),
-                Err(lack) if passes(lack.kind()) => {}
+                Err(lack) if is_transient(lack.kind()) => {}
                 Err(error) => {
                     tracing::error!("{}: no memory for a request: {error}", self.server);
                     return Err(Fault::Gone);

@@ -112,14 +112,19 @@ impl Begin {
         let mut begin = Begin {
             listener: match found.listener {
                 Some(listener) => listener,
-                None => TcpListener::bind(options.listen)?,
+                None => {
+                    let at = options.listen;
+                    TcpListener::bind(at).map_err(doing(format!("serving TCP at {at}")))?
+                }
             },
             datagrams: match found.datagrams {
                 Some(datagrams) => Some(datagrams),
-                None => options.udp.map(UdpSocket::bind).transpose()?,
+                None => options.udp.map(datagrams).transpose()?,
             },
             control: options.take_over.as_deref().map(control).transpose()?,
-            store: Store::new(store_options(options)).map_err(io::Error::other)?,
+            store: Store::new(store_options(options))
+                .map_err(io::Error::other)
+                .map_err(doing(format!("{} bytes of memory", options.memory)))?,
             connections: Vec::new(),
             flush_in: 0,
             taken: None,
@@ -167,7 +172,7 @@ impl Begin {
             .collect();
         let datagrams = match (options.udp, offered.datagrams) {
             (Some(_), Some(socket)) => Some(socket),
-            (at, _) => at.map(UdpSocket::bind).transpose()?,
+            (at, _) => at.map(datagrams).transpose()?,
         };
         Ok(Begin {
             store,
@@ -186,16 +191,34 @@ impl Begin {
     }
 }
 
+/// What was being done when this failed.
+fn doing(what: String) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn datagrams(at: SocketAddr) -> io::Result<UdpSocket> {
+    UdpSocket::bind(at).map_err(doing(format!("serving UDP at {at}")))
+}
+
 /// Listens for a successor, where nobody does any more.
 fn control(at: &Path) -> io::Result<OwnedFd> {
-    match socket::listen(at, 0o600) {
+    let listened = match socket::listen(at, 0o600) {
         // Nobody answered there: what is left of a server that was killed. Anything else than a socket stays.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_socket(at)? => {
-            std::fs::remove_file(at)?;
-            socket::listen(at, 0o600)
-        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => match is_socket(at) {
+            Ok(true) => std::fs::remove_file(at).and_then(|()| socket::listen(at, 0o600)),
+            Ok(false) => Err(io::Error::other(
+                "it is no socket: remove it, or name another path",
+            )),
+            Err(error) => Err(error),
+        },
         other => other,
-    }
+    };
+    listened.map_err(successors(at))
+}
+
+/// What fails concerns the socket for successors.
+fn successors(at: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    doing(format!("taking over at {}", at.display()))
 }
 
 fn is_socket(at: &Path) -> io::Result<bool> {
@@ -207,11 +230,15 @@ fn desk(options: &Options, later: bool) -> io::Result<Option<Desk>> {
     let Some(share) = &options.share else {
         return Ok(None);
     };
-    let mut desk = Desk::new(share, options.patience).map_err(io::Error::other)?;
-    if !later {
-        desk.listen().map_err(io::Error::other)?;
-    }
-    Ok(Some(desk))
+    let desk = Desk::new(share, options.patience).and_then(|mut desk| {
+        if !later {
+            desk.listen()?;
+        }
+        Ok(desk)
+    });
+    let desk = desk.map_err(io::Error::other);
+    desk.map(Some)
+        .map_err(doing(format!("showing values at `{}`", share.name)))
 }
 
 impl Server {
@@ -222,7 +249,9 @@ impl Server {
     /// goes on serving.
     pub fn start(options: Options) -> io::Result<Server> {
         let offered = match &options.take_over {
-            Some(at) => take::ask(at)?,
+            Some(at) => socket::check_path(at)
+                .and_then(|()| take::ask(at))
+                .map_err(successors(at))?,
             None => None,
         };
         let begin = match offered {

@@ -13,6 +13,28 @@ const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(48) / 2;
 /// read.
 ///
 /// A server that has ended, or was handed over to its successor, is [`Kind::PeerGone`] or [`Kind::PeerDied`]: open it again.
+///
+/// ```
+/// use std::io::{BufRead, BufReader, Write};
+/// use tranship_cache::{Options, Reader, Server, Share};
+/// use tranship_core::Domain;
+///
+/// let domain = Domain::builder().helper_thread(true).embedded()?;
+/// let socket = domain.socket_path().ok_or("no socket")?;
+/// let share = Some(Share::new(domain, "values"));
+/// let server = Server::start(Options { listen: "127.0.0.1:0".parse()?, share, ..Options::default() })?;
+/// let mut client = std::net::TcpStream::connect(server.address())?;
+/// client.write_all(b"set greeting 0 0 5\r\nhello\r\n")?;
+/// assert_eq!(BufReader::new(client).lines().next().ok_or("no answer")??, "STORED");
+///
+/// let here = Domain::builder().socket(socket).connect()?; // in life, another process
+/// let mut reader = Reader::open(&here, "values")?;
+/// let value = reader.get(b"greeting")?.ok_or("it was stored")?;
+/// assert_eq!(value.to_vec(), b"hello");
+/// # drop((value, reader));
+/// # server.stop();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     receiver: Receiver,

@@ -16,11 +16,11 @@ struct Wanted {
 unsafe impl Send for Wanted {}
 
 #[derive(Debug)]
-pub(super) struct Bell(Mutex<Wanted>);
+pub(super) struct Callbacks(Mutex<Wanted>);
 
-impl Default for Bell {
-    fn default() -> Bell {
-        Bell(Mutex::new(Wanted {
+impl Default for Callbacks {
+    fn default() -> Callbacks {
+        Callbacks(Mutex::new(Wanted {
             zone: null_mut(),
             text: None,
             action: None,
@@ -28,7 +28,7 @@ impl Default for Bell {
     }
 }
 
-impl Bell {
+impl Callbacks {
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
 //! The calls.
 
-use super::alarm::Bell;
+use super::alarm::Callbacks;
 use super::items::{self, Items, Shape};
 use super::types::{
     M_USE_RESERVE, M_WAITOK, M_ZERO, UmaCtor, UmaDtor, UmaFini, UmaInit, UmaMaxaction, Zone, int,
@@ -23,7 +23,7 @@ struct Held {
     zone: ItemZone<Items>,
     size: usize,
     dtor: UmaDtor,
-    bell: Arc<Bell>,
+    callbacks: Arc<Callbacks>,
 }
 
 impl Held {
@@ -33,8 +33,8 @@ impl Held {
             // SAFETY: the caller's word: it ends with a 0.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
         };
-        let bell = Arc::<Bell>::default();
-        let (warned, acted) = (bell.clone(), bell.clone());
+        let callbacks = Arc::<Callbacks>::default();
+        let (warned, acted) = (callbacks.clone(), callbacks.clone());
         let alarm = Alarm::default()
             .warn(WARNINGS, move |warning| warned.warn(warning.name))
             .action(move || acted.act());
@@ -42,10 +42,10 @@ impl Held {
             zone: ItemZone::new(keg, items, ItemOptions::named(name).alarm(alarm)),
             size: items.size(),
             dtor,
-            bell: bell.clone(),
+            callbacks: callbacks.clone(),
         });
         let zone = Box::into_raw(zone).cast();
-        bell.is_of(zone);
+        callbacks.is_of(zone);
         zone
     }
 }
@@ -133,7 +133,7 @@ pub extern "C" fn tranship_uma_zdestroy(zone: *mut Zone) -> i32 {
         };
         // SAFETY: the caller's word: a zone, which nobody uses any more.
         let zone = unsafe { Box::from_raw(zone.cast::<Held>().as_ptr()) };
-        zone.bell.is_of(null_mut());
+        zone.callbacks.is_of(null_mut());
         match zone.zone.destroy() {
             Ok(()) => 0,
             Err(out) => int(out.items),
@@ -254,7 +254,7 @@ pub extern "C" fn tranship_uma_zone_set_warning(zone: *const Zone, warning: *con
                 .to_string_lossy()
                 .into_owned()
         });
-        zone.bell.say(text);
+        zone.callbacks.say(text);
     });
 }
 
@@ -263,7 +263,7 @@ pub extern "C" fn tranship_uma_zone_set_warning(zone: *const Zone, warning: *con
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_set_maxaction(zone: *const Zone, action: UmaMaxaction) {
     if let Some(zone) = held(zone) {
-        quietly((), || zone.bell.call(action));
+        quietly((), || zone.callbacks.call(action));
     }
 }
 

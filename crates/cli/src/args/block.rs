@@ -1,6 +1,6 @@
 //! `tranship block`.
 
-use super::values::{parse_size, parse_time};
+use super::values::{parse_size, parse_size_or_none, parse_time};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -72,7 +72,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// The most that the block cache holds; 0: none, as is best where several proxies write.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_cache)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size_or_none)]
     pub cache: u64,
     /// After so long without the server, requests fail until it is back; default: they wait.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -144,14 +144,6 @@ pub(crate) enum TrustArg {
     Producer,
     /// Nobody can, once it has come: the other end takes a copy.
     None,
-}
-
-/// As a size; 0 is one.
-fn parse_cache(text: &str) -> Result<u64, String> {
-    match text {
-        "0" => Ok(0),
-        text => parse_size(text),
-    }
 }
 
 fn parse_request(text: &str) -> Result<u32, String> {

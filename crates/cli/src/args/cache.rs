@@ -1,14 +1,18 @@
 //! `tranship cache`.
 
 use super::ConnectArgs;
-use super::values::{parse_size, parse_time};
+use super::values::{parse_place, parse_size, parse_time};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(ClapArgs, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "The protocol is memcached's, the options are not: -m 64MiB, -l 127.0.0.1:11211."
+)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
     pub action: Option<CacheAction>,
@@ -20,7 +24,7 @@ pub(crate) struct CacheArgs {
 pub(crate) enum CacheAction {
     /// Prints values of a server of this machine, read by reference: out of memory that it shows to this process, read-only.
     ///
-    /// The exit code is 1 if there is nothing under one of the keys.
+    /// The exit code is 1 if there is nothing under one of the keys, and if no server came in the time given.
     Get(GetArgs),
 }
 
@@ -47,25 +51,26 @@ pub(crate) struct GetArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ServeArgs {
-    /// Where TCP is served. There is no password: whoever reaches it may read and write.
+    /// Where TCP is served; a port alone: of the loopback. There is no password: whoever reaches it may read and write.
     #[arg(
         short,
         long,
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:11211"
+        value_name = "[HOST:]PORT",
+        default_value = "127.0.0.1:11211",
+        value_parser = parse_place
     )]
     pub listen: SocketAddr,
     /// Serves UDP, too. Replies go to whoever a datagram claims to be from: not for open networks.
-    #[arg(short = 'U', long, value_name = "ADDRESS:PORT")]
+    #[arg(short = 'U', long, value_name = "[HOST:]PORT", value_parser = parse_place)]
     pub udp: Option<SocketAddr>,
-    /// Memory for keys, values and what is known about them.
+    /// Memory for keys, values and what is known about them. A number alone is bytes, not MiB as for memcached.
     #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub memory: u64,
     /// Worker threads; default: one for each processor, four at most.
-    #[arg(short, long)]
+    #[arg(short, long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub threads: Option<usize>,
     /// Connections at a time.
-    #[arg(short, long, default_value_t = 1024)]
+    #[arg(short, long, value_name = "N", default_value = "1024", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub connections: usize,
     /// The longest value.
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]

@@ -29,7 +29,7 @@ pub(crate) enum PolicyAction {
 #[derive(ClapArgs, Debug)]
 pub(crate) struct SimulateArgs {
     /// The trace: JSON lines, as `docs/scheduling.md` says.
-    #[arg(required_unless_present = "scenario", conflicts_with = "scenario")]
+    #[arg(conflicts_with = "scenario")]
     pub trace: Option<PathBuf>,
     /// Instead of a trace: `paper`, `step` and others (see `tranship policy list`); `paper:PAGES:TARGET` and `pressure:TARGET`, such as
     /// `paper:260:0.05`.

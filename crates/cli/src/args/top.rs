@@ -27,7 +27,7 @@ pub(crate) struct TopArgs {
     /// Only lines in which this text occurs, in whatever case.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub filter: String,
-    /// The column to sort by, by its heading; with a dash before it the other way round.
+    /// The column to sort by, by its heading; with a dash before it the other way round. Needs --show.
     #[arg(
         long,
         value_name = "COLUMN",

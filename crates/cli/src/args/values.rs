@@ -11,6 +11,35 @@ pub(crate) struct ConnectArgs {
     pub socket: Option<PathBuf>,
 }
 
+/// What a channel that goes to another process can begin with.
+const SCHEMES: &[&str] = match cfg!(feature = "net") {
+    true => &["shm", "copy", "tcp", "tcp+plain"],
+    false => &["shm"],
+};
+
+/// Where `send` and `recv` meet: a name, or an address of another process.
+pub(super) fn parse_address(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some(("local", name)) => Err(format!(
+            "`local:` stays inside of one process, and the other end is another one: say `{name}` alone"
+        )),
+        Some((scheme, _)) if !SCHEMES.contains(&scheme) => Err(format!(
+            "`{scheme}:` is no scheme; known are {}:. A name alone has no colon: shm:{text} would be one that has",
+            SCHEMES.join(":, ")
+        )),
+        _ => parse_name(name_of(text)).map(|_| text.to_owned()),
+    }
+}
+
+/// The name in an address.
+pub(crate) fn name_of(address: &str) -> &str {
+    match address.split_once(':') {
+        Some(("shm" | "copy", name)) => name,
+        Some((_, rest)) => rest.split_once('/').map_or(rest, |(_, name)| name),
+        None => address,
+    }
+}
+
 /// A name as the manager takes it; it decides, this only says it better.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     if text.chars().any(char::is_control) {
@@ -22,54 +51,69 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// What a size and a time look like; help and errors say the same.
+pub(super) const FORMS: [&str; 2] = [
+    "a whole number and KiB, MiB, GiB, TiB (or K, M, G, T); without: bytes",
+    "a whole number and ms, s, m or h; without: seconds",
+];
+
 /// `64MiB`, `8m`, `4096`.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|why| format!("`{text}` does not begin with a number: {why}"))?;
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        other => {
-            return Err(format!(
-                "unknown unit `{other}`; known: KiB, MiB, GiB, TiB, after a whole number"
-            ));
-        }
-    };
-    match number.checked_mul(factor) {
-        Some(0) => Err("must be more than 0 bytes".to_owned()),
-        Some(size) => Ok(size),
-        None => Err(format!("`{text}` is more than 2^64 bytes")),
+    match parse_size_or_none(text)? {
+        0 => Err("must be more than 0 bytes".to_owned()),
+        size => Ok(size),
     }
+}
+
+/// The same; 0 is one, too.
+pub(super) fn parse_size_or_none(text: &str) -> Result<u64, String> {
+    let factor = |unit: &str| match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "k" | "kib" => Some(1 << 10),
+        "m" | "mib" => Some(1 << 20),
+        "g" | "gib" => Some(1 << 30),
+        "t" | "tib" => Some(1 << 40),
+        _ => None,
+    };
+    quantity(text, factor).map_err(|why| format!("{why}a size is {}", FORMS[0]))
 }
 
 /// `250ms`, `60s`, `5m`; without a unit: seconds.
 pub(super) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let factor = |unit: &str| match unit {
+        "ms" => Some(1),
+        "" | "s" => Some(1000),
+        "m" | "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let ms = quantity(text, factor).map_err(|why| format!("{why}a time is {}", FORMS[1]))?;
+    Ok(std::time::Duration::from_millis(ms))
+}
+
+/// A whole number and a unit. The error is the beginning of one.
+fn quantity(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number
-        .parse()
-        .map_err(|why| format!("`{text}` does not begin with a number: {why}"))?;
-    let ms = match unit.trim() {
-        "ms" => Some(number),
-        "" | "s" => number.checked_mul(1000),
-        "m" | "min" => number.checked_mul(60_000),
-        "h" => number.checked_mul(3_600_000),
-        other => {
-            return Err(format!(
-                "unknown unit `{other}`; known: ms, s, m, h, after a whole number"
-            ));
-        }
-    };
-    ms.map(std::time::Duration::from_millis)
-        .ok_or_else(|| format!("`{text}` is too long"))
+    let factor = factor(unit.trim()).filter(|_| digits > 0).ok_or("")?;
+    let number: Option<u64> = number.parse().ok();
+    let all = number.and_then(|number| number.checked_mul(factor));
+    all.ok_or("too much; ".to_owned())
+}
+
+/// `127.0.0.1:11211`, `localhost:11211`, `[::1]:11211`, or a port alone, which is one of the loopback.
+#[cfg(feature = "zcopy")]
+pub(super) fn parse_place(text: &str) -> Result<std::net::SocketAddr, String> {
+    use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    let found = text.to_socket_addrs().map_err(|why| why.to_string());
+    let wrong = |why: &str| format!("{why}; HOST:PORT such as 127.0.0.1:11211, or a port alone");
+    found
+        .map_err(|why| wrong(&why))?
+        .next()
+        .ok_or_else(|| wrong("it has no address"))
 }

@@ -2,6 +2,8 @@
 
 use crate::args::ConnectArgs;
 use tranship::{Domain, DomainBuilder, Error};
+#[cfg(feature = "net")]
+use tranship_transport::net::BuiltIn;
 
 /// Starts a manager when there is none.
 pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
@@ -12,6 +14,28 @@ pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
 /// started again, and the next one is shown what there is.
 pub(super) fn stay(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name).helper_thread(true).connect()
+}
+
+/// The same for who sends or receives at an address, which may be on another machine. What is wrong with it is said before anybody
+/// is waited for.
+pub(super) fn travel(args: &ConnectArgs, name: &str, address: &str) -> Result<Domain, Error> {
+    check_address(address)?;
+    let domain = stay(args, name)?;
+    #[cfg(feature = "net")]
+    tranship::net::add_to(&domain)?;
+    Ok(domain)
+}
+
+/// Is it an address, and are there the credentials that it needs?
+pub(super) fn check_address(address: &str) -> Result<(), Error> {
+    #[cfg(feature = "net")]
+    match address.split_once(':') {
+        Some(("tcp", rest)) => BuiltIn::tls().check(rest)?,
+        Some(("tcp+plain", rest)) => BuiltIn::plain().check(rest)?,
+        _ => {}
+    }
+    let _ = address;
+    Ok(())
 }
 
 /// Only looks: no manager, no answer.

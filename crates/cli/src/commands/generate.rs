@@ -30,9 +30,11 @@ pub(crate) fn man(dir: &Path) -> Result<Answer> {
 fn visible() -> clap::Command {
     let all = Args::command();
     let about = all.get_about().cloned().unwrap_or_default();
+    let after = all.get_after_long_help().cloned().unwrap_or_default();
     clap::Command::new("tranship")
         .version(env!("CARGO_PKG_VERSION"))
         .about(about)
+        .after_long_help(after)
         .args(all.get_arguments())
         .subcommands(all.get_subcommands().filter(|c| !c.is_hide_set()))
 }
@@ -53,6 +55,8 @@ mod tests {
             assert!(dir.path().join(page).exists(), "{page}");
         }
         assert!(!dir.path().join("tranship-demo-consumer.1").exists());
+        let main = std::fs::read_to_string(dir.path().join("tranship.1")).expect("a page");
+        assert!(main.contains("TRANSHIP_SOCKET") && main.contains("Exit codes"));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crate::args::{DaemonArgs, ManagerAction, ManagerArgs};
 use crate::exit::{self, Answer};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -77,27 +77,45 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         bound => bound?,
     };
     let doors = metrics::doors(&config, &args.observe, &listener, mode)?;
+    if let Some(doors) = &doors {
+        doors.say();
+    }
     // Before there is another thread, which would keep them.
     tranship_sys::confine::drop_capabilities(config.kills()).context("dropping capabilities")?;
     // It ends with this process. Afterwards no program can be started.
     let _observer = doors.map(metrics::Doors::start).transpose()?;
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("taking signals")?;
-    let stopper = stop.clone();
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if signals.forever().next().is_some() {
-                // Fails only if the counter is full, and then it is signalled already.
-                let _ = stopper.stop();
-            }
-        })
-        .context("starting a thread")?;
+    take_signals(stop.clone())?;
     match listener.path() {
         Some(path) => tracing::info!(socket = %path.display(), "the manager serves"),
         None => tracing::info!("the manager serves the socket that it inherited"),
     }
     tranship_manager::run(config, listener, &stop, true)?;
     Ok(Answer::Yes)
+}
+
+/// SIGTERM and SIGINT end it. SIGHUP does so where it has a terminal, which that tells is gone; to a daemon it says that its
+/// configuration is a new one.
+fn take_signals(stop: Shutdown) -> Result<()> {
+    let mut taken = vec![SIGTERM, SIGINT];
+    if !std::io::stdin().is_terminal() {
+        taken.push(SIGHUP);
+    }
+    let mut signals = Signals::new(taken).context("taking signals")?;
+    let take = move || {
+        for signal in signals.forever() {
+            if signal != SIGHUP {
+                // Fails only if the counter is full, and then it is signalled already.
+                let _ = stop.stop();
+                return;
+            }
+            tracing::warn!(
+                "SIGHUP changes nothing: the configuration is read at the start. Restart the manager; channels go on meanwhile"
+            );
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(take).context("starting a thread")?;
+    Ok(())
 }
 
 /// Starts this program again without a terminal and waits until somebody listens: the new process, or another
@@ -170,7 +188,11 @@ fn usual_socket() -> Result<PathBuf> {
 }
 
 fn load(file: &Path) -> Result<Config> {
-    Config::load(file).with_context(|| file.display().to_string())
+    Config::load(file).map_err(|error| match error {
+        // It names the file itself.
+        ConfigError::Read { .. } => error.into(),
+        error => anyhow::Error::new(error).context(file.display().to_string()),
+    })
 }
 
 /// The answer is no when the file is there and is wrong.

@@ -67,15 +67,9 @@ fn print(args: &MetricsArgs) -> Result<Answer> {
 
 /// Until it is interrupted, or the manager that started it ends.
 fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
-    for (door, page) in &doors {
-        // Its user may have said port 0.
-        if let Some(address) = door.address() {
-            let path = if *page { "" } else { "metrics" };
-            tracing::info!("http://{address}/{path}");
-        }
-    }
-    if args.lifeline {
-        lock_down()?;
+    match args.lifeline {
+        true => lock_down()?,
+        false => say(doors.iter().map(|(door, page)| (door, *page)))?,
     }
     let socket = args.connect.socket.clone();
     let manager = ConnectArgs { socket };
@@ -93,6 +87,17 @@ fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
     let mut end = [0];
     while std::io::stdin().read(&mut end).is_ok_and(|n| n > 0) {}
     Ok(Answer::Yes)
+}
+
+/// For people, and for scripts that wait for it: the port may have been 0.
+fn say<'a>(doors: impl Iterator<Item = (&'a Door, bool)>) -> Result<()> {
+    for (address, page) in doors.filter_map(|(door, page)| Some((door.address()?, page))) {
+        output::say(&match page {
+            true => format!("page at http://{address}/"),
+            false => format!("figures at http://{address}/metrics"),
+        })?;
+    }
+    Ok(())
 }
 
 /// What strangers' requests are read by can do little: no file, no program, no socket but such as lead to the manager.
@@ -180,6 +185,12 @@ fn socket_path(listener: &Listener) -> Result<PathBuf> {
 }
 
 impl Doors {
+    /// Where they are. That nobody hears of it is no reason to end.
+    pub(super) fn say(&self) {
+        let figures = self.figures.iter().map(|door| (door, false));
+        let _ = say(figures.chain(self.page.iter().map(|door| (door, true))));
+    }
+
     /// Starts this program again to serve them. It ends when what is returned is dropped, or with this process, however that ends.
     pub(super) fn start(self) -> Result<Beside> {
         let program = std::env::current_exe().context("finding this program")?;

@@ -6,14 +6,16 @@ use crate::exit::Answer;
 use crate::output;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io::Write;
-use tranship::{Domain, Kind, LinkOptions, Receiver, TimedOut};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use tranship::{Domain, Kind, LinkOptions, Receiver};
 
 pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
-    let domain = connect::stay(&args.connect, "tranship-recv")?;
-    let Some(mut receiver) = open(&domain, args)? else {
-        return Ok(Answer::No);
-    };
+    if let Some(path) = &args.file {
+        check(path).with_context(|| format!("opening {}", path.display()))?;
+    }
+    let domain = connect::travel(&args.connect, "tranship-recv", &args.name)?;
+    let mut receiver = open(&domain, args)?;
     // Only now: a receiver that never got a sender must not empty a file.
     let mut to: Box<dyn Write> = match &args.file {
         Some(path) => {
@@ -27,17 +29,21 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
             // Piece by piece: a sender can claim more than there is memory for.
             Ok(message) => {
                 bytes += message.len();
-                message.write_to(&mut to)?;
+                let written = message.write_to(&mut to);
+                match &args.file {
+                    Some(path) => written.with_context(|| format!("writing {}", path.display()))?,
+                    // Says itself what it is.
+                    None => written?,
+                }
+                // Standard output keeps what ends in no line.
+                to.flush()?;
             }
             // Its own word that this was all.
             Err(error) if error == Kind::PeerGone => break,
-            Err(error) if error == Kind::NotConnected => match open(&domain, args)? {
-                Some(again) => {
-                    receiver = again;
-                    continue;
-                }
-                None => return Ok(Answer::No),
-            },
+            Err(error) if error == Kind::NotConnected => {
+                receiver = open(&domain, args)?;
+                continue;
+            }
             Err(error) => {
                 to.flush()?;
                 return Err(error).with_context(|| {
@@ -54,22 +60,26 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Waits for a sender; `None`, with a word about it, if none has come in time.
-fn open(domain: &Domain, args: &RecvArgs) -> Result<Option<Receiver>> {
+/// What would be in the way is better said before anybody is waited for.
+fn check(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            match std::fs::metadata(folder.unwrap_or(Path::new(".")))?.is_dir() {
+                true => Ok(()),
+                false => Err(ErrorKind::NotADirectory.into()),
+            }
+        }
+    }
+}
+
+/// Waits for a sender.
+fn open(domain: &Domain, args: &RecvArgs) -> Result<Receiver> {
     let options = args
         .wait
         .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
-    match domain.open_receiver_with(&args.name, options) {
-        Ok(receiver) => Ok(Some(receiver)),
-        Err(error) => match error.find() {
-            Some(TimedOut { waited_ms, .. }) => {
-                eprintln!(
-                    "tranship: nobody sent under `{}` within {waited_ms} ms",
-                    args.name
-                );
-                Ok(None)
-            }
-            None => Err(error).with_context(|| format!("receiving under `{}`", args.name)),
-        },
-    }
+    let receiver = domain.open_receiver_with(&args.name, options);
+    receiver.with_context(|| format!("receiving under `{}`", args.name))
 }

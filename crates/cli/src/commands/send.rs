@@ -1,22 +1,29 @@
 //! `tranship send`: reads into buffers and sends them; the reading is the only copy. It ends well when all was taken.
 
 use super::connect;
-use crate::args::SendArgs;
+use crate::args::{SendArgs, name_of};
 use crate::exit::Answer;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
-use tranship::{CbufMut, Pool, PoolOptions, Role, Sender, TimedOut, TooLarge};
+use tranship::{CbufMut, Domain, Pool, PoolOptions, Role, Sender, TooLarge};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
-    let mut from: Box<dyn Read> = match &args.file {
-        Some(path) => Box::new(open(path).with_context(|| format!("opening {}", path.display()))?),
-        None => Box::new(std::io::stdin().lock()),
+    let mut from = match &args.file {
+        Some(path) => open(path).with_context(|| format!("opening {}", path.display()))?,
+        None => {
+            let given = std::io::stdin().as_fd().try_clone_to_owned();
+            File::from(given.context("opening standard input")?)
+        }
     };
+    // What comes by and by goes on as it comes.
+    let whole = from.metadata().context("looking at the input")?.is_file();
     let frame = usize::try_from(args.frame).context("the frame size")?;
-    let domain = connect::stay(&args.connect, "tranship-send")?;
-    let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
+    let domain = connect::travel(&args.connect, "tranship-send", &args.name)?;
+    let pool = domain
+        .create_pool(PoolOptions::new(args.pool.max(args.frame)).name(name_of(&args.name)))?;
     // Not where a policy moves quotas: there a frame is worth waiting for.
     if let Err(error) = pool.try_alloc(frame)
         && let Some(TooLarge { quota_bytes, .. }) = error.find()
@@ -25,31 +32,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
             "a frame of {frame} bytes is larger than the {quota_bytes} bytes that the manager grants"
         );
     }
-    let listener = domain.listen(&args.name, Role::Source)?;
-    let mut sender = loop {
-        let sender = listener.accept_sender_within(args.wait);
-        let taken = sender.and_then(|mut sender| match sender.assign(&pool) {
-            // Who came may be gone again, or know nothing of it, as its manager died before it could say so.
-            Err(_) if sender.is_peer_gone() => Ok(None),
-            assigned => assigned.map(|()| Some(sender)),
-        });
-        match taken {
-            Ok(Some(sender)) => break sender,
-            Ok(None) => {}
-            Err(error) => {
-                let Some(TimedOut { waited_ms, .. }) = error.find() else {
-                    return Err(error).with_context(|| format!("sending under `{}`", args.name));
-                };
-                eprintln!(
-                    "tranship: nobody received under `{}` within {waited_ms} ms",
-                    args.name
-                );
-                return Ok(Answer::No);
-            }
-        }
-    };
-    let sent = send_all(from.as_mut(), &pool, frame, &mut sender)
-        .with_context(|| format!("sending under `{}`, before the input ended", args.name));
+    let under = || format!("sending under `{}`", args.name);
+    let mut sender = meet(&domain, args, &pool).with_context(under)?;
+    let sent = send_all(&mut from, whole, &pool, frame, &mut sender)
+        .with_context(|| format!("{}, before the input ended", under()));
     let taken = sent.and_then(|()| {
         let taken = sender.wait_taken(None);
         taken.with_context(|| format!("all was sent under `{}`", args.name))
@@ -61,10 +47,29 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     taken.map(|()| Answer::Yes)
 }
 
-fn send_all(from: &mut dyn Read, pool: &Pool, frame: usize, sender: &mut Sender) -> Result<()> {
+/// Waits for a receiver who takes the pool.
+fn meet(domain: &Domain, args: &SendArgs, pool: &Pool) -> Result<Sender, tranship::Error> {
+    let listener = domain.listen(&args.name, Role::Source)?;
+    loop {
+        let mut sender = listener.accept_sender_within(args.wait)?;
+        match sender.assign(pool) {
+            // Who came may be gone again, or know nothing of it, as its manager died before it could say so.
+            Err(_) if sender.is_peer_gone() => {}
+            assigned => return assigned.map(|()| sender),
+        }
+    }
+}
+
+fn send_all(
+    from: &mut File,
+    whole: bool,
+    pool: &Pool,
+    frame: usize,
+    sender: &mut Sender,
+) -> Result<()> {
     loop {
         let mut buffer = pool.alloc(frame)?;
-        let len = fill(from, &mut buffer)?;
+        let len = fill(from, whole, &mut buffer)?;
         if len == 0 {
             return Ok(());
         }
@@ -82,15 +87,18 @@ fn open(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Reads until the buffer is full or the input ends.
-fn fill(from: &mut dyn Read, buffer: &mut CbufMut) -> Result<usize> {
+/// Reads what there is; with `whole` until the buffer is full or the input ends.
+fn fill(from: &mut File, whole: bool, buffer: &mut CbufMut) -> Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
         match from.read(&mut buffer[len..]) {
             Ok(0) => break,
             Ok(more) => len += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error).context("reading the input"),
+        }
+        if !whole {
+            break;
         }
     }
     Ok(len)

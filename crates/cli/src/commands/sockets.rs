@@ -5,7 +5,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tranship::SocketProblem;
-use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
+use tranship_manager::paths::Places;
 use tranship_sys::socket::MAX_PATH_BYTES;
 
 /// A place to look at, and why.
@@ -31,34 +31,17 @@ pub(crate) enum Listening {
 
 /// The places in the order in which `connect` tries them. A given one is the only one.
 pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
-    let variable = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let place = |why, path| Place { why, path };
     if let Some(path) = given {
-        return vec![Place {
-            why: "--socket",
-            path: path.to_path_buf(),
-        }];
+        return vec![place("--socket", path.to_path_buf())];
     }
-    if let Some(path) = variable(SOCKET_ENV) {
-        return vec![Place {
-            why: "$TRANSHIP_SOCKET",
-            path,
-        }];
+    let places = Places::find();
+    if let Some(path) = places.named {
+        return vec![place("$TRANSHIP_SOCKET", path)];
     }
-    let user = tranship_manager::paths::find_user_dir();
-    vec![
-        Place {
-            why: "the system's socket",
-            path: SYSTEM_SOCKET.into(),
-        },
-        Place {
-            why: "the user's socket",
-            path: user.join("manager.sock"),
-        },
-    ]
+    let user = places.user.map(|path| place("the user's socket", path));
+    let system = place("the system's socket", places.system);
+    std::iter::once(system).chain(user).collect()
 }
 
 /// Connects and hangs up at once.
@@ -73,7 +56,7 @@ pub(crate) fn probe(path: &Path) -> Listening {
         // A full backlog: somebody has it open, and is busy.
         Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
         Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
-        Err(Errno::CONNREFUSED) if is_other_file(path) => {
+        Err(Errno::CONNREFUSED | Errno::ACCESS | Errno::PERM) if is_other_file(path) => {
             Listening::Unusable(SocketProblem::NotASocket)
         }
         Err(Errno::CONNREFUSED) => Listening::Dead,

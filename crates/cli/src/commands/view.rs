@@ -81,7 +81,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">pid",
         ">uid",
         "state",
-        "isolated",
+        "dumpable",
         ">data",
         ">tables",
         ">rings",
@@ -135,8 +135,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
             StatRecord::Manager(m) => writeln!(
                 out,
                 "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors, \
-                 at most {} of its own for each user, longest turn {:.1} ms\n\
-                 memory outside: {}\n\
+                 at most {} of its own for each user, longest loop iteration {:.1} ms\n\
+                 memory pressure: {}\n\
                  shared memory {}: data {}, stranded {}, tables {}, rings {}, boards {}\n",
                 m.pid,
                 m.uptime_s,
@@ -247,9 +247,9 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
 fn outside(m: &ManagerStat) -> String {
     let pressure = match m.pressure {
         Pressure::Unwatched => "not watched".to_owned(),
-        Pressure::None => "enough".to_owned(),
-        Pressure::Some => "short, caches are asked for".to_owned(),
-        Pressure::Full => "very short, caches are asked for and nobody grows".to_owned(),
+        Pressure::None => "none".to_owned(),
+        Pressure::Some => "some: caches are asked for".to_owned(),
+        Pressure::Full => "full: caches are asked for, and nobody grows".to_owned(),
     };
     match m.limit_bytes < m.total_bytes {
         true => format!("{pressure}; at most {} at present", size(m.limit_bytes)),
@@ -264,12 +264,7 @@ fn domain_row(d: &DomainStat) -> Vec<String> {
         d.pid.to_string(),
         d.uid.to_string(),
         if d.connected { "connected" } else { "away" }.to_owned(),
-        if d.dumpable {
-            "not from its uid"
-        } else {
-            "yes"
-        }
-        .to_owned(),
+        if d.dumpable { "yes" } else { "no" }.to_owned(),
         size(d.data_bytes),
         size(d.table_bytes),
         size(d.ring_bytes),
@@ -448,7 +443,7 @@ mod tests {
             "frames#7",
             "python3",
             "33.0 MiB",
-            "memory outside: very short, caches are asked for and nobody grows; at most 512.0 MiB at present",
+            "memory pressure: full: caches are asked for, and nobody grows; at most 512.0 MiB at present",
             "shared memory 63.1 MiB",
             "16.0 MiB",
             "throttle: over 8.0 MiB for 5.3 s",

@@ -7,11 +7,11 @@
 //! ```
 
 mod client;
-mod desk;
 mod interferer;
 mod pages;
 mod stage;
 mod told;
+mod work_queue;
 
 use crate::args::experiment::{PartArgs, PartRole};
 use anyhow::Result;

@@ -11,6 +11,11 @@ pub(crate) struct Stdout(StdoutLock<'static>);
 #[error("nobody reads standard output any more")]
 pub(crate) struct Unread;
 
+/// Standard output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("writing to standard output: {0}")]
+struct Failed(io::Error);
+
 /// Standard output.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
@@ -33,7 +38,7 @@ impl Write for Stdout {
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::BrokenPipe => io::Error::new(ErrorKind::BrokenPipe, Unread),
-        _ => error,
+        kind => io::Error::new(kind, Failed(error)),
     }
 }
 

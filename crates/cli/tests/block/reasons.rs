@@ -90,6 +90,21 @@ fn each_reason_has_its_own_words() {
     assert_eq!(std::fs::read(home.path("precious")).expect("there"), b"x");
 }
 
+#[test]
+fn levels_that_differ_are_both_said_at_once() {
+    let _dog = watchdog();
+    let home = Home::new();
+    let _server = home.start(&["serve", "shm:disk", "disk.img", "--size", "1MiB"]);
+    for level in ["none", "full"] {
+        let bench = ["block", "bench", "shm:disk", "--trust", level];
+        let said = failed(begun(home.command(&bench)));
+        let words = format!("level of trust is `producer`, this end's is `{level}`");
+        assert!(said.contains(&words), "{said}");
+        // It does not try again and again.
+        assert!(said.matches("trying again").count() <= 1, "{said}");
+    }
+}
+
 /// Waits until it is all said there.
 fn until_said(log: &Path, words: &[&str]) {
     let all = || fs::read_to_string(log).expect("the log");

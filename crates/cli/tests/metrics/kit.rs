@@ -65,8 +65,19 @@ pub fn start_at(socket: &Path, arguments: &[&str]) -> Running {
 /// The line of its log that has these words in it, once it is there.
 pub fn start(mut command: Command, words: &str) -> (Running, String) {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("starting");
-    let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-    let running = Running(child);
+    let log = child.stderr.take().expect("a pipe");
+    (Running(child), said(log, words))
+}
+
+/// The same of its standard output.
+pub fn start_saying(mut command: Command, words: &str) -> (Running, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starting");
+    let out = child.stdout.take().expect("a pipe");
+    (Running(child), said(out, words))
+}
+
+fn said(from: impl Read + Send + 'static, words: &str) -> String {
+    let mut log = BufReader::new(from);
     let mut said = String::new();
     loop {
         let mut line = String::new();
@@ -76,7 +87,7 @@ pub fn start(mut command: Command, words: &str) -> (Running, String) {
         if line.contains(words) {
             // It is to be able to say more.
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-            return (running, line);
+            return line;
         }
     }
 }

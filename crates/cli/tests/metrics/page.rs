@@ -211,9 +211,9 @@ fn it_says_when_the_manager_is_gone() {
     let dir = page.manager.dir.path();
     let mut command = super::kit::tranship();
     command
-        .args(["-v", "metrics", "--web", "0", "--socket"])
+        .args(["metrics", "--web", "0", "--socket"])
         .arg(dir.join("nobody.sock"));
-    let (_server, line) = super::kit::start(command, "http://");
+    let (_server, line) = super::kit::start_saying(command, "page at http://");
     let url = line
         .split("http://")
         .nth(1)

@@ -1,6 +1,6 @@
 //! Who serves what, and until when.
 
-use super::kit::{Manager, get_tcp, get_unix, start, start_at, tranship};
+use super::kit::{Manager, get_tcp, get_unix, start_at, start_saying, tranship};
 use std::os::unix::fs::PermissionsExt;
 use tranship::{Domain, Pool, PoolOptions};
 use tranship_testkit::{Port, Watchdog};
@@ -109,11 +109,9 @@ fn a_process_of_its_own_outlives_managers() {
     let mut manager = Manager::start(&[]);
     let path = manager.dir.path().join("figures");
     let mut command = tranship();
-    command
-        .args(["-v", "metrics", "--tcp", "0", "--unix"])
-        .arg(&path);
+    command.args(["metrics", "--tcp", "0", "--unix"]).arg(&path);
     command.arg("--socket").arg(&manager.socket);
-    let (_server, line) = start(command, "http://127.0.0.1:");
+    let (_server, line) = start_saying(command, "figures at http://127.0.0.1:");
     assert!(line.trim_end().ends_with("/metrics"), "{line}");
     let up = |wanted: &str| {
         // A look is shown for half a second.
@@ -169,4 +167,15 @@ fn where_others_could_listen_in_it_has_to_be_said() {
         );
         assert!(!socket.exists());
     }
+}
+
+#[test]
+fn a_manager_says_where_its_page_is() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let mut command = tranship();
+    command.args(["manager", "--web", "0", "--metrics-tcp", "0", "--socket"]);
+    command.arg(dir.path().join("m.sock"));
+    let (_manager, line) = start_saying(command, "page at http://127.0.0.1:");
+    assert!(!line.contains(":0/"), "{line}");
 }

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,15 +16,6 @@ fn dog() -> Watchdog {
 
 fn spawn(command: &mut Command) -> Running {
     Running(command.stderr(Stdio::piped()).spawn().expect("running"))
-}
-
-/// Its exit code and what it said.
-fn ended(mut one: Running) -> (Option<i32>, String) {
-    let code = one.end().code();
-    let mut said = String::new();
-    let mut errors = one.0.stderr.take().expect("its errors");
-    errors.read_to_string(&mut said).expect("its errors");
-    (code, said)
 }
 
 fn sleeps(one: &Running) -> bool {

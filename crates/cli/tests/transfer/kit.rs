@@ -1,5 +1,6 @@
 //! A manager and clients as processes of their own.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
@@ -41,6 +42,15 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Its exit code and what it said.
+pub(crate) fn ended(mut one: Running) -> (Option<i32>, String) {
+    let code = one.end().code();
+    let mut said = String::new();
+    let mut errors = one.0.stderr.take().expect("its errors");
+    errors.read_to_string(&mut said).expect("its errors");
+    (code, said)
 }
 
 /// A manager with a folder of its own.

@@ -3,4 +3,6 @@
 mod arrive;
 mod cut;
 mod kit;
+mod places;
 mod refused;
+mod streams;

@@ -6,9 +6,14 @@ use std::io;
 use std::ptr::NonNull;
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::View;
+use tranship_zone::CachePlace;
 
 /// Most bytes that `write_to` copies at a time.
 const PART: usize = 64 << 10;
+
+/// The bits of a pool's address that are a cache's place.
+const PLACES: usize = 127;
+const _: () = assert!(align_of::<OwnPool>() > PLACES && align_of::<ForeignPool>() > PLACES);
 
 /// Whose pool a buffer lies in.
 #[derive(Clone, Copy)]
@@ -24,16 +29,24 @@ pub(crate) enum Home {
 pub(crate) struct Handle {
     pub(crate) ptr: NonNull<u8>,
     pub(crate) len: usize,
-    /// An `OwnPool`, or a `ForeignPool` if the tag says so.
+    /// An `OwnPool`, or a `ForeignPool` if the tag says so. Pools are aligned: in the bits below an own one has the place of the thread's cache for the buffer.
+    /// Not in the tag, which is there only when the slot is: who frees a buffer soon would wait for that.
     pool: NonNull<()>,
     pub(crate) tag: Tag,
 }
 
 impl Handle {
     #[inline(always)]
-    pub(super) fn own(pool: &OwnPool, RawBuf { ptr, len, tag }: RawBuf) -> Handle {
+    pub(super) fn own(pool: &OwnPool, raw: RawBuf) -> Handle {
+        let RawBuf {
+            ptr,
+            len,
+            place,
+            tag,
+        } = raw;
         debug_assert!(!tag.has(Tag::FOREIGN));
-        let pool = NonNull::from(pool).cast();
+        let pool = NonNull::from(pool).cast::<()>();
+        let pool = pool.map_addr(|at| at | usize::from(place.number()));
         Handle {
             ptr,
             len,
@@ -62,16 +75,30 @@ impl Handle {
     #[inline(always)]
     pub(crate) fn home(self) -> Home {
         if self.tag.has(Tag::FOREIGN) {
-            Home::Foreign(self.pool.cast())
+            Home::Foreign(self.pool().cast())
         } else {
-            Home::Own(self.pool.cast())
+            Home::Own(self.pool().cast())
         }
     }
 
     /// What tells its pool from others.
     #[inline(always)]
     pub(crate) fn home_key(self) -> *const () {
-        self.pool.as_ptr()
+        self.pool().as_ptr()
+    }
+
+    #[inline(always)]
+    fn pool(self) -> NonNull<()> {
+        let pool = self.pool.as_ptr().map_addr(|at| at & !PLACES);
+        // SAFETY: a pool's address, which was not null before it got a place.
+        unsafe { NonNull::new_unchecked(pool) }
+    }
+
+    /// Where the thread's cache for it is; of an own one.
+    #[inline(always)]
+    pub(super) fn cache_place(self) -> CachePlace {
+        #[allow(clippy::cast_possible_truncation)] // below 128
+        CachePlace::numbered((self.pool.addr().get() & PLACES) as u8)
     }
 
     #[inline(always)]
@@ -178,5 +205,33 @@ impl Handle {
             to.write_all(&part[..n])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Domain, PoolOptions};
+
+    #[test]
+    fn the_place_in_a_pools_address_is_the_classes_and_the_pool_is_found() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let domain = Domain::embedded().expect("a domain");
+        let pool = || {
+            domain
+                .create_pool(PoolOptions::new(8 << 20))
+                .expect("a pool")
+        };
+        for pool in [pool(), pool()] {
+            let own = pool.own_arc();
+            for len in [1, 65, 1000, 5000, 50_000] {
+                let handle = pool.alloc(len).expect("a buffer").freeze().handle();
+                let place = handle.cache_place();
+                assert_eq!(place, own.place_of_class(handle.tag.class()), "{len}");
+                let found = (handle.home(), handle.home_key());
+                assert!(matches!(found.0, Home::Own(own) if own == NonNull::from(pool.own_ref())));
+                assert_eq!(found.1, std::ptr::from_ref(pool.own_ref()).cast());
+            }
+        }
     }
 }

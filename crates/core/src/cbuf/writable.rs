@@ -267,7 +267,7 @@ impl Drop for CbufMut {
             return drop_long(handle.home(), handle.tag);
         }
         // SAFETY: without `LONG` the class is one of the pool's, as who made the handle promised.
-        unsafe { Self::pool(handle).free_unfrozen(handle.tag) };
+        unsafe { Self::pool(handle).free_unfrozen(handle.cache_place(), handle.tag) };
     }
 }
 

@@ -18,6 +18,72 @@ use std::time::Duration;
 use tranship_proto::Role;
 
 /// Carries channels to where no shared memory is: the addresses `SCHEME:REST` of some schemes.
+///
+/// ```
+/// use std::any::Any;
+/// use std::fs::File;
+/// use std::io::Write;
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+/// use tranship_core::{Carrier, Domain, Driver, Ends, Error, Handed, Kind, Outlet};
+///
+/// /// `file:PATH`: what is sent goes into a file, by the sender's own thread.
+/// #[derive(Debug)]
+/// struct Files;
+///
+/// /// The channel's other end, until it is over; where its messages go, and how many have.
+/// struct Writer(Mutex<Option<(Outlet, File, u64)>>);
+///
+/// impl Driver for Writer {
+///     fn stir(&self) {
+///         let Ok(mut state) = self.0.try_lock() else { return }; // who has it writes
+///         while let Some((outlet, file, written)) = &mut *state {
+///             match outlet.try_take() {
+///                 Ok(Some(message)) => {
+///                     file.write_all(&message.to_vec()).unwrap(); // or `outlet.end` with the reason
+///                     *written += 1;
+///                     outlet.acknowledge(*written);
+///                 }
+///                 Ok(None) => break,
+///                 Err(_) => *state = None, // the program has closed it, and all is written
+///             }
+///         }
+///     }
+///     fn look(&self) {
+///         self.stir();
+///     }
+///     fn wait(&self, _: Duration, _: &dyn Fn() -> bool) {
+///         self.stir();
+///     }
+/// }
+///
+/// impl Carrier for Files {
+///     fn schemes(&self) -> &[&str] {
+///         &["file"]
+///     }
+///     fn listen(&self, _: &str, _: &str, _: Ends) -> Result<Box<dyn Any + Send + Sync>, Error> {
+///         Err(Error::new(Kind::InvalidEndpoint, "nobody connects to a file: open a sender"))
+///     }
+///     fn open(&self, _: &str, path: &str, ends: &Ends) -> Result<Handed, Error> {
+///         let file = File::create(path).map_err(Error::system("open"))?;
+///         let (outlet, mut handed) = ends.sending(path, 1 << 20)?;
+///         handed.drive(Arc::new(Writer(Mutex::new(Some((outlet, file, 0))))));
+///         Ok(handed)
+///     }
+/// }
+///
+/// let domain = Domain::embedded()?;
+/// domain.add_carrier(Arc::new(Files));
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("log");
+/// # let path = path.to_str().ok_or("a path")?;
+/// let mut sender = domain.open_sender(&format!("file:{path}"))?;
+/// sender.send_inline(b"hello, ", 0)?;
+/// sender.send_inline(b"file", 0)?;
+/// drop(sender); // waits until all is there
+/// assert_eq!(std::fs::read(path)?, b"hello, file");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Carrier: Send + Sync + Debug {
     /// Without the colon, in small letters.
     fn schemes(&self) -> &[&str];

@@ -21,7 +21,7 @@ impl Outlet {
         link.ring.is_awaited()
             || link
                 .other()
-                .is_some_and(|other| other.domain.haste.is_needed())
+                .is_some_and(|other| other.domain.pressure.is_under())
     }
 }
 
@@ -38,9 +38,9 @@ impl Handed {
         let Some((inside, other)) = link.inside.as_ref().zip(link.other()) else {
             return;
         };
-        link.domain.haste.has_carriers();
+        link.domain.pressure.has_carriers();
         if inside.driver.set(driver).is_ok() {
-            // It never sleeps on anything but the driver's: so each message presses its bell, which is the driver.
+            // It never sleeps on anything but the driver's: so each message presses its doorbell, which is the driver.
             other.ring.arm();
         }
     }

@@ -16,7 +16,7 @@ const MOST: usize = 128;
 pub(crate) struct Feed {
     waiting: Mutex<VecDeque<End>>,
     /// Readable while there is one.
-    bell: OwnedFd,
+    doorbell: OwnedFd,
 }
 
 /// What a listener has of it.
@@ -36,7 +36,7 @@ impl Feed {
     pub(crate) fn new() -> Result<Arc<Feed>, Error> {
         Ok(Arc::new(Feed {
             waiting: Mutex::default(),
-            bell: eventfd::create().map_err(Error::system("eventfd"))?,
+            doorbell: eventfd::create().map_err(Error::system("eventfd"))?,
         }))
     }
 
@@ -49,7 +49,7 @@ impl Feed {
         }
         waiting.push_back(end);
         // Under the lock, as it is drained. It fails only if it is rung already.
-        let _ = eventfd::signal(&self.bell);
+        let _ = eventfd::signal(&self.doorbell);
         true
     }
 
@@ -58,7 +58,7 @@ impl Feed {
         let end = waiting.pop_front();
         if waiting.is_empty() {
             // It fails only if it was not rung.
-            let _ = eventfd::drain(&self.bell);
+            let _ = eventfd::drain(&self.doorbell);
         }
         end
     }
@@ -67,7 +67,7 @@ impl Feed {
         lock(&self.waiting).is_empty()
     }
 
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
     }
 }

@@ -7,24 +7,27 @@ use super::open::{End, Opening};
 use super::reactor;
 use super::shared::LinkShared;
 use super::sleep::LOOK;
-use super::{Listener, PeerSocket, Receiver, Sender, SocketListener, descriptor};
+use super::{Listener, Receiver, Sender, descriptor};
 use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::CbufMut;
 use crate::domain::{DomainCore, Key, NAP};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, WhenFull};
 use crate::pool::Pool;
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tranship_proto::Role;
 use tranship_ring::{SETTLE, Waker};
 use tranship_sys::time::monotonic_ns;
 
-/// A task's sleep on one end of a link.
-#[derive(Debug, Default)]
+/// A task's sleep on one end of a link. It ends with it.
+#[derive(Default)]
 struct Nap {
-    asleep: bool,
+    /// The end, while the task sleeps.
+    on: Option<Arc<LinkShared>>,
     /// The peer's word since this sleep was begun.
     word: Option<u32>,
     /// By then even a peer that does not fence knows of it.
@@ -35,12 +38,12 @@ impl Nap {
     /// From here on what comes wakes the task, at that time at the latest. The caller looks again after it.
     fn begin(
         &mut self,
-        link: &LinkShared,
+        link: &Arc<LinkShared>,
         context: &Context<'_>,
         peer: Waker,
         at: Option<Instant>,
     ) -> Result<(), Error> {
-        self.asleep = true;
+        self.on.get_or_insert_with(|| Arc::clone(link));
         reactor::put(&link.domain, link.key(), context.waker())?;
         let now = Instant::now();
         let mut times = [at, None];
@@ -51,7 +54,7 @@ impl Nap {
             }
             times[1] = self.settled.filter(|settled| *settled > now);
         } else {
-            // Nobody can ring: the manager has still to give us a bell, or is away.
+            // Nobody can ring: the manager has still to give us a doorbell, or is away.
             times[1] = Some(now + NAP);
         }
         if let Some(at) = times.into_iter().flatten().min() {
@@ -61,23 +64,26 @@ impl Nap {
     }
 
     /// If it was for want of room, it is over.
-    fn end_stall(&self, link: &LinkShared) {
-        if self.asleep && !link.domain.fork.is_child() {
+    fn end_stall(&self) {
+        if let Some(link) = self.on.as_ref().filter(|link| !link.domain.fork.is_child()) {
             link.ring.wait_no_more(monotonic_ns());
         }
     }
 
-    fn end(&mut self, link: &LinkShared) {
-        if std::mem::take(self).asleep && !link.domain.fork.is_child() {
+    fn end(&mut self) {
+        if let Some(link) = std::mem::take(&mut self.on).filter(|link| !link.domain.fork.is_child())
+        {
             link.ring.disarm();
             link.domain.tasks.forget(link.key());
         }
+        (self.word, self.settled) = (None, None);
     }
 }
 
-struct Receiving<'a> {
-    receiver: &'a mut Receiver,
-    nap: Nap,
+impl Drop for Nap {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Receiver {
@@ -89,36 +95,21 @@ impl Receiver {
     /// # Errors
     /// As [`try_recv`](Receiver::try_recv), and [`Kind::System`] where that thread or its descriptors cannot be had.
     pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
-        Receiving {
-            receiver: self,
-            nap: Nap::default(),
-        }
-    }
-}
-
-impl Future for Receiving<'_> {
-    type Output = Result<Message, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Receiving { receiver, nap } = self.get_mut();
-        loop {
-            if let Some(done) = receiver.try_recv().transpose() {
-                nap.end(&receiver.link);
-                return Poll::Ready(done);
+        let mut nap = Nap::default();
+        poll_fn(move |context| {
+            loop {
+                if let Some(done) = self.try_recv().transpose() {
+                    nap.end();
+                    return Poll::Ready(done);
+                }
+                let at = self.puts_aside().then(|| Instant::now() + NAP);
+                nap.begin(&self.link, context, Waker::Fences, at)?;
+                if !self.may_have_news() && !self.link.domain.has_news() {
+                    return Poll::Pending;
+                }
+                self.link.domain.catch_up();
             }
-            let at = receiver.puts_aside().then(|| Instant::now() + NAP);
-            nap.begin(&receiver.link, context, Waker::Fences, at)?;
-            if !receiver.may_have_news() && !receiver.link.domain.has_news() {
-                return Poll::Pending;
-            }
-            receiver.link.domain.catch_up();
-        }
-    }
-}
-
-impl Drop for Receiving<'_> {
-    fn drop(&mut self) {
-        self.nap.end(&self.receiver.link);
+        })
     }
 }
 
@@ -222,10 +213,20 @@ impl Sender {
     /// # Errors
     /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
     pub fn wait_taken_async(&mut self) -> impl Future<Output = Result<(), Error>> + Send + Unpin {
-        Taken {
-            sender: self,
-            nap: Nap::default(),
-        }
+        let mut nap = Nap::default();
+        poll_fn(move |context| {
+            loop {
+                if let Some(done) = self.is_taken().map(|all| all.then_some(())).transpose() {
+                    nap.end();
+                    return Poll::Ready(done);
+                }
+                nap.begin(&self.link, context, Waker::Lazy, None)?;
+                if !self.has_moved() && !self.link.domain.has_news() {
+                    return Poll::Pending;
+                }
+                self.link.domain.catch_up();
+            }
+        })
     }
 
     /// Assigns a pool to this channel now, as [`assign`](Sender::assign), for awaiting. If the future is dropped the request goes on, and the next
@@ -302,8 +303,8 @@ impl Future for Sending<'_> {
             };
             let failed = match sender.try_message(unsent) {
                 Ok(()) => {
-                    nap.end_stall(&sender.link);
-                    nap.end(&sender.link);
+                    nap.end_stall();
+                    nap.end();
                     return Poll::Ready(Ok(()));
                 }
                 Err(failed) => failed,
@@ -322,7 +323,7 @@ impl Future for Sending<'_> {
                 _ => Err(failed.error),
             };
             if let Err(error) = begun {
-                nap.end(&sender.link);
+                nap.end();
                 return Poll::Ready(Err(SendError::new(error, failed.unsent)));
             }
             *message = Some(failed.unsent);
@@ -337,39 +338,9 @@ impl Future for Sending<'_> {
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
-        self.nap.end_stall(&self.sender.link);
-        self.nap.end(&self.sender.link);
+        self.nap.end_stall();
+        self.nap.end();
         self.sender.unsent = self.message.take().map(Box::new);
-    }
-}
-
-struct Taken<'a> {
-    sender: &'a mut Sender,
-    nap: Nap,
-}
-
-impl Future for Taken<'_> {
-    type Output = Result<(), Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Taken { sender, nap } = self.get_mut();
-        loop {
-            if let Some(done) = sender.is_taken().map(|all| all.then_some(())).transpose() {
-                nap.end(&sender.link);
-                return Poll::Ready(done);
-            }
-            nap.begin(&sender.link, context, Waker::Lazy, None)?;
-            if !sender.has_moved() && !sender.link.domain.has_news() {
-                return Poll::Pending;
-            }
-            sender.link.domain.catch_up();
-        }
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.nap.end(&self.sender.link);
     }
 }
 
@@ -426,17 +397,6 @@ pub(crate) fn look_async<T>(
     as_end: fn(End) -> Result<T, Error>,
 ) -> impl Future<Output = Result<T, Error>> + Send + Unpin + use<T> {
     Looking::new(domain.clone(), move || look()?.map(as_end).transpose())
-}
-
-impl SocketListener {
-    /// The next one that was connected, for awaiting in any runtime.
-    ///
-    /// # Errors
-    /// As [`accept`](SocketListener::accept), and [`Kind::System`] as for [`Receiver::recv_async`].
-    pub fn accept_async(&self) -> impl Future<Output = Result<PeerSocket, Error>> + Send + Unpin {
-        let domain = self.domain().clone();
-        Looking::new(domain, || self.accept())
-    }
 }
 
 /// A task that looks again whenever the manager has had news.

@@ -6,7 +6,7 @@ use super::sleep::LOOK;
 use super::{Receiver, Sender};
 use crate::base::checked_name;
 use crate::base::lock;
-use crate::domain::{Backlog, DomainCore, Parcel, Take};
+use crate::domain::DomainCore;
 use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
 use std::any::Any;
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, Refusal, Request, Role};
-use tranship_sys::epoll::{Epoll, wait_readable};
+use tranship_sys::epoll::wait_readable;
 
 /// A name that others connect to.
 ///
@@ -53,7 +53,7 @@ impl Listener {
         role: Role,
         options: LinkOptions,
     ) -> Result<Listener, Error> {
-        let export = export(domain, name, Some(role), None)?;
+        let export = export(domain, name, role)?;
         Ok(Listener {
             domain: domain.clone(),
             export,
@@ -176,7 +176,7 @@ impl Listener {
                     return timed_out();
                 }
                 let round = left.map_or(LOOK, |left| left.min(LOOK));
-                let waited = wait_readable(feed.bell(), Some(round));
+                let waited = wait_readable(feed.doorbell(), Some(round));
                 waited.map_err(Error::system("poll"))?;
             }
         }
@@ -233,7 +233,7 @@ impl Listener {
             true => domain.turn(),
             false => Ok(()),
         };
-        while let Some(incoming) = next_incoming(domain, &self.export, Backlog::pop) {
+        while let Some(incoming) = domain.exports.next(&self.export) {
             let begun = open::begin_accept(domain, name, incoming, options);
             lock(&self.begun).extend(self.unless_gone(begun)?);
         }
@@ -264,8 +264,8 @@ impl Listener {
     }
 
     /// What becomes readable when somebody connects, if that is not the manager's news.
-    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
-        self.fed.as_ref().map(|fed| fed.feed.bell())
+    pub(super) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        self.fed.as_ref().map(|fed| fed.feed.doorbell())
     }
 
     /// Whether somebody has connected, as far as the manager's news were taken.
@@ -278,28 +278,16 @@ impl Listener {
     }
 }
 
-/// Offers a name, as an end of links or, without a role, for sockets. Its id is another one under another manager. `speaks` is
-/// told of sockets that have something to be taken.
-pub(super) fn export(
-    domain: &DomainCore,
-    name: &str,
-    role: Option<Role>,
-    speaks: Option<&Arc<Epoll>>,
-) -> Result<Arc<AtomicU32>, Error> {
+/// Offers a name. Its id is another one under another manager.
+fn export(domain: &DomainCore, name: &str, role: Role) -> Result<Arc<AtomicU32>, Error> {
     checked_name(name)?;
     let _asking = domain.exports.ask();
     domain.patiently(None, || {
         let ((event, _), era) = domain.call_in_era(
-            |req| match role {
-                Some(role) => Request::Export {
-                    req,
-                    name: name.into(),
-                    role,
-                },
-                None => Request::ExportSocket {
-                    req,
-                    name: name.into(),
-                },
+            |req| Request::Export {
+                req,
+                name: name.into(),
+                role,
             },
             &[],
             None,
@@ -307,7 +295,7 @@ pub(super) fn export(
         let Event::Exported { export, .. } = event else {
             return Err(error::protocol("an answer to Export that is none"));
         };
-        let id = domain.exports.add(export, (name.into(), role), speaks);
+        let id = domain.exports.add(export, (name.into(), role));
         if domain.era() != era {
             // The manager that answered is gone, and the next one was perhaps not told of this name.
             forget(domain, &id);
@@ -315,11 +303,6 @@ pub(super) fn export(
         }
         Ok(id)
     })
-}
-
-/// A connection to an export that nobody has taken yet.
-pub(super) fn next_incoming(domain: &DomainCore, export: &AtomicU32, take: Take) -> Option<Parcel> {
-    domain.exports.next(export, take)
 }
 
 impl Drop for Listener {
@@ -339,7 +322,7 @@ impl Drop for Listener {
     }
 }
 
-pub(super) fn forget(domain: &DomainCore, id: &AtomicU32) {
+fn forget(domain: &DomainCore, id: &AtomicU32) {
     let export = domain.exports.remove(id);
     let _ = domain.tell(&Request::Unexport { export }, &[]);
     domain.let_go();

@@ -107,7 +107,7 @@ impl LinkMember for LinkShared {
             self.save_replies();
         }
     }
-    fn hasten(&self) {
+    fn reclaim(&self) {
         if let Some(driver) = self.driver().filter(|_| self.role == Role::Source) {
             driver.look();
         }

@@ -2,7 +2,7 @@
 //!
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
 //! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
-//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`, `rendezvous`), and what works with several (`select`, `poll`, `reactor`,
+//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several (`select`, `poll`, `reactor`,
 //! `futures`, `relay`, `carried`, `driven`).
 
 mod address;
@@ -27,7 +27,6 @@ mod reactor;
 mod receiver;
 mod registered;
 mod relay;
-mod rendezvous;
 mod select;
 mod sender;
 mod shared;
@@ -48,7 +47,5 @@ pub(crate) use open::{End, open as open_named};
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
 pub use relay::{Relay, RelayEnd, RelayStop};
-pub(crate) use rendezvous::connect;
-pub use rendezvous::{PeerSocket, SocketListener};
 pub use select::select;
 pub use sender::{Sender, WithWhenFull};

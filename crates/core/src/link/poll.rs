@@ -216,15 +216,15 @@ fn round(
         limit = limit.min(NAP);
     }
 
-    let bells: Vec<_> = items.iter().map(|i| i.link()?.bell_at_hand()).collect();
+    let doorbells: Vec<_> = items.iter().map(|i| i.link()?.doorbell_at_hand()).collect();
     let mut fds: Vec<(BorrowedFd<'_>, Interest)> = Vec::new();
     let mut places = Vec::new();
-    for (place, (item, bell)) in items.iter().zip(&bells).enumerate() {
-        match (&item.0, bell) {
+    for (place, (item, doorbell)) in items.iter().zip(&doorbells).enumerate() {
+        match (&item.0, doorbell) {
             (What::Descriptor(fd, interest), _) => fds.push((*fd, *interest)),
-            (_, Some(bell)) => fds.push((bell.as_fd(), Interest::Read)),
-            (What::Listener(listener), None) => match listener.bell() {
-                Some(bell) => fds.push((bell, Interest::Read)),
+            (_, Some(doorbell)) => fds.push((doorbell.as_fd(), Interest::Read)),
+            (What::Listener(listener), None) => match listener.doorbell() {
+                Some(doorbell) => fds.push((doorbell, Interest::Read)),
                 None => continue,
             },
             _ => continue,
@@ -250,7 +250,7 @@ fn round(
     }
     for (item, told) in items.iter().zip(&readable) {
         match item.link() {
-            Some(link) if *told => link.answer_bell(),
+            Some(link) if *told => link.answer_doorbell(),
             // A peer that died may have had no time to ring.
             Some(link) if limit > Duration::ZERO => link.look_for_death(),
             _ => {}
@@ -281,7 +281,7 @@ fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
 
 fn arm_link(item: &PollItem<'_>, link: &LinkShared, sleep: &mut Sleep) -> Duration {
     link.ring_for_ourselves();
-    if !link.has_bell() {
+    if !link.has_doorbell() {
         return NAP;
     }
     let word = link.ring.arm();

@@ -1,7 +1,7 @@
 //! Waiting by descriptor, for epoll loops and tasks: a socket pair, made by the manager, to whose far end the peer writes a byte.
 
 use super::Receiver;
-use super::shared::{Bell, Gone, LinkShared};
+use super::shared::{Doorbell, Gone, LinkShared};
 use super::sleep::LOOK;
 use crate::base::lock;
 use crate::domain::{Key, NAP};
@@ -25,15 +25,15 @@ impl Receiver {
     pub fn set_pollable(&mut self) -> Result<(), Error> {
         let (link, domain) = (&self.link, &self.link.domain);
         domain.check_fork()?;
-        if lock(&link.bell).polled {
+        if lock(&link.doorbell).polled {
             return Ok(());
         }
         // We are the only ones who set it; the manager is not spoken to under its lock.
         if link.inside.is_some() {
-            link.has_bell();
-        } else if lock(&link.bell).near.is_none() {
+            link.has_doorbell();
+        } else if lock(&link.doorbell).near.is_none() {
             let channel = link.channel;
-            let asked = lock(&link.bell).asked.take();
+            let asked = lock(&link.doorbell).asked.take();
             asked.into_iter().for_each(|asked| domain.forget(asked));
             let ask = |req| Request::WakeFd { req, channel };
             let (event, fds) = match domain.call(ask, &[], None) {
@@ -46,12 +46,12 @@ impl Receiver {
             let (Event::WakeEnd { .. }, Ok([near])) = (event, <[OwnedFd; 1]>::try_from(fds)) else {
                 return Err(error::protocol("an answer to WakeFd that is none"));
             };
-            lock(&link.bell).near = Some(Arc::new(near));
+            lock(&link.doorbell).near = Some(Arc::new(near));
         }
-        let mut bell = lock(&link.bell);
-        if let Some(near) = &bell.near {
+        let mut doorbell = lock(&link.doorbell);
+        if let Some(near) = &doorbell.near {
             domain.poll_also(near)?;
-            bell.polled = true;
+            doorbell.polled = true;
         }
         Ok(())
     }
@@ -90,19 +90,19 @@ impl LinkShared {
 
     /// Whether there is a descriptor to sleep on. If not, the manager is asked for one, and its answer taken when it is there: this
     /// waits for nobody.
-    pub(super) fn has_bell(&self) -> bool {
-        let mut bell = lock(&self.bell);
-        if bell.again.is_some_and(|again| Instant::now() < again) {
+    pub(super) fn has_doorbell(&self) -> bool {
+        let mut doorbell = lock(&self.doorbell);
+        if doorbell.again.is_some_and(|again| Instant::now() < again) {
             return false;
         }
-        if bell.near.is_some() {
+        if doorbell.near.is_some() {
             return true;
         }
         if self.inside.is_some() {
-            return self.make_bell(&mut bell);
+            return self.make_doorbell(&mut doorbell);
         }
-        let asked = bell.asked.take();
-        drop(bell); // the manager is not spoken to under its lock
+        let asked = doorbell.asked.take();
+        drop(doorbell); // the manager is not spoken to under its lock
         let channel = self.channel;
         let ask = || {
             let ask = |req| Request::WakeFd { req, channel };
@@ -113,116 +113,116 @@ impl LinkShared {
             let answer = self.domain.answer(asked, Some(Instant::now()));
             answer.map(|answer| (asked, answer))
         });
-        let mut bell = lock(&self.bell);
+        let mut doorbell = lock(&self.doorbell);
         match answer {
-            Ok((asked, None)) => bell.asked = Some(asked),
+            Ok((asked, None)) => doorbell.asked = Some(asked),
             Ok((_, Some((Event::WakeEnd { .. }, fds)))) => {
-                bell.near = fds.into_iter().next().map(Arc::new)
+                doorbell.near = fds.into_iter().next().map(Arc::new)
             }
             // Manager or peer are away.
-            _ => bell.again = Some(Instant::now() + LOOK),
+            _ => doorbell.again = Some(Instant::now() + LOOK),
         }
-        bell.near.is_some()
+        doorbell.near.is_some()
     }
 
     /// A descriptor that the other end of this process rings.
-    fn make_bell(&self, bell: &mut Bell) -> bool {
+    fn make_doorbell(&self, doorbell: &mut Doorbell) -> bool {
         let made = self.other().zip(socket::one_way().ok());
         match made {
             Some((other, (near, far))) => {
                 other.set_peer_fd(far);
-                bell.near = Some(Arc::new(near));
+                doorbell.near = Some(Arc::new(near));
             }
-            None => bell.again = Some(Instant::now() + NAP),
+            None => doorbell.again = Some(Instant::now() + NAP),
         }
-        bell.near.is_some()
+        doorbell.near.is_some()
     }
 
     /// Has the reactor watch our descriptor; false if there is none now.
     pub(super) fn is_watched(&self) -> bool {
-        if !self.has_bell() {
+        if !self.has_doorbell() {
             return false;
         }
-        let mut bell = lock(&self.bell);
-        if !bell.watched
-            && let Some(near) = &bell.near
+        let mut doorbell = lock(&self.doorbell);
+        if !doorbell.watched
+            && let Some(near) = &doorbell.near
         {
-            bell.watched = self.domain.tasks.watch(near, self.key()).is_ok();
+            doorbell.watched = self.domain.tasks.watch(near, self.key()).is_ok();
         }
-        bell.watched
+        doorbell.watched
     }
 
     /// The reactor found our descriptor readable. What is written to it after this is found once more.
     pub(super) fn rung(&self, hung_up: bool) {
-        let bell = lock(&self.bell);
-        let (true, Some(near)) = (bell.watched, &bell.near) else {
+        let doorbell = lock(&self.doorbell);
+        let (true, Some(near)) = (doorbell.watched, &doorbell.near) else {
             return; // somebody else waits on it now
         };
         doorbell::clear(near);
         if hung_up {
-            self.is_lost(bell);
+            self.is_lost(doorbell);
         }
     }
 
     /// Whoever waits on our descriptor himself found it readable.
-    pub(super) fn answer_bell(&self) {
-        let bell = lock(&self.bell);
-        if let Some(near) = &bell.near {
+    pub(super) fn answer_doorbell(&self) {
+        let doorbell = lock(&self.doorbell);
+        if let Some(near) = &doorbell.near {
             doorbell::clear(near);
             let hung_up = wait_each(&[(near.as_fd(), Interest::HangUp)], Some(Duration::ZERO));
             if hung_up.is_ok_and(|hung_up| hung_up[0]) {
-                self.is_lost(bell);
+                self.is_lost(doorbell);
             }
         }
     }
 
     /// Our descriptor's other end is gone: the peer has died, or never got it.
-    fn is_lost(&self, mut bell: MutexGuard<'_, Bell>) {
-        if let (true, Some(near)) = (bell.watched, &bell.near) {
+    fn is_lost(&self, mut doorbell: MutexGuard<'_, Doorbell>) {
+        if let (true, Some(near)) = (doorbell.watched, &doorbell.near) {
             self.domain.tasks.unwatch(near);
         }
-        bell.watched = false;
-        bell.again = Some(Instant::now() + NAP);
-        if !bell.polled {
-            bell.near = None;
+        doorbell.watched = false;
+        doorbell.again = Some(Instant::now() + NAP);
+        if !doorbell.polled {
+            doorbell.near = None;
         }
-        drop(bell);
+        drop(doorbell);
         self.look_for_death();
     }
 
     /// Our descriptor, to wait on.
-    pub(super) fn bell_at_hand(&self) -> Option<Arc<OwnedFd>> {
-        let bell = lock(&self.bell);
-        let may = bell.again.is_none_or(|again| Instant::now() >= again);
-        bell.near.clone().filter(|_| may)
+    pub(super) fn doorbell_at_hand(&self) -> Option<Arc<OwnedFd>> {
+        let doorbell = lock(&self.doorbell);
+        let may = doorbell.again.is_none_or(|again| Instant::now() >= again);
+        doorbell.near.clone().filter(|_| may)
     }
 
     /// Takes what is in our descriptor, and the reactor off it: it would take what is meant for us.
     pub(super) fn ring_for_ourselves(&self) {
-        let mut bell = lock(&self.bell);
-        if let Some(near) = &bell.near {
-            if bell.watched {
+        let mut doorbell = lock(&self.doorbell);
+        if let Some(near) = &doorbell.near {
+            if doorbell.watched {
                 self.domain.tasks.unwatch(near);
             }
             doorbell::clear(near);
         }
-        bell.watched = false;
+        doorbell.watched = false;
     }
 }
 
 impl LinkShared {
     /// Nobody waits for it any more.
     pub(super) fn unpoll(&self) {
-        let bell = std::mem::take(&mut *lock(&self.bell));
-        if let Some(near) = &bell.near {
-            if bell.polled {
+        let doorbell = std::mem::take(&mut *lock(&self.doorbell));
+        if let Some(near) = &doorbell.near {
+            if doorbell.polled {
                 self.domain.poll_no_more(near);
             }
-            if bell.watched {
+            if doorbell.watched {
                 self.domain.tasks.unwatch(near);
             }
         }
-        if let Some(asked) = bell.asked {
+        if let Some(asked) = doorbell.asked {
             self.domain.forget(asked);
         }
     }

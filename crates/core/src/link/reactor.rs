@@ -1,6 +1,6 @@
 //! The thread that wakes tasks: of each domain one, from the first task on that has to wait until none did for a while.
 //!
-//! It sleeps on the bells of the channels that are awaited, on the manager's socket, and until the first task's time has come. Four
+//! It sleeps on the doorbells of the channels that are awaited, on the manager's socket, and until the first task's time has come. Four
 //! times a second it looks by itself, as everybody does who sleeps: whether the peers live, whether the manager is back,
 //! and whether a peer did not ring that should have.
 
@@ -43,7 +43,7 @@ fn run(domain: &DomainCore) {
             match *why {
                 Woken::Kick => {}
                 Woken::News => domain.turn_quietly(),
-                Woken::Bell { channel, hung_up } => {
+                Woken::Doorbell { channel, hung_up } => {
                     if let Some(link) = link(domain, channel) {
                         link.rung(hung_up);
                     }

@@ -65,7 +65,7 @@ pub struct Sender {
     /// Pools whose assignment was asked for and that the receiver has not answered in time.
     unanswered: Vec<(PoolId, Asked)>,
     /// Since when the receiver has no manager, as far as is known: it dies, or comes back.
-    astray: Option<Instant>,
+    away_since: Option<Instant>,
     wait: Wait,
     when_full: WhenFull,
     dropped: u64,
@@ -113,7 +113,7 @@ impl Sender {
             fork: link.domain.fork,
             outs: Vec::new(),
             unanswered: Vec::new(),
-            astray: None,
+            away_since: None,
             wait: options.wait,
             when_full: options.when_full,
             dropped: 0,
@@ -428,6 +428,7 @@ impl Sender {
         #[allow(clippy::cast_possible_truncation)] // compared with others nearby
         let message = self.producer.tail() as u32;
         let is_last = how == Publish::SeqCst;
+        let mut number = message;
         let first = First {
             pool,
             slot,
@@ -446,18 +447,20 @@ impl Sender {
             lines: self.lines,
             link: &self.link,
             walk: out.walk.as_mut(),
+            number: &mut number,
         };
         tranship_ledger::send_first(place.handles(), place.generation(), sent, first);
-        if message.is_multiple_of(FEW) {
-            self.collect_few(at, message);
+        if number.is_multiple_of(FEW) {
+            self.collect_few(at, message, number);
         }
     }
 
-    /// Now and then: looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for.
+    /// Now and then: looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for. When it is time is counted by what is on
+    /// the trail: so those that are handed back together are sent, and looked at, together again.
     #[inline(never)]
-    fn collect_few(&mut self, at: usize, message: u32) {
+    fn collect_few(&mut self, at: usize, message: u32, number: u32) {
         // The receiver's line, which it writes all the time: looked at rarely.
-        if message.is_multiple_of(TAKEN_LOOK) {
+        if number.is_multiple_of(TAKEN_LOOK) {
             #[allow(clippy::cast_possible_truncation)] // compared with others nearby
             (self.taken = self.link.ring.their_head() as u32);
         }
@@ -510,6 +513,8 @@ struct First<'a> {
     lines: Lines<'static>,
     link: &'a LinkShared,
     walk: Option<&'a mut Walk>,
+    /// Becomes how many are, and were, on the trail with this one, if there is room for it.
+    number: &'a mut u32,
 }
 
 impl FirstSend for First<'_> {
@@ -532,8 +537,9 @@ impl FirstSend for First<'_> {
         }
         let (message, slot) = (self.message, self.slot);
         let walk = self.walk.as_mut();
-        if !walk.is_some_and(|walk| walk.push(message, slot)) {
-            self.pool.queue_sent(slot);
+        match walk.and_then(|walk| walk.push(message, slot)) {
+            Some(number) => *self.number = number,
+            None => self.pool.queue_sent(slot),
         }
     }
 

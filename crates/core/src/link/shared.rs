@@ -66,7 +66,7 @@ pub(crate) struct Replies {
 
 /// The descriptor on which this end may sleep instead of on the futex word, if it was asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Doorbell {
     /// Readable when the peer has rung.
     pub(crate) near: Option<Arc<OwnedFd>>,
     /// The manager was asked for it, and has still to answer.
@@ -132,7 +132,7 @@ pub(crate) struct LinkShared {
     /// Where we write a byte when the peer sleeps on its descriptor.
     peer_fd: Mutex<Option<OwnedFd>>,
     fd_awaited: AtomicBool,
-    pub(crate) bell: Mutex<Bell>,
+    pub(crate) doorbell: Mutex<Doorbell>,
     pub(super) watch: Watch,
     /// At a source: its end of the control ring. The Sender's, until the queue leaves.
     pub(crate) replies: Mutex<Replies>,
@@ -197,7 +197,7 @@ impl LinkShared {
             assigned_version: AtomicU32::new(0),
             peer_fd: Mutex::new(None),
             fd_awaited: AtomicBool::new(false),
-            bell: Mutex::default(),
+            doorbell: Mutex::default(),
             watch: Watch::default(),
             replies: Mutex::default(),
             early_replies: AtomicBool::new(false),
@@ -280,18 +280,18 @@ impl LinkShared {
     /// Wakes the peer if it sleeps, after a publish that fenced (or [`Waker::Lazy`](tranship_ring::Waker)).
     #[inline(always)]
     pub(crate) fn notify(&self) {
-        self.ring.notify(|| self.press_their_bell());
+        self.ring.notify(|| self.press_their_doorbell());
     }
 
     /// After a publish as the ring said ([`Ring::how_to_publish`]).
     #[inline(always)]
     pub(crate) fn notify_of(&self, how: Publish) {
-        self.ring.notify_of(how, || self.press_their_bell());
+        self.ring.notify_of(how, || self.press_their_doorbell());
     }
 
     /// The same after publishes that did not.
     pub(crate) fn fence_then_notify(&self) {
-        self.ring.fence_then_notify(|| self.press_their_bell());
+        self.ring.fence_then_notify(|| self.press_their_doorbell());
     }
 
     /// The first reason stays.
@@ -424,7 +424,7 @@ impl LinkShared {
     }
 
     /// Without a descriptor it is pressed when one comes.
-    fn press_their_bell(&self) -> bool {
+    fn press_their_doorbell(&self) -> bool {
         if let Some(driver) = self.driver() {
             driver.stir();
             return false; // each time anew

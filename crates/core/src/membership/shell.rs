@@ -5,8 +5,8 @@ use crate::domain::DomainCore;
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
-    Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
-    listen_local, look_async, open_async, open_local, open_named, unknown,
+    Address, Carrier, End, Ends, Feed, Listener, Receiver, Sender, listen_local, look_async,
+    open_async, open_local, open_named, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -323,25 +323,6 @@ impl Domain {
         found.cloned().ok_or_else(|| unknown(scheme, &known()))
     }
 
-    /// Exports a name at which others connect sockets, for a protocol of one's own.
-    #[doc(hidden)] // the protocol has it; nothing that users need is built on it yet
-    pub fn listen_socket(&self, name: &str) -> Result<SocketListener, Error> {
-        SocketListener::new(self.core(), name)
-    }
-
-    /// Hands one end of a new socket to who exports the name; the other is the result. Asks the manager, and does not
-    /// wait for the exporter.
-    ///
-    /// # Errors
-    /// `NoSuchName`, `Access`, `SameRole` (it is a name of links), or `Limit` (too many have
-    /// come that the exporter has not taken).
-    #[doc(hidden)] // the protocol has it; nothing that users need is built on it yet
-    pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, Error> {
-        let core = self.core();
-        core.check_fork()?;
-        core.patiently(None, || crate::link::connect(core, name))
-    }
-
     /// Takes what the manager has sent and does the work that is due: maps and unmaps chunks, gives memory back,
     /// rejoins a restarted manager. Slow paths call it; so does the helper thread. Call it when
     /// [`as_fd`](Domain::as_fd) is readable, or now and then. Never blocks for long.
@@ -379,7 +360,7 @@ impl Domain {
     /// What the manager knows: itself, domains, pools, channels, who holds what.
     ///
     /// # Errors
-    /// `TimedOut` when it has not said all of it within 10 s.
+    /// `TimedOut` when it has said nothing more of it for 10 s.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         self.core().stat()
     }

@@ -2,22 +2,19 @@
 
 use super::gc::{AHEAD, Gc, LOOK, Standing};
 use super::own::{Class, OwnPool};
+use super::run::each_among;
 use super::slots::Slot;
-use super::trail::{Walk, run_of};
+use super::trail::Walk;
 use crate::base::lock;
-use std::sync::TryLockError;
+use std::iter::repeat;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use tranship_ledger::{Generations, Words};
+use tranship_ledger::{Few, Generations, Slots, Words};
 use tranship_region::layout::{LoadU64, Slot as TableSlot};
 use tranship_sync::Pop;
 use tranship_sys::crash;
-use tranship_zone::{Backend, NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
+use tranship_zone::Backend;
 
-/// Of those that a sender looks at after it has sent.
-pub(crate) const FEW: u32 = 8;
-/// As the length of an array of them.
-const FEW_SLOTS: usize = FEW as usize;
 /// Of those that who is out of buffers looks at together.
 const SOME: usize = 16;
 /// The most that one allocation takes so: it must not take long by itself.
@@ -67,6 +64,17 @@ impl Generations for Own<'_> {
         self.generation(slot).store(generation, Ordering::Relaxed);
         crash::point("collect.after_bump");
     }
+    #[inline(always)]
+    fn change_each(&self, slots: impl Slots, change: impl Fn(u32) -> u32) {
+        debug_assert!(slots.each().all(|slot| (slot as usize) < self.table.len()));
+        let change = |(), entry: &TableSlot| {
+            let was = entry.generation.load(Ordering::Relaxed);
+            entry.generation.store(change(was), Ordering::Relaxed);
+            crash::point("collect.after_bump");
+        };
+        // SAFETY: as for `OwnPool::entry`.
+        unsafe { each_among(self.table.as_ptr(), slots, repeat(()), change) };
+    }
 }
 
 impl Words for Own<'_> {
@@ -77,6 +85,18 @@ impl Words for Own<'_> {
         unsafe { self.slots.get_unchecked(slot as usize) }
             .handles
             .count()
+    }
+    #[inline(always)]
+    fn load_each<T>(
+        &self,
+        slots: impl Slots,
+        beside: impl Iterator<Item = T>,
+        mut take: impl FnMut(T, u32),
+    ) {
+        debug_assert!(slots.each().all(|slot| (slot as usize) < self.slots.len()));
+        let load = |t, slot: &Slot| take(t, slot.handles.count());
+        // SAFETY: as for `OwnPool::private`.
+        unsafe { each_among(self.slots.as_ptr(), slots, beside, load) };
     }
 }
 
@@ -207,7 +227,7 @@ impl OwnPool {
     /// Whether all of them are dead, in one pass: nearly always they are, and the writer is the source of every queue. False says nothing of any one of
     /// them. Under the lock neither the board nor the place in it changes.
     #[inline(always)]
-    fn are_dead<const N: usize>(&self, gc: &Gc, slots: &[u32; N]) -> bool {
+    pub(super) fn are_dead<const N: usize>(&self, gc: &Gc, slots: impl Few<N>) -> bool {
         let own = Own::of(self);
         let are_dead = |epoch: LoadU64<'_>| {
             let epoch_now = || epoch.load(Ordering::Acquire);
@@ -216,79 +236,18 @@ impl OwnPool {
         self.epoch_word().is_some_and(are_dead)
     }
 
-    /// Looks at the oldest [`FEW`] buffers of a sender's trail. The dead go to the thread's cache. Nothing is waited for.
-    ///
-    /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
-    #[inline]
-    pub(crate) fn collect_few(&self, walk: &Walk) {
-        // Who waits for memory collects by himself; nothing goes past him.
-        if self.contended.load(Ordering::Relaxed) {
-            return;
-        }
-        let gc = &mut *match self.gc.try_lock() {
-            Ok(gc) => gc,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        let Some(few) = walk.trail().take_few::<FEW_SLOTS>() else {
-            return;
-        };
-        match run_of(&few) {
-            Some(few) => self.look_at_few(gc, few),
-            None => self.look_at_any_few(gc, few),
-        }
-        // Asked for long before they are looked at.
-        gc.roster.prefetch(&[walk.trail().ahead(FEW)]);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_at_any_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
-        self.look_at_few(gc, few);
-    }
-
-    #[inline(always)]
-    fn look_at_few(&self, gc: &mut Gc, mut few: [u32; FEW_SLOTS]) {
-        if self.are_dead(gc, &few) {
-            self.count_collected(few.len());
-            self.hand_back(gc, &mut few);
-        } else {
-            self.judge_one_by_one(gc, &few, |gc, dead| self.hand_back(gc, dead));
-        }
-    }
-
     /// Each by itself.
     #[cold]
     #[inline(never)]
-    fn judge_one_by_one(&self, gc: &mut Gc, slots: &[u32], bury: impl FnOnce(&mut Gc, &mut [u32])) {
+    pub(super) fn judge_one_by_one(
+        &self,
+        gc: &mut Gc,
+        slots: impl Slots,
+        bury: impl FnOnce(&mut Gc, &mut [u32]),
+    ) {
         gc.candidates.clear();
-        gc.candidates.extend_from_slice(slots);
+        gc.candidates.extend(slots.each());
         self.verdict(gc, bury);
-    }
-
-    /// The dead go to the thread's cache, as far as there is room.
-    #[inline(always)]
-    fn hand_back(&self, gc: &mut Gc, dead: &mut [u32]) {
-        let Some(&first) = dead.first() else {
-            return;
-        };
-        // The last is handed out first: so it is the order of the sends.
-        dead.reverse();
-        let class = self.private(first).class();
-        let mut differ = 0;
-        for &slot in &*dead {
-            let private = self.private(slot);
-            differ |= private.class() ^ class;
-            // What was sent was read by others: to take its first line back takes as long as everything else together.
-            tranship_sync::prefetch_write(self.at(private.offset()).as_ptr());
-        }
-        let cached = match self.zones.get(usize::from(class)) {
-            Some(zone) if differ == 0 => zone.free_cached_many(dead),
-            _ => 0,
-        };
-        if cached < dead.len() {
-            self.put_back(gc, &dead[cached..]);
-        }
     }
 
     /// A trail for a sender of this pool's buffers.
@@ -364,7 +323,7 @@ impl OwnPool {
 
     /// The same; what becomes of the dead is the caller's. False if the roster is stale: then none is dead.
     #[inline(always)]
-    fn verdict(&self, gc: &mut Gc, bury: impl FnOnce(&mut Gc, &mut [u32])) -> bool {
+    pub(super) fn verdict(&self, gc: &mut Gc, bury: impl FnOnce(&mut Gc, &mut [u32])) -> bool {
         let mut batch = std::mem::take(&mut gc.batch);
         batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
@@ -399,7 +358,7 @@ impl OwnPool {
     }
 
     #[inline(always)]
-    fn count_collected(&self, dead: usize) {
+    pub(super) fn count_collected(&self, dead: usize) {
         // Relaxed, and no read-modify-write: written under the collector's lock alone.
         let collected = &self.counters.collected;
         let all = collected.load(Ordering::Relaxed) + dead as u64;
@@ -425,7 +384,7 @@ impl OwnPool {
     /// The dead are the backend's again.
     #[cold]
     #[inline(never)]
-    fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
+    pub(super) fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
         // Neighbours are mostly of one class: the zone is told once per run of them.
         for same in dead.chunk_by(|a, b| self.private(*a).class() == self.private(*b).class()) {
             let class = usize::from(self.private(same[0]).class());
@@ -452,38 +411,6 @@ impl OwnPool {
         collected.store(collected.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        let store = &mut *lock(&self.store);
-        let keg = &mut store.kegs[class];
-        keg.alloc(out, want - out.len());
-        let mut hooks = Hooks {
-            pool: self,
-            class,
-            numbers: &mut store.numbers,
-        };
-        while out.len() < want && keg.grow(&mut store.runs, &mut hooks).is_ok() {
-            keg.alloc(out, want - out.len());
-        }
-    }
-
-    /// Items go back from a zone to their slabs.
-    pub(super) fn to_kegs(&self, items: &[u32]) {
-        let store = &mut *lock(&self.store);
-        for &slot in items {
-            let private = &self.slots[slot as usize];
-            let class = usize::from(private.class());
-            let Some(keg) = store.kegs.get_mut(class) else {
-                continue;
-            };
-            let mut hooks = Hooks {
-                pool: self,
-                class,
-                numbers: &mut store.numbers,
-            };
-            keg.free(private.place(), &mut store.runs, &mut hooks);
-        }
-    }
-
     /// Everything that is dead or cached goes back to the slabs, and empty slabs to the runs.
     pub(super) fn reclaim(&self) -> bool {
         for zone in &self.zones {
@@ -494,19 +421,6 @@ impl OwnPool {
         let good = self.collect_idle();
         self.reap();
         good
-    }
-
-    /// Empty slabs go back to the runs.
-    pub(super) fn reap(&self) {
-        let store = &mut *lock(&self.store);
-        for (class, keg) in store.kegs.iter_mut().enumerate() {
-            let mut hooks = Hooks {
-                pool: self,
-                class,
-                numbers: &mut store.numbers,
-            };
-            keg.reap(&mut store.runs, &mut hooks);
-        }
     }
 
     /// Collects everything that is dead now and gives it to the kegs, so that it counts as free.
@@ -520,70 +434,6 @@ impl OwnPool {
             .collect();
         self.to_kegs(&ready);
         good
-    }
-
-    /// A run of its own for a buffer larger than a chunk.
-    pub(super) fn alloc_huge(&self, len: usize) -> Option<u32> {
-        let store = &mut *lock(&self.store);
-        let pages = u32::try_from(self.rounded(len).div_ceil(4096)).ok()?;
-        let run = store.runs.alloc(pages)?;
-        let Some(set) = store.numbers.take(1) else {
-            store.runs.free(run);
-            return None;
-        };
-        let slot = set.get(0)?;
-        self.enter(
-            slot,
-            run.offset(),
-            run.bytes(),
-            Self::HUGE,
-            Place { slab: 0, index: 0 },
-        );
-        store.huge.insert(slot, run);
-        store.huge_allocs += 1;
-        Some(slot)
-    }
-
-    /// Writes a slot's entry: where its memory is from now on. Its generation stays odd.
-    pub(super) fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
-        self.slots[slot as usize].place_at(offset, class, place);
-        let entry = &self.table.slots()[slot as usize];
-        entry.offset.store(offset, Ordering::Relaxed);
-        entry.length.store(length, Ordering::Relaxed);
-        entry
-            .serial
-            .store(self.serial_at(offset), Ordering::Relaxed);
-    }
-}
-
-/// Gives the items of a new slab their slots.
-pub(super) struct Hooks<'a> {
-    pub(super) pool: &'a OwnPool,
-    pub(super) class: usize,
-    pub(super) numbers: &'a mut SlotNumbers,
-}
-
-impl SlabHooks for Hooks<'_> {
-    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet> {
-        let set = self.numbers.take(slab.items.into())?;
-        let class = u8::try_from(self.class).ok()?;
-        for (index, slot) in (0u16..).zip(set.iter()) {
-            let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
-            self.pool.enter(
-                slot,
-                offset,
-                slab.item_bytes,
-                class,
-                Place {
-                    slab: slab.slab,
-                    index,
-                },
-            );
-        }
-        Some(set)
-    }
-    fn retire(&mut self, _slab: u32, slots: &SlotSet) {
-        self.numbers.give(slots);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Counters as the collector reads them: a queue's, a reader's.
 
+use super::run::each_among;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_ledger::Words;
+use tranship_ledger::{Slots, Words};
 use tranship_region::layout::{CountsRo, CountsRw, RefsRo};
 
 /// A view of a queue's counters, or of a reader's references: a pointer at hand, because the collector reads two
@@ -37,24 +38,22 @@ impl View {
     fn load_each<T>(
         &self,
         otherwise: u32,
-        slots: &[u32],
+        slots: impl Slots,
         beside: impl Iterator<Item = T>,
         mut take: impl FnMut(T, u32),
     ) {
         let View { words, count } = *self;
-        let both = slots.iter().zip(beside);
         if words.is_null() {
-            return both.for_each(|(_, t)| take(t, otherwise));
+            return slots
+                .each()
+                .zip(beside)
+                .for_each(|(_, t)| take(t, otherwise));
         }
-        for (&slot, t) in both {
-            debug_assert!(slot < count);
-            // SAFETY: the collector's candidates are slots of the pool (as for `OwnPool::private`), and mappings with fewer words are not opened.
-            // Ordering: as in `load`.
-            take(
-                t,
-                unsafe { &*words.add(slot as usize) }.load(Ordering::Acquire),
-            );
-        }
+        debug_assert!(slots.each().all(|slot| slot < count));
+        // Ordering: as in `load`.
+        let load = |t, word: &AtomicU32| take(t, word.load(Ordering::Acquire));
+        // SAFETY: the collector's candidates are slots of the pool (as for `OwnPool::private`), and mappings with fewer words are not opened.
+        unsafe { each_among(words, slots, beside, load) };
     }
 
     #[inline(always)]
@@ -124,7 +123,7 @@ impl Words for Counts {
     #[inline(always)]
     fn load_each<T>(
         &self,
-        slots: &[u32],
+        slots: impl Slots,
         beside: impl Iterator<Item = T>,
         take: impl FnMut(T, u32),
     ) {
@@ -168,7 +167,7 @@ impl Words for Refs {
     #[inline(always)]
     fn load_each<T>(
         &self,
-        slots: &[u32],
+        slots: impl Slots,
         beside: impl Iterator<Item = T>,
         take: impl FnMut(T, u32),
     ) {

@@ -132,7 +132,7 @@ impl OwnPool {
                     let slices = !options.trust.all_write() || options.trusted;
                     let flag = |yes, flag| if yes { flag } else { 0 };
                     let long = half || domain.leaks.is_some();
-                    AtomicU64::new(
+                    AtomicU32::new(
                         flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG),
                     )
                 },

@@ -23,7 +23,8 @@ use tranship_sys::{ForkGuard, futex, membarrier};
 /// own reference counters.
 ///
 /// The window shows zeros wherever no chunk is attached, so that whatever a lying peer names, reading it is a
-/// wrong answer at worst, never a fault.
+/// wrong answer at worst, never a fault. Aligned as handles need it.
+#[repr(align(128))]
 pub(crate) struct ForeignPool {
     pub(crate) domain: DomainCore,
     /// The domain's, at hand.
@@ -389,7 +390,7 @@ impl ForeignPool {
     }
 
     /// What handles of its buffers have.
-    pub(crate) fn flags(&self) -> u64 {
+    pub(crate) fn flags(&self) -> u32 {
         let traced = match self.is_traced() {
             true => Tag::TRACED,
             false => 0,

@@ -99,7 +99,13 @@ impl OwnPool {
         let ptr = self.at(run.offset());
         let tag = Tag::own(slot, Self::HUGE, flags);
         // A run of its own out of attached chunks, at least `len` long; it stays outstanding until its handle is gone.
-        Some(RawBuf { ptr, len, tag })
+        let place = self.place_of_class(Self::HUGE);
+        Some(RawBuf {
+            ptr,
+            len,
+            place,
+            tag,
+        })
     }
 
     /// Makes sure that nobody can write a large buffer any more, and that all readers of the pool were shown it: before it is sent for the

@@ -52,6 +52,7 @@ impl OwnPool {
         Ok(RawBuf {
             ptr: self.at(offset),
             len,
+            place: self.place_of_class(private.class()),
             tag: Tag::own(slot, private.class(), self.flags()),
         })
     }
@@ -67,10 +68,10 @@ impl OwnPool {
         // liar's offset points, nothing is read there.
         #[allow(clippy::cast_possible_truncation)]
         tranship_sync::prefetch_write(self.base.as_ptr().wrapping_add(offset as usize));
-        let RawBuf { ptr, len, .. } = self.take_back(id, offset, length)?;
+        let raw = self.take_back(id, offset, length)?;
         let flags = self.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
         let tag = Tag::own(id.slot(), HUGE, flags);
-        Ok(RawBuf { ptr, len, tag })
+        Ok(RawBuf { tag, ..raw })
     }
 
     /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
@@ -112,6 +113,7 @@ impl OwnPool {
         Ok(RawBuf {
             ptr: self.at(private.offset()),
             len,
+            place: self.place_of_class(private.class()),
             tag: Tag::own(slot, private.class(), self.flags()),
         })
     }

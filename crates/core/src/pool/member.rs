@@ -77,8 +77,8 @@ impl OwnMember for OwnPool {
     fn reader_left(&self, domain: DomainId, epoch: u64) {
         self.reader_left(domain, epoch);
     }
-    fn bury_dead_readers(&self) -> bool {
-        self.bury_dead_readers()
+    fn reap_dead_readers(&self) -> bool {
+        self.reap_dead_readers()
     }
 
     fn set_shrink_target(&self, bytes: u64) {

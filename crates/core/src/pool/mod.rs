@@ -1,14 +1,15 @@
 //! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
 //! handed out is a [`RawBuf`], of which `cbuf/` makes one.
 //!
-//! An own pool's files, from below: what it consists of (`slots`, `place`, `short`, `store`, `resizing`, `waiters`; `counts`, `trail` and `gc`, which is the
-//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`),
+//! An own pool's files, from below: what it consists of (`slots`, `place`, `run`, `short`, `store`, `resizing`, `waiters`; `counts`, `trail` and `gc`, which is the
+//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`, `few`), where slots come from (`slabs`),
 //! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
 //! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
 
 mod collect;
 mod counts;
 mod create;
+mod few;
 mod figures;
 mod foreign;
 mod gc;
@@ -26,9 +27,11 @@ mod place;
 mod raw;
 mod resizing;
 mod roster;
+mod run;
 mod short;
 mod shortage;
 mod shrink;
+mod slabs;
 mod slots;
 mod store;
 mod tag;
@@ -36,7 +39,7 @@ mod trail;
 mod wait;
 mod waiters;
 
-pub(crate) use collect::FEW;
+pub(crate) use few::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;

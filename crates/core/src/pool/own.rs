@@ -23,9 +23,10 @@ use tranship_region::layout::{LoadU64, Slot as TableSlot, TableRw};
 use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
-use tranship_zone::{Classes, Zone};
+use tranship_zone::{CachePlace, Classes, Zone};
 
-/// The writer's side of a pool: memory, slot table, allocator, collector.
+/// The writer's side of a pool: memory, slot table, allocator, collector. Aligned as handles need it.
+#[repr(align(128))]
 pub(crate) struct OwnPool {
     pub(crate) domain: DomainCore,
     /// The domain's, at hand.
@@ -33,7 +34,7 @@ pub(crate) struct OwnPool {
     pub(super) id: PoolId,
     pub(super) base: NonNull<u8>,
     /// Of all handles: whether their bytes may be had as slices.
-    pub(super) flags: AtomicU64,
+    pub(super) flags: AtomicU32,
     /// Of the smallest buffer, and what the size of each is a multiple of: a power of two.
     pub(super) least_bytes: u64,
     /// The fewest bytes of a large buffer of level `none`.
@@ -168,8 +169,8 @@ impl OwnPool {
     pub(crate) fn alloc_now(&self, len: usize) -> Option<RawBuf> {
         let kind = self.kind_of(len)?;
         // SAFETY: there is a zone for each class.
-        let zone = unsafe { self.zones.get_unchecked(usize::from(kind.class)) };
-        let slot = match zone.alloc_cached_at(kind.place) {
+        let zone = unsafe { self.zones.get_unchecked(usize::from(kind.class())) };
+        let slot = match zone.alloc_cached_at(kind.place()) {
             Some(slot) => slot,
             None => self.alloc_uncached(zone)?,
         };
@@ -189,13 +190,19 @@ impl OwnPool {
 
     #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, kind: Kind, len: usize) -> RawBuf {
-        let tag = Tag::own(slot, kind.class, self.flags()).with_place(kind.place);
+        let (class, place) = (kind.class(), kind.place());
+        let tag = Tag::own(slot, class, self.flags());
         if tag.has(Tag::LONG | Tag::TRACED) {
             self.hand_out_long(slot, len);
         }
         // Cut out of an attached chunk, at least `len` long by its class, which is one of the pool's; it stays outstanding until its handle is gone.
         let ptr = self.at(self.private(slot).offset());
-        RawBuf { ptr, len, tag }
+        RawBuf {
+            ptr,
+            len,
+            place,
+            tag,
+        }
     }
 
     /// The same of a buffer larger than a chunk.
@@ -203,7 +210,17 @@ impl OwnPool {
         self.hand_out_long(slot, len);
         let tag = Tag::own(slot, Self::HUGE, self.flags() | Tag::LONG);
         let ptr = self.at(self.private(slot).offset());
-        RawBuf { ptr, len, tag }
+        RawBuf {
+            ptr,
+            len,
+            place: self.place_of_class(Self::HUGE),
+            tag,
+        }
+    }
+
+    /// Where threads have what is cached of a class; of `HUGE`, of which nothing is, any.
+    pub(crate) fn place_of_class(&self, class: u8) -> CachePlace {
+        self.short.kind_of_class(class.into()).place()
     }
 
     /// Whether it is of level `half`.
@@ -218,7 +235,7 @@ impl OwnPool {
 
     /// What handles of its buffers have.
     #[inline(always)]
-    pub(super) fn flags(&self) -> u64 {
+    pub(super) fn flags(&self) -> u32 {
         // Relaxed: all but one bit stay as they are, and that one says only whether something is recorded.
         self.flags.load(Ordering::Relaxed)
     }
@@ -387,10 +404,10 @@ impl OwnPool {
     /// # Safety
     /// The tag's class is one of the pool's.
     #[inline(always)]
-    pub(crate) unsafe fn free_unfrozen(&self, tag: Tag) {
+    pub(crate) unsafe fn free_unfrozen(&self, place: CachePlace, tag: Tag) {
         // SAFETY: there is a zone for each class.
         let zone = unsafe { self.zones.get_unchecked(usize::from(tag.class())) };
-        if !zone.free_cached_at(tag.place(), tag.slot()) {
+        if !zone.free_cached_at(place, tag.slot()) {
             self.free_uncached(Some(zone), tag.slot());
         }
     }

@@ -2,6 +2,7 @@
 
 use super::tag::Tag;
 use std::ptr::NonNull;
+use tranship_zone::CachePlace;
 
 /// Memory of one of an own pool's slots that no handle has yet, one of whose references it is. In plain words, as who asked makes a handle of it:
 /// exactly one, or the slot is never free again.
@@ -11,6 +12,8 @@ pub(crate) struct RawBuf {
     pub(crate) ptr: NonNull<u8>,
     /// What may be used of it, bytes.
     pub(crate) len: usize,
+    /// Where the thread's cache of its class is, so that freeing it needs no look-up of that. With another place freeing takes longer.
+    pub(crate) place: CachePlace,
     /// Without `Tag::LONG` its class is one of the pool's.
     pub(crate) tag: Tag,
 }

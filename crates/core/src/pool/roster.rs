@@ -118,7 +118,7 @@ impl OwnPool {
     /// Takes readers off the roster that died before a new manager heard of them: their references, and the queues to
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.
-    pub(super) fn bury_dead_readers(&self) -> bool {
+    pub(super) fn reap_dead_readers(&self) -> bool {
         let gc = lock(&self.gc);
         if gc.unnamed().is_empty() {
             return false;

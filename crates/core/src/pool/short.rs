@@ -8,12 +8,24 @@ const LINE: usize = 64;
 #[allow(clippy::cast_possible_truncation)] // a page
 const LINES: usize = PAGE as usize / LINE + 1;
 
-/// Which zone a buffer comes from, and goes to.
+/// Which zone a buffer comes from, and goes to: its class, and the place of the zone's caches. One number, which is loaded as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) class: u8,
-    /// That of the class's zone.
-    pub(super) place: CachePlace,
+pub(super) struct Kind(u16);
+
+impl Kind {
+    fn new(class: u8, place: CachePlace) -> Kind {
+        Kind(u16::from_le_bytes([class, place.number()]))
+    }
+
+    #[inline(always)]
+    pub(super) fn class(self) -> u8 {
+        self.0.to_le_bytes()[0]
+    }
+
+    #[inline(always)]
+    pub(super) fn place(self) -> CachePlace {
+        CachePlace::numbered(self.0.to_le_bytes()[1])
+    }
 }
 
 /// A pool's classes, of those below `end` bytes by their length in lines. With the zones' places: were they to be found by the class, each
@@ -22,7 +34,7 @@ pub(super) struct Short {
     kinds: [Kind; LINES],
     end: usize,
     /// By class: of those that are not short.
-    places: [CachePlace; 1 << u8::BITS],
+    of_class: [Kind; 1 << u8::BITS],
 }
 
 impl Short {
@@ -33,17 +45,16 @@ impl Short {
         least_bytes: u64,
         place: impl Fn(usize) -> CachePlace,
     ) -> Short {
-        let kind = |class| Kind {
-            class,
-            place: place(class.into()),
-        };
+        let kind = |class: u8| Kind::new(class, place(class.into()));
         let mut short = Short {
             kinds: [kind(0); LINES],
             end: (LINES - 1) * LINE + 1,
-            places: [place(0); 1 << u8::BITS],
+            of_class: [kind(0); 1 << u8::BITS],
         };
-        for (class, of) in (0..classes.count()).zip(&mut short.places) {
-            *of = place(class);
+        for (class, of) in (0..=u8::MAX).zip(&mut short.of_class) {
+            if usize::from(class) < classes.count() {
+                *of = kind(class);
+            }
         }
         for (lines, short_kind) in short.kinds.iter_mut().enumerate() {
             let found = classes.class_of(rounded(least_bytes, lines * LINE));
@@ -59,9 +70,7 @@ impl Short {
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
     pub(super) fn kind_of_class(&self, class: usize) -> Kind {
-        let class = class as u8;
-        let place = self.places[usize::from(class)];
-        Kind { class, place }
+        self.of_class[usize::from(class as u8)]
     }
 
     /// `None` for what is not short.
@@ -99,12 +108,11 @@ mod tests {
             for len in 0..=4097 {
                 let long = classes.class_of(rounded(least_bytes, len));
                 let is_short = len <= 4096 && least_bytes <= chunk;
-                let kind = |class| Kind {
-                    class: class as u8,
-                    place: place(class),
-                };
+                let kind = |class| Kind::new(class as u8, place(class));
                 if let Some(class) = long {
                     assert_eq!(short.kind_of_class(class), kind(class));
+                    let of = (kind(class).class(), kind(class).place());
+                    assert_eq!(of, (class as u8, place(class)));
                 }
                 let expected = long.filter(|_| is_short).map(kind);
                 assert_eq!(short.kind_of(len), expected, "{len} of {least_bytes}");

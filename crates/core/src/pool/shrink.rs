@@ -176,7 +176,7 @@ impl OwnPool {
         store.runs.set_draining(index, drain);
         let pages = store.runs.pages_of(index);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
-            let mut hooks = super::collect::Hooks {
+            let mut hooks = super::slabs::Hooks {
                 pool: self,
                 class,
                 numbers: &mut store.numbers,

@@ -42,9 +42,8 @@ impl Trail {
     }
 
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // the lower half is meant
     fn slot(&self, at: u32) -> u32 {
-        self.entry(at).load(Ordering::Relaxed) as u32
+        slot_of(self.entry(at))
     }
 
     /// The slot that will be the last of the next `count` to be taken, or one of an earlier use of the trail: a hint. Where slots follow each other the
@@ -74,15 +73,24 @@ impl Trail {
         if there < count {
             return None;
         }
-        let mut few = [0; N];
-        for (at, slot) in (0..count).zip(&mut few) {
-            *slot = self.slot(head.wrapping_add(at));
-        }
+        let oldest = self.entries.get((head % LENGTH) as usize..);
+        let few = match oldest.and_then(|entries| entries.first_chunk::<N>()) {
+            Some(entries) => entries.each_ref().map(slot_of),
+            None => self.slots_around(head),
+        };
         // Ordering: release, as in `take`.
         self.head
             .0
             .store(head.wrapping_add(count), Ordering::Release);
         Some(few)
+    }
+
+    /// So many that lie around the ring's end.
+    #[cold]
+    #[inline(never)]
+    fn slots_around<const N: usize>(&self, head: u32) -> [u32; N] {
+        #[allow(clippy::cast_possible_truncation)] // a few
+        std::array::from_fn(|at| self.slot(head.wrapping_add(at as u32)))
     }
 
     /// Takes the oldest slots, up to so many. For who has the collector's lock.
@@ -102,26 +110,16 @@ impl Trail {
     }
 }
 
-/// The same slots, if each is the one after the one before, as they mostly are: then their words are found from the first one's.
 #[inline(always)]
-pub(super) fn run_of<const N: usize>(slots: &[u32; N]) -> Option<[u32; N]> {
-    let first = *slots.first()?;
-    #[allow(clippy::cast_possible_truncation)] // a few
-    let most = u32::MAX - N as u32;
-    let is_run = first < most
-        && (0u32..)
-            .zip(slots)
-            .all(|(i, slot)| slot.wrapping_sub(first) == i);
-    #[allow(clippy::cast_possible_truncation)] // as above
-    // SAFETY: below `most` and N.
-    is_run.then(|| std::array::from_fn(|i| unsafe { first.unchecked_add(i as u32) }))
+#[allow(clippy::cast_possible_truncation)] // the lower half is meant
+fn slot_of(entry: &AtomicU64) -> u32 {
+    entry.load(Ordering::Relaxed) as u32
 }
 
 /// The sender's end.
 #[derive(Debug)]
 pub(crate) struct Walk {
     trail: Arc<Trail>,
-    tail: u32,
     /// The head, when it was looked at last.
     head: u32,
 }
@@ -131,31 +129,34 @@ impl Walk {
     pub(super) fn new(trails: &mut Vec<Arc<Trail>>) -> Walk {
         let trail = Arc::new(Trail::new());
         trails.push(trail.clone());
-        Walk {
-            trail,
-            tail: 0,
-            head: 0,
-        }
+        Walk { trail, head: 0 }
     }
 
     pub(super) fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// A buffer was sent with the message of that number, and is the collector's from here on; false if there is no room.
+    /// Its own word: kept beside it would be one more store for each message.
     #[inline(always)]
-    pub(crate) fn push(&mut self, message: u32, slot: u32) -> bool {
-        if self.tail.wrapping_sub(self.head) >= LENGTH && !self.look() {
-            return false;
+    fn tail(&self) -> u32 {
+        self.trail.tail.0.load(Ordering::Relaxed)
+    }
+
+    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came onto the trail so far, modulo 2^32; `None` if
+    /// there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
+        let tail = self.tail();
+        if tail.wrapping_sub(self.head) >= LENGTH && !self.look() {
+            return None;
         }
-        let (trail, tail) = (&*self.trail, self.tail);
+        let (trail, number) = (&*self.trail, tail.wrapping_add(1));
         let entry = u64::from(message) << 32 | u64::from(slot);
         // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was acquired.
         trail.entry(tail).store(entry, Ordering::Relaxed);
-        self.tail = tail.wrapping_add(1);
         // Ordering: release; partner is the acquire in `take`.
-        trail.tail.0.store(self.tail, Ordering::Release);
-        true
+        trail.tail.0.store(number, Ordering::Release);
+        Some(number)
     }
 
     /// Looks how far the collector is; false if there is still no room.
@@ -163,7 +164,7 @@ impl Walk {
     fn look(&mut self) -> bool {
         // Ordering: acquire; partner is the release in `take`.
         self.head = self.trail.head.0.load(Ordering::Acquire);
-        self.tail.wrapping_sub(self.head) < LENGTH
+        self.tail().wrapping_sub(self.head) < LENGTH
     }
 
     /// Whether the receiver, which has taken that many messages, is well past the oldest `count` buffers. What it says is not believed: if they
@@ -172,7 +173,7 @@ impl Walk {
     pub(crate) fn is_due(&mut self, count: u32, taken: u32) -> bool {
         // Ordering: acquire; partner is the release in `take`, as in `look`: there may be room again.
         self.head = self.trail.head.0.load(Ordering::Acquire);
-        if self.tail.wrapping_sub(self.head) < count {
+        if self.tail().wrapping_sub(self.head) < count {
             return false;
         }
         let last = self.head.wrapping_add(count - 1);
@@ -200,13 +201,13 @@ mod tests {
         let mut message = u32::MAX - 100; // numbers wrap
         for round in 0..5 {
             for slot in 0..LENGTH {
-                assert!(walk.push(message, slot));
+                assert!(walk.push(message, slot).is_some());
                 message = message.wrapping_add(1);
             }
-            assert!(!walk.push(message, 7), "round {round}: it is full");
+            assert_eq!(walk.push(message, 7), None, "round {round}: it is full");
             assert_eq!(taken(&trail, 3), [0, 1, 2]);
             assert_eq!(trail.take_few(), Some([3, 4]));
-            assert!(walk.push(message, 1 << 20));
+            assert!(walk.push(message, 1 << 20).is_some());
             message = message.wrapping_add(1);
             let rest = taken(&trail, usize::MAX);
             assert_eq!(rest.len(), LENGTH as usize - 4);
@@ -215,7 +216,7 @@ mod tests {
         }
         drop(trails);
         assert!(!trail.is_over(), "the sender is there");
-        assert!(walk.push(0, 5));
+        assert!(walk.push(0, 5).is_some());
         drop(walk);
         assert!(!trail.is_over(), "something is on it");
         assert_eq!(taken(&trail, 8), [5]);
@@ -223,14 +224,24 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_of_slots_one_after_the_other() {
-        let last = u32::MAX - 8;
-        for few in [[7, 8, 9], [0, 1, 2], [last, last + 1, last + 2]] {
-            assert_eq!(run_of(&few), Some(few));
-        }
-        let wraps = [u32::MAX - 1, u32::MAX, 0];
-        for few in [[7, 8, 10], [7, 9, 8], [9, 8, 7], [7, 7, 7], wraps] {
-            assert_eq!(run_of(&few), None, "{few:?}");
+    fn a_few_may_lie_around_the_end_of_the_ring() {
+        let mut trails = Vec::new();
+        let mut walk = Walk::new(&mut trails);
+        let trail = trails[0].clone();
+        let mut slot = 0;
+        for first in [LENGTH - 8, LENGTH - 7, LENGTH - 1, LENGTH] {
+            while slot % LENGTH != first % LENGTH {
+                assert_eq!(walk.push(slot, slot), Some(slot + 1));
+                assert_eq!(trail.take_few(), Some([slot]));
+                slot += 1;
+            }
+            let few: [u32; 8] = std::array::from_fn(|_| {
+                assert_eq!(walk.push(slot, slot), Some(slot + 1));
+                slot += 1;
+                slot - 1
+            });
+            assert_eq!(trail.take_few(), Some(few), "from {first} on");
+            assert_eq!(trail.take_few::<1>(), None);
         }
     }
 
@@ -239,7 +250,7 @@ mod tests {
         let mut walk = Walk::new(&mut Vec::new());
         let first = u32::MAX - 3;
         for n in 0..8 {
-            assert!(walk.push(first.wrapping_add(n), n));
+            assert_eq!(walk.push(first.wrapping_add(n), n), Some(n + 1));
         }
         let last = first.wrapping_add(7);
         assert!(!walk.is_due(8, last.wrapping_add(LAG)));

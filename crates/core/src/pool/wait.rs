@@ -57,7 +57,7 @@ impl OwnPool {
                 }
                 Err(why) => limit = why,
             }
-            self.domain.hasten_carriers();
+            self.domain.reclaim_from_carriers();
         }
         if patience == Patience::None {
             return Err(self.out_of_memory(need, limit, started));
@@ -75,7 +75,7 @@ impl OwnPool {
         line.waited_ns(Instant::now());
         line.tickets.push_back(ticket);
         drop(line);
-        self.domain.haste.begin();
+        self.domain.pressure.enter();
         self.set_contended(true);
         self.say_use();
         ticket
@@ -85,7 +85,7 @@ impl OwnPool {
         let mut queue = self.waiters.line();
         queue.waited_ns(Instant::now());
         queue.tickets.retain(|t| *t != ticket);
-        self.domain.haste.end();
+        self.domain.pressure.leave();
         if queue.is_empty() {
             self.set_contended(false);
         }
@@ -225,7 +225,7 @@ impl OwnPool {
     fn pages_for(&self, len: usize) -> u32 {
         match self.kind_of(len) {
             Some(kind) => {
-                lock(&self.store).kegs[usize::from(kind.class)]
+                lock(&self.store).kegs[usize::from(kind.class())]
                     .shape()
                     .pages
             }
@@ -236,7 +236,7 @@ impl OwnPool {
     fn take(&self, len: usize) -> Option<RawBuf> {
         match self.kind_of(len) {
             Some(kind) => {
-                let slot = self.zones[usize::from(kind.class)].alloc();
+                let slot = self.zones[usize::from(kind.class())].alloc();
                 slot.map(|slot| self.hand_out(slot, kind, len))
             }
             None => self

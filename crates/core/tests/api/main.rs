@@ -28,7 +28,6 @@ mod places;
 mod poll;
 mod quota;
 mod releases;
-mod rendezvous;
 mod sealed;
 mod shrink;
 mod snapshots;

@@ -402,22 +402,6 @@ fn openings_are_awaited() {
 }
 
 #[test]
-fn sockets_are_awaited() {
-    let _dog = dog();
-    let (a, b) = bare_pair();
-    let listener = a.listen_socket("s").expect("listen");
-    let id = b.id();
-    thread::scope(|s| {
-        let woken = Arc::new(Woken::default());
-        let mut waits = listener.accept_async();
-        assert!(once(&mut waits, &woken).is_pending());
-        let connected = s.spawn(|| b.connect_socket("s").expect("connect"));
-        assert_eq!(block_on(waits).expect("accept").domain, id);
-        drop(connected.join());
-    });
-}
-
-#[test]
 fn a_send_has_its_forms() {
     let _dog = dog();
     let (a, b) = pair();

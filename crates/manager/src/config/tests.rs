@@ -85,11 +85,12 @@ fn the_first_matching_rule_decides() {
     assert!(!c.may_connect(7, 100));
     assert!(c.may_connect(8, 100));
     assert!(!c.may_connect(8, 101));
-    assert!(c.may_export(1, 1, "cam/left"));
-    assert!(!c.may_export(1, 1, "mic"));
-    assert!(!c.may_export(2, 1, "cam/left"));
-    assert!(c.may_export(0, 0, "sys/clock"));
-    assert!(!c.may_export(1, 1, "sys/clock"));
+    use tranship_proto::AccessRule::{Export, Reserved};
+    assert_eq!(c.bars_export(1, 1, "cam/left"), None);
+    assert_eq!(c.bars_export(1, 1, "mic"), Some(Export));
+    assert_eq!(c.bars_export(2, 1, "cam/left"), Some(Export));
+    assert_eq!(c.bars_export(0, 0, "sys/clock"), None);
+    assert_eq!(c.bars_export(1, 1, "sys/clock"), Some(Reserved));
     assert!(c.may_bind(9, 9, "anything"));
 }
 

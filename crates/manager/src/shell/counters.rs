@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering, fence};
 use tranship_ledger::Phase;
 use tranship_ledger::order::PASS_ORDER;
+use zerocopy::IntoBytes;
 
 const TABLE_AT: u64 = 4096;
 const REFS_AT: u64 = 128;
@@ -17,34 +18,22 @@ const HEAD_AT: u64 = 256;
 const FIGURES_AT: u64 = 128;
 
 fn words(file: &File, at: u64, slots: &Range<u32>) -> io::Result<Vec<u32>> {
-    let mut raw = vec![0u8; slots.len() * 4];
-    file.read_exact_at(&mut raw, at + 4 * u64::from(slots.start))?;
-    Ok(raw
-        .chunks_exact(4)
-        .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
-        .collect())
+    let mut words = vec![0u32; slots.len()];
+    file.read_exact_at(words.as_mut_bytes(), at + 4 * u64::from(slots.start))?;
+    Ok(words)
 }
 
-struct Slot {
-    offset: u64,
-    length: u64,
-}
-
-fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<Slot>> {
-    let mut raw = vec![0u8; slots.len() * 32];
-    table.read_exact_at(&mut raw, TABLE_AT + 32 * u64::from(slots.start))?;
-    let word = |c: &[u8], at: usize| {
-        c.get(at..at + 8)
-            .and_then(|b| b.try_into().ok())
-            .map_or(0, u64::from_le_bytes)
-    };
-    Ok(raw
-        .chunks_exact(32)
-        .map(|c| Slot {
-            offset: word(c, 8),
-            length: word(c, 16),
-        })
-        .collect())
+/// Of each, where its buffer begins and how long it is.
+fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<(u64, u64)>> {
+    let mut entries = vec![[0u64; 4]; slots.len()];
+    table.read_exact_at(
+        entries.as_mut_bytes(),
+        TABLE_AT + 32 * u64::from(slots.start),
+    )?;
+    let places = entries
+        .iter()
+        .map(|[_, offset, length, _]| (*offset, *length));
+    Ok(places.collect())
 }
 
 /// The counters of a pool whose writer is gone.
@@ -102,16 +91,11 @@ impl Orphan<'_> {
         // For each place, the last one that a live buffer which begins there reaches.
         let mut reach: Vec<u32> = Vec::new();
         let slots = slots(table, &self.slots)?;
-        for slot in slots
-            .iter()
-            .zip(&alive)
-            .filter(|(_, a)| **a)
-            .map(|(s, _)| s)
-        {
+        for ((offset, length), _) in slots.into_iter().zip(&alive).filter(|(_, a)| **a) {
             // Whatever its generation: a collector that died between its bump and its second look left it odd, though
             // somebody had it after all. What a dead writer's table says of the place is bounded.
-            let first = slot.offset / self.chunk_bytes;
-            let last = slot.offset.saturating_add(slot.length.saturating_sub(1)) / self.chunk_bytes;
+            let first = offset / self.chunk_bytes;
+            let last = offset.saturating_add(length.saturating_sub(1)) / self.chunk_bytes;
             let end = u64::from(self.windows.saturating_sub(1));
             let Ok(first) = usize::try_from(first) else {
                 continue;
@@ -144,13 +128,10 @@ pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(
         return Ok((0, 0));
     }
     let (mut buffers, mut bytes) = (0u32, 0u64);
-    for (slot, _) in slots(table, some)?
-        .iter()
-        .zip(refs)
-        .filter(|(_, r)| *r != 0)
-    {
+    let slots = slots(table, some)?;
+    for ((_, length), _) in slots.into_iter().zip(refs).filter(|(_, r)| *r != 0) {
         buffers += 1;
-        bytes = bytes.saturating_add(slot.length);
+        bytes = bytes.saturating_add(length);
     }
     Ok((buffers, bytes))
 }

@@ -51,7 +51,7 @@ mod tests {
                 next_pool: 10
             }
         );
-        std::fs::write(&path, "rubbish").unwrap();
+        std::fs::write(&path, "discarded").unwrap();
         assert_ne!(load(Some(&path)), load(Some(&path)));
     }
 }

@@ -1,7 +1,7 @@
 //! Counting the descriptors that are on their way, see `flight`.
 
 use super::flight::Flight;
-use super::keep::Rubbish;
+use super::keep::Discarded;
 use super::parts::Shell;
 use super::party::Task;
 use crate::state::ClientId;
@@ -71,14 +71,14 @@ impl Shell {
             }
         }
         for _ in 0..party.lingering.len().min(LOOKS) {
-            let Some((mut flight, rubbish)) = party.lingering.pop_front() else {
+            let Some((mut flight, discarded)) = party.lingering.pop_front() else {
                 break;
             };
-            self.flights.sub(uid, flight.look(&rubbish));
+            self.flights.sub(uid, flight.look(&discarded));
             if flight.fds > 0 {
-                party.lingering.push_back((flight, rubbish));
+                party.lingering.push_back((flight, discarded));
             } else {
-                self.trash.throw(uid, rubbish);
+                self.close_queue.throw(uid, discarded);
             }
         }
         if party.lingering.is_empty() {
@@ -87,17 +87,17 @@ impl Shell {
     }
 
     /// A connection has ended. It is closed when nothing of what was sent to it can be on its way any more.
-    pub(super) fn linger(&mut self, uid: u32, mut flight: Flight, rubbish: Rubbish) {
-        let taken = flight.look(&rubbish);
+    pub(super) fn linger(&mut self, uid: u32, mut flight: Flight, discarded: Discarded) {
+        let taken = flight.look(&discarded);
         self.flights.sub(uid, taken);
         match self.parties.get_mut(&uid) {
             Some(party) if flight.fds > 0 => {
-                party.lingering.push_back((flight, rubbish));
+                party.lingering.push_back((flight, discarded));
                 self.lingering.insert(uid);
             }
             _ => {
                 self.flights.sub(uid, flight.fds);
-                self.throw(uid, rubbish);
+                self.throw(uid, discarded);
             }
         }
     }

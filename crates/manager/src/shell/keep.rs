@@ -1,4 +1,4 @@
-//! Descriptors that the shell keeps for the state, and what becomes of them: rubbish of the user for whom they were kept.
+//! Descriptors that the shell keeps for the state, and what becomes of them: closed at the expense of the user for whom they were kept.
 
 use crate::state::{FdToken, Input};
 use std::cell::{Cell, RefCell};
@@ -9,21 +9,21 @@ use std::rc::Rc;
 
 /// What nobody holds any more, by user.
 #[derive(Debug, Default)]
-pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
+pub(super) struct CloseQueue(RefCell<Vec<(u32, Discarded)>>);
 
-impl Trash {
-    pub fn throw(&self, uid: u32, rubbish: Rubbish) {
-        self.0.borrow_mut().push((uid, rubbish));
+impl CloseQueue {
+    pub fn throw(&self, uid: u32, discarded: Discarded) {
+        self.0.borrow_mut().push((uid, discarded));
     }
 
     /// All of it.
-    pub fn take(&self) -> Vec<(u32, Rubbish)> {
+    pub fn take(&self) -> Vec<(u32, Discarded)> {
         self.0.take()
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Rubbish {
+pub(super) struct Discarded {
     pub fd: OwnedFd,
     /// What the state hears when it is closed.
     pub what: Option<Input>,
@@ -31,7 +31,7 @@ pub(super) struct Rubbish {
     pub small: bool,
 }
 
-impl AsFd for Rubbish {
+impl AsFd for Discarded {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -46,7 +46,7 @@ pub(super) struct Kept {
     small: Cell<bool>,
     /// One of two that clients are going to share.
     shared: bool,
-    trash: Rc<Trash>,
+    close_queue: Rc<CloseQueue>,
 }
 
 impl Kept {
@@ -56,7 +56,7 @@ impl Kept {
         uid: u32,
         small: bool,
         shared: bool,
-        trash: &Rc<Trash>,
+        close_queue: &Rc<CloseQueue>,
     ) -> Kept {
         Kept {
             file: Some(file.into()),
@@ -64,7 +64,7 @@ impl Kept {
             uid,
             small: Cell::new(small),
             shared,
-            trash: Rc::clone(trash),
+            close_queue: Rc::clone(close_queue),
         }
     }
 
@@ -92,12 +92,12 @@ impl AsFd for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            let rubbish = Rubbish {
+            let discarded = Discarded {
                 fd: file.into(),
                 what: Some(Input::Closed { token: self.token }),
                 small: self.small.get(),
             };
-            self.trash.0.borrow_mut().push((self.uid, rubbish));
+            self.close_queue.0.borrow_mut().push((self.uid, discarded));
         }
     }
 }

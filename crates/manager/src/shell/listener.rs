@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use tranship_error::Error;
+use tranship_error::{Error, Kind};
 use tranship_sys::notice::Notice;
 use tranship_sys::{errno, socket};
 
@@ -44,6 +44,7 @@ impl Listener {
     pub fn bind(path: &Path, mode: u32) -> Result<Listener, Error> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let at = |what: &str| Error::system(format!("{what} {}", path.display()));
+        socket::check_path(path).map_err(at("listening at"))?;
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -60,7 +61,13 @@ impl Listener {
                 }
                 std::fs::remove_file(path).map_err(at("removing the stale socket"))?;
             }
-            Ok(_) => return Err(at("not a socket:")(io::ErrorKind::AlreadyExists.into())),
+            Ok(_) => {
+                let text = format!(
+                    "{} is no socket: remove it, or name another path",
+                    path.display()
+                );
+                return Err(Error::new(Kind::System, text));
+            }
             Err(_) => {}
         }
         let (fd, bare) = socket::listen_with(path, mode, prepare).map_err(at("listening at"))?;

@@ -162,7 +162,7 @@ impl Shell {
             scheduled,
             max_files,
             fds: HashMap::new(),
-            trash: Rc::default(),
+            close_queue: Rc::default(),
             next_token: 1,
             conns: HashMap::new(),
             next_client: 1,

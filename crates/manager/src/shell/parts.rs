@@ -2,7 +2,7 @@
 
 use super::conn::Conn;
 use super::flight::Flights;
-use super::keep::{Kept, Trash};
+use super::keep::{CloseQueue, Kept};
 use super::listener::Listener;
 use super::notify::Notify;
 use super::page::Pages;
@@ -46,7 +46,7 @@ pub(super) struct Shell {
     pub scheduled: bool,
     pub max_files: usize,
     pub fds: HashMap<FdToken, Rc<Kept>>,
-    pub trash: Rc<Trash>,
+    pub close_queue: Rc<CloseQueue>,
     pub next_token: u64,
     pub conns: HashMap<ClientId, Conn>,
     pub next_client: u64,

@@ -1,7 +1,7 @@
 //! A party: one user's connections and processes, and what it has to be done.
 
 use super::flight::Flight;
-use super::keep::Rubbish;
+use super::keep::Discarded;
 use super::watchdog::Place;
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
@@ -54,12 +54,12 @@ pub(super) struct Party {
     /// Messages that porters have brought and that were not looked at yet.
     pub arrived: usize,
     /// To be closed: here, and by a porter.
-    pub small: VecDeque<Rubbish>,
-    pub foreign: VecDeque<Rubbish>,
+    pub small: VecDeque<Discarded>,
+    pub foreign: VecDeque<Discarded>,
     pub sweeping: bool,
     /// Connections with descriptors on their way, and such that have ended.
     pub flying: VecDeque<ClientId>,
-    pub lingering: VecDeque<(Flight, Rubbish)>,
+    pub lingering: VecDeque<(Flight, Discarded)>,
 }
 
 impl Party {

@@ -1,7 +1,7 @@
 //! Reading what clients say.
 
 use super::conn::Carrying;
-use super::keep::Rubbish;
+use super::keep::Discarded;
 use super::out::Outgoing;
 use super::parts::{CLIENT, Shell};
 use super::party::Task;
@@ -283,12 +283,12 @@ impl Shell {
         }
         self.throttled.remove(&client);
         let _ = socket::shutdown(&conn.fd);
-        let rubbish = Rubbish {
+        let discarded = Discarded {
             fd: conn.fd,
             what: Some(Input::Parted { client }),
             small: conn.bare && !conn.greeted,
         };
-        self.linger(conn.uid, conn.flight, rubbish);
+        self.linger(conn.uid, conn.flight, discarded);
         Some(conn.queue)
     }
 
@@ -437,12 +437,10 @@ impl Shell {
 /// What two clients are going to share is made here: neither then has the end of the other, which it could keep busy
 /// (`docs/threat-model.md`).
 fn ends(request: &Request) -> io::Result<Option<[OwnedFd; 2]>> {
-    let (near, far) = match request {
-        Request::ConnectSocket { .. } => socket::pair()?,
-        Request::WakeFd { .. } => socket::one_way()?,
-        _ => return Ok(None),
-    };
-    Ok(Some([near, far]))
+    let is_shared = matches!(request, Request::WakeFd { .. });
+    is_shared
+        .then(|| socket::one_way().map(<[OwnedFd; 2]>::from))
+        .transpose()
 }
 
 /// What is to be said of bytes that are no request.

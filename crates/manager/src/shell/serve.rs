@@ -1,7 +1,7 @@
 //! The parties' shares of the loop.
 
 use super::conn::Carrying;
-use super::keep::Rubbish;
+use super::keep::Discarded;
 use super::parts::{CLIENT, KIND, PARTY, Shell, WATCH};
 use super::party::{Party, Task};
 use super::porter::{self, News};
@@ -177,7 +177,7 @@ impl Shell {
             if let Some(fd) = fd {
                 let small = facts.sealed.is_memory() && facts.size <= porter::SMALL_BYTES;
                 let what = None;
-                self.throw(uid, Rubbish { fd, what, small });
+                self.throw(uid, Discarded { fd, what, small });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Keeping descriptors for the state, and closing them: a few at a time, and by a porter where that may take long.
 
 use super::conn::Carrying;
-use super::keep::{Kept, Rubbish};
+use super::keep::{Discarded, Kept};
 use super::parts::Shell;
 use super::party::Task;
 use super::porter::SMALL_BYTES;
@@ -39,32 +39,32 @@ impl Shell {
         let token = FdToken(self.next_token);
         self.next_token += 1;
         if let Some(fd) = fd {
-            let kept = Kept::new(fd, token, uid, small, shared, &self.trash);
+            let kept = Kept::new(fd, token, uid, small, shared, &self.close_queue);
             self.fds.insert(token, Rc::new(kept));
         }
         token
     }
 
-    pub(super) fn throw(&mut self, uid: u32, rubbish: Rubbish) {
-        self.trash.throw(uid, rubbish);
+    pub(super) fn throw(&mut self, uid: u32, discarded: Discarded) {
+        self.close_queue.throw(uid, discarded);
     }
 
     /// Lays what was thrown away before the parties whose it is.
     pub(super) fn sort_trash(&mut self) {
-        let all = self.trash.take();
-        for (uid, rubbish) in all {
+        let all = self.close_queue.take();
+        for (uid, discarded) in all {
             match self.party(uid) {
                 Ok(party) => {
-                    match rubbish.small {
-                        true => party.small.push_back(rubbish),
-                        false => party.foreign.push_back(rubbish),
+                    match discarded.small {
+                        true => party.small.push_back(discarded),
+                        false => party.foreign.push_back(discarded),
                     }
                     if !std::mem::replace(&mut party.sweeping, true) {
                         self.enqueue(uid, Task::Sweep);
                     }
                 }
                 // No descriptor for a party: the next try may find one.
-                Err(_) => self.throw(uid, rubbish),
+                Err(_) => self.throw(uid, discarded),
             }
         }
     }
@@ -95,13 +95,13 @@ impl Shell {
             return;
         };
         let some = party.small.len().min(SWEEP);
-        let some: Vec<Rubbish> = party.small.drain(..some).collect();
+        let some: Vec<Discarded> = party.small.drain(..some).collect();
         self.swept(some);
     }
 
     /// Closes what is left of these, and says so.
-    fn swept(&mut self, some: Vec<Rubbish>) {
-        for Rubbish { fd, what, .. } in some {
+    fn swept(&mut self, some: Vec<Discarded>) {
+        for Discarded { fd, what, .. } in some {
             drop(fd);
             if let Some(what) = what {
                 self.feed(what);

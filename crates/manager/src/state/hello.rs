@@ -3,18 +3,18 @@
 use super::model::{Claiming, Client, Domain};
 use super::ties::{ENDS, HEAPS, NAMED, READS, WRITES};
 use super::types::{Action, ClientId, FdToken, Then};
-use super::{Of, State, refusal};
+use super::{Of, State, barred, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tranship_proto::{
-    ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode,
-    Request, check_name,
+    AccessRule, ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal,
+    RefusalCode, Request, check_name,
 };
 
 impl State {
     /// Whether somebody may connect now.
     pub fn admits(&self, uid: u32, gid: u32) -> Result<(), Refusal> {
         if !self.config.may_connect(uid, gid) {
-            return Err(refusal(RefusalCode::Access, u64::from(uid), 0));
+            return Err(barred(uid, AccessRule::Connect));
         }
         self.accounts.check(uid, Of::Connections, 1)?;
         self.check_descriptors(uid, 1)

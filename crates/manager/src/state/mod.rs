@@ -64,7 +64,7 @@ use crate::Config;
 use accounts::{Accounts, Of};
 use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Registered, RegisteredKey};
 use parcel::Parcel;
-use refuse::{no_such, not_yours, refusal};
+use refuse::{barred, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use ties::{Tie, Ties};
@@ -408,9 +408,7 @@ impl State {
             } => self.unmapped(me, pool, (index, serial)),
             R::Resync { req, pool } => self.resync(me, req, pool),
             R::AllowForward { req, pool, domain } => self.allow_forward(me, req, pool, domain),
-            R::Export { req, name, role } => self.export(me, req, &name, Some(role)),
-            R::ExportSocket { req, name } => self.export(me, req, &name, None),
-            R::ConnectSocket { req, name } => self.connect_socket(me, req, &name, fds),
+            R::Export { req, name, role } => self.export(me, req, &name, role),
             R::Unexport { export } => self.unexport(me, export),
             R::Connect {
                 req,

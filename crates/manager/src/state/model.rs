@@ -340,8 +340,8 @@ pub(crate) enum Stage {
 pub(crate) struct Export {
     pub name: String,
     pub domain: DomainId,
-    /// The exporter's role in the channels that are made here; `None`: sockets are connected there.
-    pub role: Option<Role>,
+    /// The exporter's role in the channels that are made here.
+    pub role: Role,
 }
 
 /// A `Connect` that waits for its name.

@@ -5,9 +5,11 @@ use super::model::{Channel, Export, Stage, Waiting};
 use super::refuse::{check_lines, check_spelling};
 use super::ties::Tie;
 use super::types::{Done, FdToken};
-use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Fail, Of, Parcel, State, barred, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role};
+use tranship_proto::{
+    AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role,
+};
 
 /// Channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
@@ -21,20 +23,16 @@ impl State {
         Ok((d.uid, d.gid))
     }
 
-    /// Without a role: sockets are connected there.
-    pub(super) fn export(
-        &mut self,
-        me: DomainId,
-        req: Req,
-        name: &str,
-        role: Option<Role>,
-    ) -> Done {
+    pub(super) fn export(&mut self, me: DomainId, req: Req, name: &str, role: Role) -> Done {
         let (uid, gid) = self.check_named(me, name)?;
-        if !self.config.may_export(uid, gid, name) {
-            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+        if let Some(rule) = self.config.bars_export(uid, gid, name) {
+            return Err(barred(uid, rule).into());
         }
         if let Some(taken) = self.names.get(name) {
-            return Err(refusal(RefusalCode::NameTaken, 1, u64::from(taken.0)).into());
+            let by = self.exports.get(taken).map(|e| e.domain);
+            let by = by.and_then(|id| Some((self.domains.get(&id)?.pid, id.0)));
+            let (pid, domain) = by.unwrap_or_default();
+            return Err(refusal(RefusalCode::NameTaken, pid.into(), domain.into()).into());
         }
         self.accounts.check(uid, Of::Names, 1)?;
         let export = ExportId(self.fresh_id());
@@ -68,7 +66,7 @@ impl State {
                 break;
             };
             from = number + 1;
-            let fits = role == Some(w.role.opposite()) && w.domain != exporter;
+            let fits = role == w.role.opposite() && w.domain != exporter;
             if fits && !self.may_come(exporter, w.uid) {
                 waits = true;
                 continue;
@@ -160,7 +158,7 @@ impl State {
     ) -> Done {
         let (uid, gid) = self.check_named(me, &name)?;
         if !self.config.may_bind(uid, gid, &name) {
-            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+            return Err(barred(uid, AccessRule::Bind).into());
         }
         check_lines(lines)?;
         self.accounts.check(uid, Of::Channels, 1)?;
@@ -170,7 +168,7 @@ impl State {
         let export = self.names.get(&name).copied();
         let mut comes = false;
         match export.and_then(|e| self.exports.get(&e)) {
-            Some(e) if e.role != Some(role.opposite()) || e.domain == me => {
+            Some(e) if e.role != role.opposite() || e.domain == me => {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
             None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
@@ -212,64 +210,6 @@ impl State {
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Gives a socket to who exports the name, and its other end to who connects; both learn who the other is. Nothing of it
-    /// stays here.
-    pub(super) fn connect_socket(
-        &mut self,
-        me: DomainId,
-        req: Req,
-        name: &str,
-        fds: &mut Parcel,
-    ) -> Done {
-        let (uid, gid) = self.check_named(me, name)?;
-        if !self.config.may_bind(uid, gid, name) {
-            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
-        }
-        let found = self.names.get(name).copied();
-        let found = found.and_then(|id| Some((id, self.exports.get(&id)?)));
-        let Some((export, e)) = found else {
-            return Err(refusal(RefusalCode::NoSuchName, 0, 0).into());
-        };
-        if e.role.is_some() {
-            return Err(refusal(RefusalCode::Role, 0, 0).into());
-        }
-        self.check_descriptors(uid, 2)?;
-        let exporter = e.domain;
-        let (Some(client), Some(d)) = (self.client_of(exporter), self.domains.get(&exporter))
-        else {
-            // It is away, and will export again when it is back.
-            return Err(refusal(RefusalCode::NoSuchName, 0, 0).into());
-        };
-        // Who connects faster than the exporter takes must not get it expelled.
-        if !self.has_room_for(client, uid) {
-            return Err(refusal(RefusalCode::Limit, 0, 0).into());
-        }
-        let taken = Event::SocketTaken {
-            req,
-            peer: exporter,
-            peer_uid: d.uid,
-            peer_pid: d.pid,
-        };
-        let exporter_pidfd = d.pidfd;
-        let Some(d) = self.domains.get(&me) else {
-            return Err(no_such(me.0));
-        };
-        let incoming = Event::SocketIncoming {
-            export,
-            peer: me,
-            peer_uid: d.uid,
-            peer_pid: d.pid,
-        };
-        let pidfd = d.pidfd;
-        let [near, far] = fds.ends()?.map(|end| self.hold(end, uid));
-        self.tell_for(uid, exporter, incoming, &[far, pidfd]);
-        self.tell(me, taken, &[near, exporter_pidfd]);
-        // The messages that bring them to two clients have their own hold on them.
-        self.release(near);
-        self.release(far);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Quotas that change while pools and heaps exist.
 
 use super::types::{Action, Done};
-use super::{State, no_such, refusal};
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+use super::{State, barred, no_such, refusal};
+use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 
 impl State {
     /// Who pays for memory does not say how much of it that may be.
@@ -15,7 +15,7 @@ impl State {
         quota_bytes: u64,
     ) -> Done {
         if uid != 0 && !self.accounts.is_owner(uid) {
-            return Err(refusal(RefusalCode::Access, uid.into(), 0).into());
+            return Err(barred(uid, AccessRule::Owner).into());
         }
         let (_, max_bytes) = self.quota_of(id).ok_or(no_such(id.0))?;
         if quota_bytes > max_bytes {

@@ -1,7 +1,7 @@
 //! Refusals, and what is refused whoever asks.
 
 use super::types::{Done, Fail};
-use tranship_proto::{Refusal, RefusalCode, check_name};
+use tranship_proto::{AccessRule, Refusal, RefusalCode, check_name};
 
 pub(super) fn refusal(code: RefusalCode, asked: u64, available: u64) -> Refusal {
     Refusal {
@@ -9,6 +9,11 @@ pub(super) fn refusal(code: RefusalCode, asked: u64, available: u64) -> Refusal 
         asked,
         available,
     }
+}
+
+/// An access rule keeps a user out.
+pub(super) fn barred(uid: u32, rule: AccessRule) -> Refusal {
+    refusal(RefusalCode::Access, uid.into(), rule as u64)
 }
 
 pub(super) fn no_such(id: u32) -> Fail {

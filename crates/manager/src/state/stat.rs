@@ -336,9 +336,9 @@ impl State {
         Some(StatRecord::Channel(ChannelStat {
             channel: ChannelId(0),
             name: e.name.clone(),
-            source: (e.role != Some(Role::Sink)).then_some(e.domain),
-            sink: (e.role == Some(Role::Sink)).then_some(e.domain),
-            exported_as: e.role,
+            source: (e.role == Role::Source).then_some(e.domain),
+            sink: (e.role == Role::Sink).then_some(e.domain),
+            exported_as: Some(e.role),
             waiting_as: None,
             pools: Vec::new(),
             taken: 0,

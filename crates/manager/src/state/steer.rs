@@ -2,9 +2,9 @@
 //! quotas stay.
 
 use super::types::{Action, ClientId, Done};
-use super::{Of, State, not_yours, refusal};
+use super::{Of, State, barred, not_yours, refusal};
 use std::collections::BTreeMap;
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 
 impl State {
     /// Takes the seat, or gives it up.
@@ -18,7 +18,7 @@ impl State {
         let gid = self.domains.get(&me).map_or(u32::MAX, |d| d.gid);
         let own = uid == 0 || self.accounts.is_owner(uid);
         if !own && !self.config.may_steer(uid, gid) {
-            return Err(refusal(RefusalCode::Access, uid.into(), 0).into());
+            return Err(barred(uid, AccessRule::PolicyRun).into());
         }
         if self.schedule.governor.is_some() {
             return Err(refusal(RefusalCode::Steered, 0, 0).into());

@@ -97,6 +97,8 @@ fn error(
 /// Says what is there.
 pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
     let shown = path.display();
+    tranship_sys::socket::check_path(path)
+        .map_err(|e| error(path.display(), e.to_string(), None))?;
     match std::fs::symlink_metadata(path) {
         Ok(m) if !m.file_type().is_socket() => {
             return Err(error(
@@ -228,6 +230,10 @@ mod tests {
         drop(door);
         let _door = unix(&path, 0o600).expect("dead");
         assert_eq!(mode(), 0o600);
+        let long = dir.path().join("p".repeat(120));
+        std::fs::create_dir(&long).expect("a folder");
+        let error = unix(&long, 0o600).expect_err("too long").to_string();
+        assert!(error.contains("a socket's has at most 107"), "{error}");
         let file = dir.path().join("file");
         std::fs::write(&file, "text").expect("a file");
         assert!(

@@ -11,9 +11,9 @@ def _wake(future):
         future.set_result(None)
 
 
-async def _readable(loop, bell):
+async def _readable(loop, doorbell):
     future = loop.create_future()
-    fd = bell.fileno()
+    fd = doorbell.fileno()
     loop.add_reader(fd, _wake, future)
     try:
         await future
@@ -30,11 +30,11 @@ async def _until(end, look, what):
     if end in _awaited:
         raise RuntimeError(f"another task awaits this {what} already")
     # Kept: were its descriptor closed with the end, the loop would not hear of it, and could take the next of that number for it.
-    bell = end._bell()
+    doorbell = end._doorbell()
     _awaited.add(end)
     try:
         while (found := look()) is None:
-            await _readable(loop, bell)
+            await _readable(loop, doorbell)
         return found
     finally:
         _awaited.discard(end)

@@ -54,7 +54,7 @@ class NoSuchName(Error, FileNotFoundError):
 
 
 class NameTaken(Error, FileExistsError):
-    """The name is taken or reserved."""
+    """The name is taken."""
 
 
 class BadArgument(Error, ValueError):

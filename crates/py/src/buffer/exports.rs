@@ -1,6 +1,6 @@
 //! Which memory Python has views of, so that an array can be led back to the buffer that it lies in.
 
-use crate::fork::Birth;
+use crate::fork::ForkEpoch;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -11,21 +11,21 @@ const LOOKS: usize = 64;
 
 struct Exported {
     /// Whose list this is: a forked child has no part in its parent's memory, in place of which other may lie.
-    birth: Birth,
+    fork_epoch: ForkEpoch,
     /// Length of the memory, by its address and that of the Python object.
     lengths: BTreeMap<(usize, usize), usize>,
 }
 
 // Taken and given back with the GIL, which who forks holds: no child finds it locked.
 static EXPORTED: Mutex<Exported> = Mutex::new(Exported {
-    birth: Birth::of_the_program(),
+    fork_epoch: ForkEpoch::of_the_program(),
     lengths: BTreeMap::new(),
 });
 
 fn exported() -> MutexGuard<'static, Exported> {
     let mut exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if exported.birth.is_inherited() {
-        exported.birth = Birth::now();
+    if exported.fork_epoch.is_inherited() {
+        exported.fork_epoch = ForkEpoch::now();
         exported.lengths.clear();
     }
     exported

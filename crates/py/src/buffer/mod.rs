@@ -10,7 +10,7 @@ mod held;
 pub(crate) use exports::find;
 pub(crate) use held::{Bytes, Held, Origin};
 
-use crate::fork::{Birth, let_go};
+use crate::fork::{ForkEpoch, let_go};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -33,7 +33,7 @@ pub(crate) struct Buffer {
     meta: u64,
     moved: bool,
     origin: Origin,
-    birth: Birth,
+    fork_epoch: ForkEpoch,
 }
 
 /// What a send takes from Python.
@@ -61,7 +61,7 @@ impl Buffer {
             meta,
             moved,
             origin,
-            birth: Birth::now(),
+            fork_epoch: ForkEpoch::now(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Buffer {
 
     /// What it has, if it is this process's and was not given back.
     fn held(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Held>> {
-        self.birth.check(py)?;
+        self.fork_epoch.check(py)?;
         let held = self.lock();
         match &*held {
             Held::Gone(how) => Err(PyValueError::new_err(format!("the buffer {how}"))),
@@ -433,7 +433,7 @@ impl Buffer {
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        if self.birth.is_inherited() {
+        if self.fork_epoch.is_inherited() {
             return Ok(()); // it was never this process's
         }
         let mut held = self.lock();
@@ -549,7 +549,7 @@ impl Drop for Buffer {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         let own = self.origin.sender_pid.is_none() || self.moved;
         if (own || self.origin.trust == Some(Trust::Half)) && held.len() >= LARGE {
-            let_go(self.birth, Some(std::mem::take(held)));
+            let_go(self.fork_epoch, Some(std::mem::take(held)));
         }
     }
 }
@@ -557,7 +557,7 @@ impl Drop for Buffer {
 impl Buffer {
     /// None in a forked child, which has no part in it.
     fn lock_if_ours(&self) -> Option<MutexGuard<'_, Held>> {
-        (!self.birth.is_inherited()).then(|| self.lock())
+        (!self.fork_epoch.is_inherited()).then(|| self.lock())
     }
 
     fn fill(

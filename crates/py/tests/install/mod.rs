@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-use tranship_testkit::{Watchdog, forget_who_asks, skipped};
+use tranship_testkit::{Watchdog, artifact, forget_who_asks, skipped};
 
 /// Where what pip needs comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,10 @@ impl Fresh {
                 .env("PATH", path)
                 .env("CARGO_TARGET_DIR", target)
                 .env("TRANSHIP_PROFILE", profile);
+            if from == Source::Stage {
+                let program = artifact("tranship-cli", "tranship");
+                command.env("TRANSHIP_BUILT_PROGRAM", program);
+            }
             forget_who_asks(&mut command);
             let said = output(&mut command)?;
             Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())

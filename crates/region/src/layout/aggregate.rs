@@ -1,24 +1,14 @@
 //! The list that an aggregate consists of, stored in a cbuf.
 
 use crate::{OutOfBounds, View};
+use zerocopy::IntoBytes;
 
 /// Most pieces of one aggregate.
 pub const MAX_PIECES: usize = 4096;
 const FRONT: usize = 8;
 
 /// A range of one buffer.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Debug,
-    Default,
-    zerocopy::FromBytes,
-    zerocopy::IntoBytes,
-    zerocopy::Immutable,
-)]
-#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Piece {
     /// Which buffer.
     pub id: u64,
@@ -28,10 +18,10 @@ pub struct Piece {
     pub length: u64,
     /// Serial of the chunk that it lies in; of several the sum.
     pub serial: u32,
-    zero: u32,
 }
 
-const _: () = assert!(size_of::<Piece>() == 32 && align_of::<Piece>() == 8);
+/// As it lies in the list: identity, offset, length, serial with a zero behind it.
+type Words = [u64; 4];
 
 impl Piece {
     pub fn new(id: u64, offset: u64, length: u64, serial: u32) -> Piece {
@@ -40,8 +30,11 @@ impl Piece {
             offset,
             length,
             serial,
-            zero: 0,
         }
+    }
+
+    fn words(self) -> Words {
+        [self.id, self.offset, self.length, self.serial.into()]
     }
 }
 
@@ -67,7 +60,7 @@ pub enum AggregateError {
 
 /// Length of a list, bytes.
 pub fn len(pieces: usize) -> usize {
-    FRONT + pieces * size_of::<Piece>()
+    FRONT + pieces * size_of::<Words>()
 }
 
 /// Writes a list; says how many bytes it took.
@@ -87,7 +80,9 @@ pub fn encode(pieces: &[Piece], to: &mut [u8]) -> Result<usize, AggregateError> 
         })?
         .split_at_mut(FRONT);
     front.copy_from_slice(&(pieces.len() as u64).to_le_bytes());
-    rest.copy_from_slice(zerocopy::IntoBytes::as_bytes(pieces));
+    for (to, piece) in rest.chunks_exact_mut(size_of::<Words>()).zip(pieces) {
+        to.copy_from_slice(piece.words().as_bytes());
+    }
     Ok(need_bytes)
 }
 
@@ -107,16 +102,23 @@ pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
     if zero != 0 {
         return Err(AggregateError::ListNotZero { found: zero });
     }
-    let mut pieces = vec![Piece::default(); count];
-    list.copy_to_slice(FRONT, zerocopy::IntoBytes::as_mut_bytes(&mut pieces[..]))
+    let mut all = vec![Words::default(); count];
+    list.copy_to_slice(FRONT, all.as_mut_bytes())
         .map_err(|_: OutOfBounds| short(len(count)))?;
-    match pieces.iter().enumerate().find(|(_, piece)| piece.zero != 0) {
-        Some((piece, found)) => Err(AggregateError::NotZero {
-            piece,
-            found: found.zero,
-        }),
-        None => Ok(pieces),
-    }
+    let piece = |(piece, [id, offset, length, last]): (usize, Words)| {
+        let [serial, found] = [last & u64::from(u32::MAX), last >> 32].map(narrow);
+        match found {
+            0 => Ok(Piece::new(id, offset, length, serial)),
+            _ => Err(AggregateError::NotZero { piece, found }),
+        }
+    };
+    all.into_iter().enumerate().map(piece).collect()
+}
+
+/// Half of a word.
+#[allow(clippy::cast_possible_truncation)] // no more than 32 bits
+fn narrow(half: u64) -> u32 {
+    half as u32
 }
 
 #[cfg(test)]

@@ -41,22 +41,9 @@ impl Kind {
     }
 }
 
-/// 64 bytes, written once before sealing.
-#[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
-#[repr(C)]
-pub(super) struct Header {
-    magic: u64,
-    version: u32,
-    kind: u32,
-    count: u32,
-    zero: u32,
-    extra: [u64; 2],
-    rest: [u64; 3],
-}
+/// 64 bytes, written once before sealing: the magic number, version, kind, count, a zero, two words of the kind's own, three zeros.
+type Words = [u64; 8];
 
-const _: () = assert!(size_of::<Header>() == 64);
-const _: () = assert!(std::mem::offset_of!(Header, count) == 16);
-const _: () = assert!(std::mem::offset_of!(Header, extra) == 24);
 const _: () = assert!(
     cfg!(target_endian = "little"),
     "the format is little-endian"
@@ -85,17 +72,14 @@ impl Says {
 
     /// Writes the header, before anybody else is shown the object.
     pub(super) fn write(self, map: &RwMapping) {
-        let header = Header {
-            magic: MAGIC,
-            version: FORMAT_VERSION,
-            kind: self.kind as u32,
-            count: self.count,
-            zero: 0,
-            extra: self.extra,
-            rest: [0; 3],
-        };
         // SAFETY: in bounds, aligned (checked by `at`), and nobody else was shown it yet.
-        unsafe { map.at::<Header>(0).as_ptr().write(header) };
+        unsafe { map.at::<Words>(0).as_ptr().write(self.words()) };
+    }
+
+    fn words(self) -> Words {
+        let [first, second] = self.extra;
+        let version = u64::from(FORMAT_VERSION) | (self.kind as u64) << 32;
+        [MAGIC, version, self.count.into(), first, second, 0, 0, 0]
     }
 
     /// Verifies and maps what we were shown, and compares its header, copied once.
@@ -112,28 +96,24 @@ impl Says {
     /// Compares the header, copied once.
     pub(super) fn check(self, map: &RoMapping) -> Result<(), OpenError> {
         // A mapping has at least a page.
-        let header: Header = map.view().read(0).unwrap_or(Header {
-            magic: 0,
-            version: 0,
-            kind: 0,
-            count: 0,
-            zero: 0,
-            extra: [0; 2],
-            rest: [0; 3],
-        });
+        let found: Words = map.view().read(0).unwrap_or_default();
+        let expected = self.words();
+        let half = |at: usize| [found[at], expected[at]].map(|word| word & u64::from(u32::MAX));
+        let upper = |at: usize| [found[at], expected[at]].map(|word| word >> 32);
+        let word = |at: usize| [found[at], expected[at]];
         let fields = [
-            ("magic", header.magic, MAGIC),
-            ("version", header.version.into(), FORMAT_VERSION.into()),
-            ("kind", header.kind.into(), self.kind as u64),
-            ("count", header.count.into(), self.count.into()),
-            ("the word at 20", header.zero.into(), 0),
-            ("the word at 24", header.extra[0], self.extra[0]),
-            ("the word at 32", header.extra[1], self.extra[1]),
-            ("the word at 40", header.rest[0], 0),
-            ("the word at 48", header.rest[1], 0),
-            ("the word at 56", header.rest[2], 0),
+            ("magic", word(0)),
+            ("version", half(1)),
+            ("kind", upper(1)),
+            ("count", half(2)),
+            ("the word at 20", upper(2)),
+            ("the word at 24", word(3)),
+            ("the word at 32", word(4)),
+            ("the word at 40", word(5)),
+            ("the word at 48", word(6)),
+            ("the word at 56", word(7)),
         ];
-        for (field, found, expected) in fields {
+        for (field, [found, expected]) in fields {
             if found != expected {
                 return Err(OpenError::Header {
                     field,

@@ -85,25 +85,21 @@ fn connects_to_an_exporter_that_does_not_read() {
 
 child!(
     fn takes_no_answers(ctl: Control) {
-        // Sockets are connected to those who read nothing, by others who read nothing.
+        // Descriptors to be woken by go to those who read nothing, from others who read nothing.
         let mut pairs = Vec::new();
         for n in 0..6 {
             let name = format!("deaf-{}-{n}", std::process::id());
             let mut deaf = Raw::join("deaf");
-            let req = deaf.req();
-            let export = Request::ExportSocket {
-                req,
-                name: name.clone(),
-            };
-            deaf.send(&export, &[]);
-            deaf.wait(|e| matches!(e, Event::Exported { req: r, .. } if *r == req).then_some(()));
-            pairs.push((deaf, Raw::join("busy"), name));
+            deaf.export(&name, Role::Sink);
+            let mut busy = Raw::join("busy");
+            busy.ask_for(&name, Role::Source, true);
+            let channel = deaf.accept(Role::Sink).id;
+            pairs.push((deaf, busy, channel));
         }
-        for (_, busy, name) in &mut pairs {
+        for (_, busy, channel) in &mut pairs {
             for _ in 0..300 {
-                let req = busy.req();
-                let name = name.clone();
-                busy.send(&Request::ConnectSocket { req, name }, &[]);
+                let (req, channel) = (busy.req(), *channel);
+                busy.send(&Request::WakeFd { req, channel }, &[]);
             }
         }
         // The manager has heard all of it.
@@ -150,10 +146,12 @@ child!(
         let req = raw.req();
         raw.send(&Request::Stat { req }, &[]);
         let mut told = Vec::new();
-        loop {
+        let mut answered = false;
+        // What there was no room for is said when there is: before the answer or after it.
+        while !answered || told.last() == Some(&false) {
             match raw.recv() {
                 Some((Event::Traced { on, .. }, _)) => told.push(on),
-                Some((Event::StatEnd { .. }, _)) => break,
+                Some((Event::StatEnd { .. }, _)) => answered = true,
                 Some(_) => {}
                 None => panic!("expelled after {} messages", told.len()),
             }

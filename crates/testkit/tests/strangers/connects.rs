@@ -1,4 +1,4 @@
-//! Connections to who turns and does not accept: given up at once, closed at once, kept without end.
+//! Connections to who turns and does not accept: given up at once, kept without end.
 
 use serde::{Deserialize, Serialize};
 use tranship_core::Role;
@@ -21,12 +21,11 @@ enum Ask {
     Accept,
 }
 
-// Offers names, and takes nobody in unless it is told to.
+// Offers a name, and takes nobody in unless it is told to.
 child!(
     fn keeps_them_waiting(ctl: Control) {
         let domain = join("keeps");
         let links = domain.listen("links", Role::Source).unwrap();
-        let _sockets = domain.listen_socket("sockets").unwrap();
         let mut taken = Vec::new();
         while let Some(ask) = ctl.recv().unwrap() {
             domain.turn().unwrap();
@@ -80,21 +79,6 @@ child!(
 );
 
 child!(
-    fn closes_at_once(ctl: Control) {
-        let mut raw = Raw::join("taker");
-        while ctl.recv::<()>().unwrap().is_some() {
-            for _ in 0..EACH {
-                let (req, name) = (raw.req(), "sockets".into());
-                raw.send(&Request::ConnectSocket { req, name }, &[]);
-                // Its socket is closed here.
-                raw.wait(|e| matches!(e, Event::SocketTaken { .. }).then_some(()));
-            }
-            ctl.send(&()).unwrap();
-        }
-    }
-);
-
-child!(
     fn never_gives_up(ctl: Control) {
         let (half, _own) = HalfRw::create(Side::Sink, LINES).unwrap();
         let mut raws = Vec::new();
@@ -142,22 +126,6 @@ fn links_that_are_given_up_leave_nothing() {
     while victim.ask::<usize>(&Ask::Turn) != before {
         dog.step("until the last ones are gone");
         std::thread::yield_now();
-    }
-}
-
-#[test]
-fn sockets_that_are_closed_leave_few() {
-    let Some(stage) = Stage::new() else {
-        return;
-    };
-    let victim = stage.honest(keeps_them_waiting());
-    let before: usize = victim.ask(&Ask::Turn);
-    let taker = stage.stranger(closes_at_once());
-    held_after(&victim, &taker, ROUNDS);
-    // Who is gone is seen when the next one comes, once the manager's helpers have closed the manager's own copy.
-    let dog = Watchdog::new();
-    while held_after(&victim, &taker, 1) > before + 2 * EACH {
-        dog.step("until few are left");
     }
 }
 

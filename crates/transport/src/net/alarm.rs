@@ -5,21 +5,21 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use tranship_sys::eventfd;
 
-static BELL: OnceLock<OwnedFd> = OnceLock::new();
+static DOORBELL: OnceLock<OwnedFd> = OnceLock::new();
 
-/// The bell of this process, for who sleeps on it.
+/// The doorbell of this process, for who sleeps on it.
 pub(super) fn make() -> io::Result<&'static OwnedFd> {
-    if let Some(bell) = BELL.get() {
-        return Ok(bell);
+    if let Some(doorbell) = DOORBELL.get() {
+        return Ok(doorbell);
     }
     let made = eventfd::create()?;
-    Ok(BELL.get_or_init(|| made))
+    Ok(DOORBELL.get_or_init(|| made))
 }
 
 /// Something is to be looked at now.
 pub(super) fn wake() {
-    if let Some(bell) = BELL.get() {
+    if let Some(doorbell) = DOORBELL.get() {
         // It fails only if it is rung already.
-        let _ = eventfd::signal(bell);
+        let _ = eventfd::signal(doorbell);
     }
 }

@@ -1,6 +1,7 @@
 //! `tcp:` and `tcp+plain:` as the environment says.
 
 use super::Net;
+use super::address::Address;
 use super::settings::{PLAIN_VARIABLE, Security, Timing};
 use super::tls::{CERT_FILE, Credentials};
 use crate::{Backend, Error, Kind, Listener, Transport};
@@ -53,6 +54,24 @@ impl BuiltIn {
         let net = net.map_err(|why| Error::new(Kind::System, why))?;
         Ok(made.insert(net).clone())
     }
+
+    /// What is known before anybody is called: is it an address (`HOST:PORT/NAME`), and are there credentials that do?
+    ///
+    /// # Errors
+    /// `InvalidEndpoint` and `System`, in words.
+    pub fn check(&self, address: &str) -> Result<(), Error> {
+        let said = Address::parse(address);
+        if said.is_ok_and(|said| said.port == 0) {
+            let text = format!("{address:?}: nobody could connect to port 0: name one");
+            return Err(Error::new(Kind::InvalidEndpoint, text));
+        }
+        self.net_for(address).map(drop)
+    }
+
+    fn net_for(&self, address: &str) -> Result<Net, Error> {
+        Address::parse(address).map_err(|why| Error::new(Kind::InvalidEndpoint, why))?;
+        self.net()
+    }
 }
 
 /// Where `tcp:` looks for credentials: the directory that `TRANSHIP_TLS` names, else the user's
@@ -82,10 +101,10 @@ pub fn default_credentials() -> Result<PathBuf, String> {
 
 impl Backend for BuiltIn {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
-        self.net()?.listen(name)
+        self.net_for(name)?.listen(name)
     }
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
-        self.net()?.connect(name)
+        self.net_for(name)?.connect(name)
     }
 }

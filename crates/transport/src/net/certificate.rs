@@ -5,6 +5,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::pki_types::ServerName;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -75,6 +76,11 @@ pub fn issue(
     let names: Vec<String> = std::iter::once(name.to_owned())
         .chain(addresses.iter().cloned())
         .collect();
+    for name in &names {
+        if ServerName::try_from(name.as_str()).is_err() {
+            return Err(format!("`{name}` is neither a DNS name nor an IP address"));
+        }
+    }
     let mut params = params(&names, name, life)?;
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

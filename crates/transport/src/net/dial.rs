@@ -7,7 +7,7 @@ use super::over::Over;
 use super::patient::{self, Patient};
 use super::session::Session;
 use super::settings::{Security, Settings};
-use super::tls::Talk;
+use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{keeper, tls};
 use crate::{Error, Kind};
@@ -224,7 +224,7 @@ fn introduce(
         None => say(patient, hello, &mut answer),
         Some(tls) => {
             let socket = patient;
-            say(&mut Talk { tls, socket }, hello, &mut answer)
+            say(&mut TlsStream { tls, socket }, hello, &mut answer)
         }
     };
     said.map_err(|error| tls::explain(&error))?;

@@ -19,7 +19,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 struct Keeper {
     sessions: Mutex<Vec<Arc<Session>>>,
-    bell: &'static OwnedFd,
+    doorbell: &'static OwnedFd,
 }
 
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
@@ -41,10 +41,10 @@ pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     static START: Mutex<()> = Mutex::new(());
     let starting = START.lock().unwrap_or_else(PoisonError::into_inner);
     if KEEPER.get().is_none() {
-        let bell = alarm::make()?;
+        let doorbell = alarm::make()?;
         let keeper = KEEPER.get_or_init(|| Keeper {
             sessions: Mutex::default(),
-            bell,
+            doorbell,
         });
         thread("tranship-net", || run(keeper))?;
     }
@@ -93,7 +93,7 @@ fn run(keeper: &'static Keeper) {
         }
         drop(sessions);
         // Whatever the kernel says, everything is looked at again.
-        let _ = stream::wait_for_room(&blocked, keeper.bell, pause);
-        let _ = eventfd::drain(keeper.bell);
+        let _ = stream::wait_for_room(&blocked, keeper.doorbell, pause);
+        let _ = eventfd::drain(keeper.doorbell);
     }
 }

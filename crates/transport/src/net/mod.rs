@@ -183,7 +183,7 @@ impl Listener for Name {
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        super::stream::readable(&self.door.bell)
+        super::stream::readable(&self.door.doorbell)
     }
 }
 
@@ -260,7 +260,7 @@ impl Wait for Waiting {
         let mut inner = session.lock();
         if std::mem::take(&mut inner.news) || inner.over.is_some() {
             // It fails only if nothing has rung.
-            let _ = eventfd::drain(&session.bell);
+            let _ = eventfd::drain(&session.doorbell);
             return;
         }
         session.tell(&mut inner);
@@ -271,7 +271,7 @@ impl Wait for Waiting {
         inner.sleeps = true;
         drop(inner);
         // Whatever the kernel says, the caller looks again.
-        let _ = stream::wait(socket.as_deref(), room, Some(&session.bell), limit);
+        let _ = stream::wait(socket.as_deref(), room, Some(&session.doorbell), limit);
         let mut inner = session.lock();
         (inner.sleeps, inner.looked) = (false, std::time::Instant::now());
     }

@@ -7,7 +7,7 @@ use super::patient::{self, Patient};
 use super::session::Session;
 use super::settings::{Security, Settings};
 use super::strangers::{MOST, Progress, Strangers};
-use super::tls::Talk;
+use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{keeper, tls};
 use std::collections::{HashMap, VecDeque};
@@ -54,7 +54,7 @@ struct Book {
 #[derive(Debug)]
 pub(super) struct Door {
     waiting: Mutex<Option<VecDeque<Arc<Session>>>>,
-    pub(super) bell: OwnedFd,
+    pub(super) doorbell: OwnedFd,
 }
 
 impl Door {
@@ -64,7 +64,7 @@ impl Door {
 
     pub(super) fn take(&self) -> Option<Arc<Session>> {
         // It is rung at each arrival; there may be several.
-        let _ = eventfd::drain(&self.bell);
+        let _ = eventfd::drain(&self.doorbell);
         self.lock().as_mut()?.pop_front()
     }
 
@@ -80,7 +80,7 @@ impl Door {
             _ => return Err(session),
         }
         // It fails only if it is rung already.
-        let _ = eventfd::signal(&self.bell);
+        let _ = eventfd::signal(&self.doorbell);
         Ok(())
     }
 }
@@ -118,7 +118,7 @@ impl Port {
     pub(super) fn offer(&self, name: &str) -> io::Result<Option<Arc<Door>>> {
         let door = Arc::new(Door {
             waiting: Mutex::new(Some(VecDeque::new())),
-            bell: eventfd::create()?,
+            doorbell: eventfd::create()?,
         });
         let mut book = self.lock();
         if book.doors.contains_key(name) {
@@ -282,17 +282,17 @@ fn greet(
         None => hear(&mut patient),
         Some(tls) => {
             let socket = &mut patient;
-            hear(&mut Talk { tls, socket })
+            hear(&mut TlsStream { tls, socket })
         }
     };
-    let mut meeting = Meeting {
+    let mut handshake = Handshake {
         port,
         from,
         until,
         who,
     };
     let decided = match hello.map_err(failed)? {
-        Ok(hello) => meeting.decide(&hello),
+        Ok(hello) => handshake.decide(&hello),
         Err(Malformed::Version(other)) => {
             Decided::refused(Status::OtherVersion, format!("it speaks version {other}"))
         }
@@ -316,7 +316,7 @@ fn greet(
         None => tell(&mut patient, &answer),
         Some(tls) => {
             let socket = &mut patient;
-            tell(&mut Talk { tls, socket }, &answer)
+            tell(&mut TlsStream { tls, socket }, &answer)
         }
     };
     match decided {
@@ -357,14 +357,14 @@ impl Decided {
     }
 }
 
-struct Meeting<'a> {
+struct Handshake<'a> {
     port: &'a Arc<Port>,
     from: SocketAddr,
     until: Instant,
     who: Option<Arc<[u8]>>,
 }
 
-impl Meeting<'_> {
+impl Handshake<'_> {
     fn decide(&mut self, hello: &Hello) -> Decided {
         match hello.again {
             true => self.again(hello),

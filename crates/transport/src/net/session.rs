@@ -54,8 +54,8 @@ pub(super) struct Session {
     /// Stays open as long as the session.
     _port: Option<Arc<dyn Debug + Send + Sync>>,
     /// Rung when something is new that the socket does not show.
-    pub(super) bell: OwnedFd,
-    /// Readable when the bell rings, the socket has something, or it has room that was asked for.
+    pub(super) doorbell: OwnedFd,
+    /// Readable when the doorbell rings, the socket has something, or it has room that was asked for.
     pub(super) ready: Epoll,
     inner: Mutex<Inner>,
 }
@@ -69,15 +69,15 @@ impl Session {
         port: Option<Arc<dyn Debug + Send + Sync>>,
     ) -> io::Result<Arc<Session>> {
         let now = Instant::now();
-        let (bell, ready) = (eventfd::create()?, Epoll::new()?);
-        ready.add(&bell, 0, Interest::Read)?;
+        let (doorbell, ready) = (eventfd::create()?, Epoll::new()?);
+        ready.add(&doorbell, 0, Interest::Read)?;
         Ok(Arc::new(Session {
             id,
             timing,
             peer,
             caller,
             _port: port,
-            bell,
+            doorbell,
             ready,
             inner: Mutex::new(Inner::new(now)),
         }))
@@ -100,7 +100,7 @@ impl Session {
     pub(super) fn ring(&self, inner: &mut Inner) {
         inner.news = true;
         // It fails only if it is rung already.
-        let _ = eventfd::signal(&self.bell);
+        let _ = eventfd::signal(&self.doorbell);
     }
 
     pub(super) fn end(&self, inner: &mut Inner, over: Over) {
@@ -351,7 +351,7 @@ impl Session {
         let mut inner = self.lock();
         if std::mem::take(&mut inner.news) || inner.over.is_some() {
             // It fails only if nothing has rung.
-            let _ = eventfd::drain(&self.bell);
+            let _ = eventfd::drain(&self.doorbell);
             return false;
         }
         if tells == Tells::All || tells == Tells::Buffers && inner.untold_payload {

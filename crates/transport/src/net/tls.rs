@@ -160,12 +160,12 @@ fn shake(
 }
 
 /// Talks through TLS during the acquaintance.
-pub(super) struct Talk<'a, S> {
+pub(super) struct TlsStream<'a, S> {
     pub tls: &'a mut rustls::Connection,
     pub socket: &'a mut S,
 }
 
-impl<S: Read + Write> Read for Talk<'_, S> {
+impl<S: Read + Write> Read for TlsStream<'_, S> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.tls.reader().read(to) {
@@ -177,7 +177,7 @@ impl<S: Read + Write> Read for Talk<'_, S> {
     }
 }
 
-impl<S: Read + Write> Write for Talk<'_, S> {
+impl<S: Read + Write> Write for TlsStream<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.tls.writer().write(bytes)
     }

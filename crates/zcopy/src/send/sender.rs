@@ -25,6 +25,22 @@ use tranship_sys::pagemap::Pagemap;
 use tranship_sys::signals;
 
 /// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
+///
+/// ```
+/// use std::io::Read;
+/// use std::os::unix::net::UnixStream;
+/// use tranship_zcopy::{Arena, Piece, Sender, Socket};
+///
+/// let value = Arena::new()?.copy(b"a value")?;
+/// let (here, mut there) = UnixStream::pair()?;
+/// let mut socket = Socket::new(&here)?; // goes with this connection
+/// let mut sender = Sender::new()?; // one for the thread
+/// let sent = sender.send(&here, &mut socket, &[Piece::Bytes(b"7 "), Piece::Value(&value)])?;
+/// let mut got = [0; 9];
+/// there.read_exact(&mut got[..sent])?;
+/// assert_eq!(&got, b"7 a value");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Sender {
     pipe: Option<Pipe>,

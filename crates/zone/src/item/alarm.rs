@@ -58,7 +58,7 @@ impl std::fmt::Debug for Alarm {
 }
 
 /// A zone's alarm.
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     alarm: Alarm,
     times: AtomicU64,
     /// When it may warn again; 0: now.
@@ -66,7 +66,7 @@ pub(crate) struct Bell {
     wanted: AtomicBool,
 }
 
-impl Bell {
+impl Notifier {
     pub(super) fn new(alarm: Alarm) -> Self {
         Self {
             alarm,

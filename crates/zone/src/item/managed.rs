@@ -33,7 +33,7 @@ impl<O: Object> Managed for Inner<Supply<O>> {
     }
 
     fn act(&self) {
-        self.backend.bell.act();
+        self.backend.notifier.act();
     }
 
     fn hold(&self, phase: Phase) {

@@ -1,6 +1,6 @@
 //! What stands between a zone's caches and its keg: initialising, and the limit.
 
-use super::alarm::Bell;
+use super::alarm::Notifier;
 use super::debug::Debug;
 use super::keg::ItemKeg;
 use super::limit::Limit;
@@ -24,7 +24,7 @@ pub(crate) struct Supply<O> {
     pub(crate) limit: Limit,
     /// Whether the zone is under pressure because somebody sleeps.
     pub(crate) pressed: Lock<bool>,
-    pub(crate) bell: Bell,
+    pub(crate) notifier: Notifier,
     pub(crate) debug: Option<Debug>,
 }
 

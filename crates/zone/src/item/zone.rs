@@ -1,6 +1,6 @@
 //! A zone of items in memory: allocate, free, by pointer.
 
-use super::alarm::{Alarm, Bell};
+use super::alarm::{Alarm, Notifier};
 use super::debug::{Debug, DebugOptions};
 use super::keg::ItemKeg;
 use super::limit::{Limit, Outcome};
@@ -135,7 +135,7 @@ impl<O: Object> ItemZone<O> {
             object,
             limit: Limit::new(options.max),
             pressed: Lock::new(false),
-            bell: Bell::new(options.alarm),
+            notifier: Notifier::new(options.alarm),
             debug: options
                 .debug
                 .map(|options| Debug::new(options, O::INITIALIZED)),
@@ -359,7 +359,7 @@ impl<O: Object> ItemZone<O> {
                 return Ok(item);
             }
         }
-        if limit.is_met() && self.supply().bell.ring(self.name(), limit.max()) {
+        if limit.is_met() && self.supply().notifier.ring(self.name(), limit.max()) {
             reaper::wake_to_act();
         }
         let outcome = limit.sleep(request.wait, || {

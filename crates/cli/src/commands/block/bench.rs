@@ -26,11 +26,11 @@ struct Row {
 }
 
 pub(super) fn run(args: &BenchArgs) -> Result<Answer> {
-    let server = endpoint(&args.address, &args.channels).give_up_after(PATIENCE);
+    let server = endpoint(&args.address, &args.channels)?.give_up_after(PATIENCE);
     let remote = Remote::new(&server);
     let info = remote.wait(PATIENCE).map_err(|fault| {
         let why = remote.why().unwrap_or_else(|| fault.to_string());
-        anyhow!("{} is not reached in {PATIENCE:?}: {why}", args.address)
+        anyhow!("{} is not reached: {why}", args.address)
     })?;
     if info.size < u64::from(args.request) {
         bail!("{} bytes are less than one request", info.size);

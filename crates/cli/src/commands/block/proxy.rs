@@ -1,8 +1,9 @@
 //! `tranship block proxy`.
 
-use super::setup::{endpoint, export, say, signals, until_signalled};
+use super::setup::{endpoint, export, signals, until_signalled};
 use crate::args::block::ProxyArgs;
 use crate::exit::Answer;
+use crate::output::say;
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use tranship_block::Cache;
@@ -13,13 +14,14 @@ pub(super) fn run(args: &ProxyArgs) -> Result<Answer> {
         bail!("nobody could connect: --listen or --nbd says where");
     }
     let signals = signals()?;
-    let mut server = endpoint(&args.server, &args.channels);
+    let mut server = endpoint(&args.server, &args.channels)?;
     if let Some(limit) = args.give_up {
         server = server.give_up_after(limit);
     }
     let cache = (args.cache > 0).then(|| Cache::new(args.cache));
     let behind = Arc::new(Forwarding::new(&server, cache.as_ref()));
     let at = args.listen.as_ref().map(|at| endpoint(at, &args.channels));
+    let at = at.transpose()?;
     let front = at
         .as_ref()
         .map(|at| Front::start(at, Arc::clone(&behind) as _));

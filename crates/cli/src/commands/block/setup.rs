@@ -1,24 +1,26 @@
 //! What the subcommands begin with: endpoints, exports, signals.
 
 use crate::args::block::{ChannelArgs, NbdArgs, TrustArg};
-use crate::output;
+use crate::commands::connect::check_address;
+use crate::output::say;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::sync::Arc;
 use tranship::Trust;
 use tranship_block::nbd::Export;
 use tranship_block::{Endpoint, Store};
 
-pub(super) fn endpoint(address: &str, channels: &ChannelArgs) -> Endpoint {
+/// What is wrong with the address is said at once, not tried again.
+pub(super) fn endpoint(address: &str, channels: &ChannelArgs) -> Result<Endpoint> {
+    check_address(address).with_context(|| address.to_owned())?;
     let trust = match channels.trust {
         TrustArg::Full => Trust::Full,
         TrustArg::Half => Trust::Half,
         TrustArg::Producer => Trust::Producer,
         TrustArg::None => Trust::None,
     };
-    Endpoint::new(address, trust)
+    Ok(Endpoint::new(address, trust))
 }
 
 pub(super) fn export(
@@ -32,13 +34,6 @@ pub(super) fn export(
     let export = export.with_context(|| format!("serving NBD at {at}"))?;
     say(&format!("NBD at {}", export.address()))?;
     Ok(Some(export))
-}
-
-/// For people, and for scripts that wait for it.
-pub(super) fn say(line: &str) -> Result<()> {
-    let mut out = output::stdout();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
 }
 
 /// Waits for SIGTERM or SIGINT.

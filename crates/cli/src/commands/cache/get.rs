@@ -27,11 +27,7 @@ pub(super) fn run(args: &GetArgs) -> Result<Answer> {
     let reader = Reader::open_within(&domain, &args.name, args.wait);
     let mut reader = match reader {
         Err(error) if error.kind() == Kind::TimedOut => {
-            let waited = args.wait.as_secs_f64();
-            let text = format!(
-                "no cache server shows its values at `{}` ({waited} s waited)",
-                args.name
-            );
+            let text = format!("no cache server shows its values at `{}`", args.name);
             return Err(error).context(text);
         }
         other => other.with_context(|| format!("reading at `{}`", args.name))?,

@@ -21,8 +21,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR2]).context("taking signals")?;
     let mut start = Start::of_this()?;
     let service = Notifier::from_environment(true).context("telling the service manager")?;
-    let server = Server::start(options(args)?);
-    let server = server.with_context(|| format!("serving at {}", args.listen))?;
+    let server = Server::start(options(args)?).context("starting the cache")?;
     // From here on the server may have what was another's: that nobody hears of it is no reason to end.
     if let Some(service) = &service {
         Server::forget_kept(service);
@@ -76,7 +75,7 @@ fn warn(told: Result<()>) {
 fn options(args: &ServeArgs) -> Result<Options> {
     ensure!(
         args.memory >= LEAST,
-        "{} bytes of memory are too few for a cache: at least {LEAST} are needed",
+        "{} bytes of memory are too few for a cache: at least {LEAST} are needed, such as -m 64MiB",
         args.memory
     );
     ensure!(

@@ -44,7 +44,9 @@ fn scenario(args: &SimulateArgs) -> Result<Scenario> {
         let scenario = sim::from_trace(&name, &trace).context(name.clone())?;
         return Ok(scenario);
     }
-    let name = args.scenario.as_deref().unwrap_or_default();
+    let Some(name) = args.scenario.as_deref() else {
+        bail!("nothing to simulate: name a TRACE, or a --scenario");
+    };
     let Some(scenario) = sim::scenario(name) else {
         let known: Vec<_> = SCENARIOS.iter().map(|s| s.name).collect();
         bail!(

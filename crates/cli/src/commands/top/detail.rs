@@ -2,7 +2,7 @@
 
 use super::grid::Id;
 use super::view::{ChannelRow, PoolRow, View};
-use super::words::{rate, share, time};
+use super::words::{count, rate, share, time, waiting};
 use crate::output::size;
 use tranship_proto::{DomainId, PoolId};
 
@@ -74,13 +74,13 @@ fn channel_text(c: &ChannelRow) -> String {
 fn pool_text(p: &PoolRow) -> String {
     let (v, s) = (&p.view, &p.view.stat);
     format!(
-        "{} of {}: {} live, {} granted of {}, {} callers wait",
+        "{} of {}: {} live, {} granted of {}, {}",
         p.label,
         p.writer_label,
         size(v.live_bytes),
         size(s.granted_bytes),
         size(s.quota_bytes),
-        v.waiters,
+        waiting(v.waiters),
     )
 }
 
@@ -160,16 +160,17 @@ fn held(what: &str, h: &super::view::Holder) -> String {
     let (n, bytes) = (h.view.stat.buffers, size(h.view.stat.bytes));
     let oldest = time(h.view.oldest_ns);
     format!(
-        "{what}: {n} buffers, {bytes}; the oldest, {}, for {oldest}",
+        "{what}: {}, {bytes}; the oldest, {}, for {oldest}",
+        count(n.into(), "buffer"),
         size(h.view.oldest_bytes)
     )
 }
 
 fn blocked_entry(b: &super::view::Blocked) -> (String, Option<Id>) {
     let text = format!(
-        "{}: {} callers, for {}; on {}",
+        "{}: {}, for {}; on {}",
         b.wants,
-        b.callers,
+        count(b.callers, "caller"),
         time(b.waiting_ns),
         b.on.join("; ")
     );
@@ -201,8 +202,8 @@ fn pool(view: &View, id: PoolId, page: &mut Page) {
         s.slots,
     ));
     page.line(format!(
-        "{} buffers in use, {} in caches, {} handed out, {}/s; waited {}, collected {}",
-        v.live_buffers,
+        "{} in use, {} in caches, {} handed out, {}/s; waited {}, collected {}",
+        count(v.live_buffers, "buffer"),
         v.cached_buffers,
         v.allocs,
         rate(p.allocs_per_s),
@@ -211,7 +212,7 @@ fn pool(view: &View, id: PoolId, page: &mut Page) {
     ));
     let waits = view.blocked.iter().filter(|b| b.pool == Some(id));
     let waits = waits.map(|b| {
-        let text = format!("{} callers, for {}", b.callers, time(b.waiting_ns));
+        let text = format!("{}, for {}", count(b.callers, "caller"), time(b.waiting_ns));
         (format!("{text}; on {}", b.on.join("; ")), None)
     });
     page.section("who waits", waits.collect());
@@ -299,7 +300,11 @@ fn blocked(view: &View, who: &str, wants: &str, page: &mut Page) {
         return;
     };
     page.heading(&format!("{who} waits for {wants}"));
-    page.line(format!("{} callers, for {}", b.callers, time(b.waiting_ns)));
+    page.line(format!(
+        "{}, for {}",
+        count(b.callers, "caller"),
+        time(b.waiting_ns)
+    ));
     for on in &b.on {
         page.line(format!("on {on}"));
     }

@@ -1,12 +1,14 @@
 //! Where the figures come from: the page of the manager that `stat` would ask.
 
 use crate::args::ConnectArgs;
+use crate::commands::sockets;
 use anyhow::Result;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranship::{Error, Kind};
 use tranship_manager::page::{Reader, Snapshot};
-use tranship_manager::paths::{Places, page_of};
+use tranship_manager::paths::page_of;
 
 /// How long the manager may take to answer before what it said last is shown: twice the time in which it does.
 const PATIENCE: Duration = Duration::from_millis(600);
@@ -24,20 +26,11 @@ pub(super) struct Source {
 impl Source {
     /// The first page whose manager lives; else the first that there is.
     pub fn find(args: &ConnectArgs) -> Result<Source> {
-        let places = match &args.socket {
-            Some(path) => vec![path.clone()],
-            None => {
-                let places = Places::find();
-                places
-                    .candidates()
-                    .iter()
-                    .map(|p| p.to_path_buf())
-                    .collect()
-            }
-        };
+        let places = sockets::candidates(args.socket.as_deref());
         let mut left = None;
         let mut why = Vec::new();
-        for socket in places {
+        let mut forbidden = false;
+        for socket in places.into_iter().map(|place| place.path) {
             match Reader::open(&socket) {
                 Ok(mut reader) => {
                     let said = reader.look(FIRST);
@@ -53,13 +46,25 @@ impl Source {
                     }
                     left = left.or(Some(found));
                 }
-                Err(error) => why.push(format!("{}: {error}", page_of(&socket).display())),
+                Err(error) => {
+                    forbidden |= error.kind() == ErrorKind::PermissionDenied;
+                    why.push(format!("{}: {error}", page_of(&socket).display()));
+                }
             }
         }
         left.ok_or_else(|| {
             let why = why.join("; ");
-            let text = format!("no manager has a statistics page here ({why})");
-            Error::new(Kind::NoManager, text).into()
+            let error = match forbidden {
+                true => Error::new(
+                    Kind::Access,
+                    format!("a manager shows its page to root and its own user only ({why}): use `tranship stat`"),
+                ),
+                false => Error::new(
+                    Kind::NoManager,
+                    format!("no manager has a statistics page here ({why}); `tranship manager` starts one"),
+                ),
+            };
+            error.into()
         })
     }
 

@@ -1,7 +1,7 @@
 //! What a page means: rates between two of them, sums by domain, who waits on whom.
 
 use super::source::{State, state};
-use super::words::time;
+use super::words::{count, time, waiting};
 use crate::output::size;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -355,8 +355,9 @@ fn blocked(view: &View) -> Vec<Blocked> {
             let had = &h.view;
             let (n, bytes) = (had.stat.buffers, size(had.stat.bytes));
             format!(
-                "{} has {n} buffers, {bytes}, for {}",
+                "{} has {}, {bytes}, for {}",
                 h.label,
+                count(n.into(), "buffer"),
                 time(had.oldest_ns)
             )
         });
@@ -485,16 +486,21 @@ impl View {
         let Some(m) = &self.manager else {
             return (format!("manager, process {pid}"), false);
         };
+        // A name that is offered or waited for, and has no channel yet.
+        let names = self.channels.iter().filter(|c| c.view.stat.channel.0 == 0);
+        let names = names.count();
+        let of = |list: usize, what: &str| count(list as u64, what);
         let mut text = format!(
-            "manager {pid}, up {}: granted {} of {}, stranded {}; {} domains, {} pools, {} channels, {} callers wait",
+            "manager {pid}, up {}: granted {} of {}, stranded {}; {}, {}, {}, {}, {}",
             time(m.uptime_s.saturating_mul(1_000_000_000)),
             size(m.granted_bytes),
             size(m.total_bytes),
             size(m.stranded_bytes),
-            self.domains.len(),
-            self.pools.len(),
-            self.channels.len(),
-            self.blocked.iter().map(|b| b.callers).sum::<u64>(),
+            of(self.domains.len(), "domain"),
+            of(self.pools.len(), "pool"),
+            of(self.channels.len() - names, "channel"),
+            of(names, "name"),
+            waiting(self.blocked.iter().map(|b| b.callers).sum()),
         );
         if self.left_out > 0 {
             text += &format!("; {} entries are left out", self.left_out);
@@ -551,6 +557,21 @@ mod tests {
         let camera = &view.domains[0];
         assert_eq!((camera.pools, camera.waiting, camera.sources), (1, 3, 1));
         assert_eq!(view.domains[1].held_bytes, 3 << 20);
+    }
+
+    #[test]
+    fn one_is_no_plural_and_a_name_is_no_channel() {
+        let mut said = sample::snapshot(1);
+        let text = Before::default().view(&said).headline().0;
+        let words = "2 domains, 1 pool, 1 channel, 0 names, 3 callers wait";
+        assert!(text.contains(words), "{text}");
+        for record in &mut said.records {
+            if let PageRecord::Channel(c) = record {
+                c.stat.channel.0 = 0;
+            }
+        }
+        let text = Before::default().view(&said).headline().0;
+        assert!(text.contains("0 channels, 1 name, "), "{text}");
     }
 
     #[test]

@@ -30,6 +30,19 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
+/// So many of them: `1 buffer`, `2 buffers`.
+pub(super) fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// So many callers of a blocking call wait.
+pub(super) fn waiting(callers: u64) -> String {
+    match callers {
+        1 => "1 caller waits".to_owned(),
+        n => format!("{n} callers wait"),
+    }
+}
+
 /// A share of one.
 pub(super) fn share(of: f64) -> String {
     format!("{:.0} %", of * 100.0)
@@ -63,5 +76,7 @@ mod tests {
             assert_eq!(time(value), text);
         }
         assert_eq!(share(0.125), "12 %");
+        let counted = [0, 1, 2].map(|n| count(n, "pool"));
+        assert_eq!(counted, ["0 pools", "1 pool", "2 pools"]);
     }
 }

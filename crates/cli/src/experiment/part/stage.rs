@@ -1,7 +1,7 @@
 //! A stage of the pipeline: reads a request out of the page that it came in, writes it into one of its own pool, and sends that on.
 
 use super::super::plan::{CALLERS, PAGE, STAGES};
-use super::desk::{Desk, mark};
+use super::work_queue::{WorkQueue, mark};
 use anyhow::{Context, Result};
 use tranship::{Body, Domain, Kind, LinkOptions, Message, PoolOptions, Receiver, Role, Wait};
 
@@ -30,16 +30,16 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
         .open_sender_with(&address(number + 1), options())
         .context("the next stage")?;
     next.assign(&pool)?;
-    let mut desk = Desk::new(pool, hold_ms, number.into());
-    desk.report();
+    let mut queue = WorkQueue::new(pool, hold_ms, number.into());
+    queue.report();
     let mut requests = listener.accept_receiver()?;
-    while desk.report() {
-        desk.serve()?;
-        while let Some((request, page)) = desk.done() {
+    while queue.report() {
+        queue.serve()?;
+        while let Some((request, page)) = queue.done() {
             next.send_with(page.freeze(), request)?;
         }
-        match requests.recv_timeout(desk.pause()) {
-            Ok(message) => all(&mut desk, &mut requests, message)?,
+        match requests.recv_timeout(queue.pause()) {
+            Ok(message) => all(&mut queue, &mut requests, message)?,
             Err(error) if error == Kind::TimedOut => {}
             Err(error) => return Err(error).context("the stage before"),
         }
@@ -48,15 +48,15 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
 }
 
 /// The page that a request came in is let go before one for it is waited for: who waits has none.
-fn all(desk: &mut Desk, requests: &mut Receiver, first: Message) -> Result<()> {
+fn all(queue: &mut WorkQueue, requests: &mut Receiver, first: Message) -> Result<()> {
     let mut message = Some(first);
     while let Some(Message { meta, body }) = message {
         if let Body::Buf(page) = body
             && page.view().read_u8(0)? != mark(meta)
         {
-            desk.wrong();
+            queue.wrong();
         }
-        desk.come(meta)?;
+        queue.come(meta)?;
         message = requests.try_recv()?;
     }
     Ok(())

@@ -71,12 +71,12 @@ impl Receiver {
 
     /// The flags of received handles.
     #[inline(always)]
-    pub(super) fn flags(&self) -> u64 {
+    pub(super) fn flags(&self) -> u32 {
         if self.trusted { Tag::TRUSTED } else { 0 }
     }
 
     /// The flags of handles of what was moved here out of a pool.
-    pub(super) fn moved_flags(&self, trust: Trust) -> u64 {
+    pub(super) fn moved_flags(&self, trust: Trust) -> u32 {
         let slices = match (self.trusted, trust.all_write()) {
             (false, _) => 0,
             (true, false) => Tag::TRUSTED,

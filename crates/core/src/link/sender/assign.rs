@@ -17,7 +17,7 @@ use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
 /// How long a receiver that has lost its manager may come back, or be found dead, before a pool cannot be assigned to it.
-const ASTRAY: Duration = Duration::from_secs(3);
+const RECONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 impl Sender {
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
@@ -115,11 +115,11 @@ impl Sender {
         crash::point("assign.before_request");
         let started = Instant::now();
         let domain = &self.link.domain;
-        let mut astray = self.astray;
+        let mut away_since = self.away_since;
         // The same counters again, should the manager go away meanwhile: they are zero.
         let answer = loop {
             let answer = domain.patiently(deadline, || {
-                self.ask_to_assign(&assignment, &mut asked, &mut astray, deadline)
+                self.ask_to_assign(&assignment, &mut asked, &mut away_since, deadline)
             });
             // Who waits as long as it takes waits for a manager, too.
             let waits = deadline.is_none()
@@ -131,7 +131,7 @@ impl Sender {
             }
             self.link.look_for_death();
         };
-        self.astray = astray.filter(|_| !matches!(answer, Ok(true)));
+        self.away_since = away_since.filter(|_| !matches!(answer, Ok(true)));
         match answer {
             Ok(true) => {}
             Ok(false) => {
@@ -173,7 +173,7 @@ impl Sender {
         &self,
         assignment: &Assignment,
         asked: &mut Option<Asked>,
-        astray: &mut Option<Instant>,
+        away_since: &mut Option<Instant>,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         let (domain, channel, pool) = (&self.link.domain, self.link.channel, assignment.pool);
@@ -211,7 +211,7 @@ impl Sender {
             Err(error)
                 if self.link.gone() == Gone::No
                     && error.find().is_some_and(Refusal::went_away)
-                    && astray.get_or_insert_with(Instant::now).elapsed() < ASTRAY =>
+                    && away_since.get_or_insert_with(Instant::now).elapsed() < RECONNECT_LIMIT =>
             {
                 self.link.look_for_death();
                 return match deadline.is_some_and(|deadline| Instant::now() >= deadline) {

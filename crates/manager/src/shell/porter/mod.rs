@@ -241,7 +241,7 @@ mod tests {
         epoll: Epoll,
         porters: Porters,
         /// What is to be closed.
-        rubbish: OwnedFd,
+        discarded: OwnedFd,
         _dog: Watchdog,
     }
 
@@ -249,7 +249,7 @@ mod tests {
         Stage {
             epoll: Epoll::new().expect("epoll"),
             porters: Porters::new(false, 0).expect("porters"),
-            rubbish: socket::pair().expect("pair").0,
+            discarded: socket::pair().expect("pair").0,
             _dog: Watchdog::new(),
         }
     }
@@ -258,7 +258,7 @@ mod tests {
         /// A porter that is kept busy for a user, until it is let go.
         fn close_for(&mut self, uid: u32) -> Option<u64> {
             self.porters
-                .close(&self.epoll, uid, &[self.rubbish.as_fd()])
+                .close(&self.epoll, uid, &[self.discarded.as_fd()])
         }
 
         /// Waits for what a porter says next.

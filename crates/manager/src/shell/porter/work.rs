@@ -115,14 +115,14 @@ mod tests {
         while socket::unread(&ours).expect("unread") > 0 || !asleep() {
             std::thread::yield_now();
         }
-        assert!(!socket::is_over(&near));
+        assert!(!socket::is_hung_up(&near));
         socket::sendmsg(&ours, &wire::let_go(), &[], false).expect("send");
         let mut said = [0; 8];
         let said = socket::recvmsg(&ours, &mut said, false)
             .expect("a word")
             .bytes;
         assert_eq!(said, IDLE.len());
-        assert!(socket::is_over(&near));
+        assert!(socket::is_hung_up(&near));
         drop(ours);
         porter.join().expect("its end");
     }

@@ -30,6 +30,6 @@ attacks! {
     descriptors: sockets_that_linger files_that_nobody_answers_for;
     floods: questions children_of_the_dead silent_connections comings_and_goings;
     greed: memory domains_and_pools names heaps;
-    queues: connects_that_are_given_up connects_that_are_not sockets_that_are_closed an_exporter_that_does_not_read;
+    queues: connects_that_are_given_up connects_that_are_not an_exporter_that_does_not_read descriptors_that_nobody_takes;
     tables: the_table_of_a_dead_writer claims_of_what_never_was claims_that_are_never_done;
 }

@@ -38,18 +38,6 @@ pub(super) fn connects_that_are_not(attacker: &mut Attacker) {
     attacker.keep(raw);
 }
 
-pub(super) fn sockets_that_are_closed(attacker: &mut Attacker) {
-    let Some(name) = attacker.victim() else {
-        return;
-    };
-    let mut raw = Raw::join("knocks");
-    for _ in 0..MANY {
-        let (req, name) = (raw.req(), name.clone());
-        raw.send(&Request::ConnectSocket { req, name }, &[]);
-    }
-    raw.sync();
-}
-
 /// Who connects to it is the attacker itself, of another connection.
 pub(super) fn an_exporter_that_does_not_read(attacker: &mut Attacker) {
     let (mut slow, name) = (Raw::join("slow"), attacker.fresh());
@@ -60,6 +48,21 @@ pub(super) fn an_exporter_that_does_not_read(attacker: &mut Attacker) {
         if n % 2 == 0 {
             raw.send(&Request::CancelConnect { req }, &[]);
         }
+    }
+    raw.sync();
+    attacker.keep((slow, raw));
+}
+
+/// They are to wake it by, and it is the attacker itself.
+pub(super) fn descriptors_that_nobody_takes(attacker: &mut Attacker) {
+    let (mut slow, name) = (Raw::join("slow"), attacker.fresh());
+    slow.export(&name, Role::Sink);
+    let mut raw = Raw::join("wakes");
+    raw.ask_for(&name, Role::Source, true);
+    let channel = slow.accept(Role::Sink).id;
+    for _ in 0..MANY {
+        let req = raw.req();
+        raw.send(&Request::WakeFd { req, channel }, &[]);
     }
     raw.sync();
     attacker.keep((slow, raw));

@@ -22,7 +22,7 @@ const PAYLOAD: usize = 1024;
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(10);
 
-pub(super) struct Desk {
+pub(super) struct WorkQueue {
     pool: Pool,
     hold: Duration,
     waiting: VecDeque<(u64, Page)>,
@@ -35,10 +35,10 @@ pub(super) struct Desk {
     progress: Progress,
 }
 
-impl Desk {
-    pub fn new(pool: Pool, hold_ms: u64, seed: u64) -> Desk {
+impl WorkQueue {
+    pub fn new(pool: Pool, hold_ms: u64, seed: u64) -> WorkQueue {
         let now = Instant::now();
-        Desk {
+        WorkQueue {
             pool,
             hold: Duration::from_millis(hold_ms),
             waiting: VecDeque::new(),

@@ -14,7 +14,7 @@ fn is_behind(kind: Kind) -> bool {
 }
 
 /// May it be over by itself?
-pub(crate) fn passes(kind: Kind) -> bool {
+pub(crate) fn is_transient(kind: Kind) -> bool {
     use Kind::{Limit, ManagerAway, OutOfMemory, Quota, System};
     is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
 }
@@ -36,7 +36,7 @@ impl Patience {
             false => from.recv_timeout(limit).map(Some),
         };
         match next {
-            Err(lack) if passes(lack.kind()) => {
+            Err(lack) if is_transient(lack.kind()) => {
                 if lack.kind() != Kind::TimedOut {
                     self.say(who, &lack);
                     std::thread::sleep(PAUSE.min(limit));

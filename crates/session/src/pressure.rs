@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Whether somebody in a domain needs back at once what carriers have brought to its place.
+/// Whether threads of a domain wait for memory: what carriers have brought to its place is then given back at once.
 #[derive(Debug, Default)]
-pub struct Haste {
+pub struct MemoryPressure {
     /// There are carriers.
     carried: AtomicBool,
     /// Those who wait for memory.
     waiting: AtomicU32,
 }
 
-impl Haste {
+impl MemoryPressure {
     /// A carrier has come.
     pub fn has_carriers(&self) {
         self.carried.store(true, Ordering::Relaxed);
@@ -22,15 +22,15 @@ impl Haste {
         self.carried.load(Ordering::Relaxed)
     }
 
-    pub fn is_needed(&self) -> bool {
+    pub fn is_under(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    pub fn begin(&self) {
+    pub fn enter(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn end(&self) {
+    pub fn leave(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

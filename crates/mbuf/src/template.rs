@@ -6,13 +6,13 @@ use crate::layout::{ExtKind, Raw};
 use crate::seg::Seg;
 use crate::size::MCLBYTES;
 use crate::tag::Tag;
-use crate::zones::{Make, Mould};
+use crate::zones::{Make, Template};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use tranship_zone::Object;
 use tranship_zone::item::{AllocError, Refused, Request, Wait};
 
-impl Object for Mould {
+impl Object for Template {
     type Arg<'a> = ();
     const INITIALIZED: bool = true;
 

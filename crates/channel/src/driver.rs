@@ -13,8 +13,8 @@ use tranship_core::{CbufMut, Driver, Error, Pool};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 
-/// The bell's, where the connection's is 0.
-const BELL: u64 = 1;
+/// The doorbell's, where the connection's is 0.
+const DOORBELL: u64 = 1;
 /// The first pause of a thread that a waiting program replaces; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 /// How long to wait for memory before looking whether anybody still wants it.
@@ -49,7 +49,7 @@ pub(crate) trait Side: Send + Sized {
     fn finish(self, over: Self::Over);
 }
 
-pub(crate) struct Duty<S: Side> {
+pub(crate) struct ChannelDriver<S: Side> {
     state: Mutex<State<S>>,
     /// Whoever has the state looks again when he lets go of it.
     again: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) struct Duty<S: Side> {
     is_watched: bool,
     epoll: Epoll,
     /// In there, too: for what the connection does not show.
-    bell: OwnedFd,
+    doorbell: OwnedFd,
     thread: Mutex<Thread>,
     called: Condvar,
 }
@@ -83,22 +83,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<S: Side + 'static> Duty<S> {
-    pub(crate) fn new(mut side: S) -> Result<Arc<Duty<S>>, Error> {
+impl<S: Side + 'static> ChannelDriver<S> {
+    pub(crate) fn new(mut side: S) -> Result<Arc<ChannelDriver<S>>, Error> {
         let epoll = Epoll::new().map_err(Error::system("epoll_create"))?;
-        let bell = eventfd::create().map_err(Error::system("eventfd"))?;
-        let added = epoll.add(&bell, BELL, Interest::Read);
+        let doorbell = eventfd::create().map_err(Error::system("eventfd"))?;
+        let added = epoll.add(&doorbell, DOORBELL, Interest::Read);
         added.map_err(Error::system("epoll_ctl"))?;
         let is_watched = side.wire().watch(&epoll)?;
         let side = Some(side);
-        Ok(Arc::new(Duty {
+        Ok(Arc::new(ChannelDriver {
             state: Mutex::new(State { side, over: None }),
             again: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             told: AtomicBool::new(false),
             is_watched,
             epoll,
-            bell,
+            doorbell,
             thread: Mutex::default(),
             called: Condvar::new(),
         }))
@@ -183,21 +183,21 @@ impl<S: Side + 'static> Duty<S> {
         if self.epoll.wait(&mut ready, Some(limit)).is_err() {
             std::thread::sleep(limit.min(NAP));
         }
-        if ready.iter().any(|ready| ready.token != BELL) {
+        if ready.iter().any(|ready| ready.token != DOORBELL) {
             self.told.store(true, Ordering::SeqCst);
         }
         // What calls the thread is left to the thread.
-        if ready.iter().any(|ready| ready.token == BELL)
+        if ready.iter().any(|ready| ready.token == DOORBELL)
             && (is_thread || !lock(&self.thread).is_called)
         {
             // It fails only if another one was quicker.
-            let _ = eventfd::drain(&self.bell);
+            let _ = eventfd::drain(&self.doorbell);
         }
     }
 
     fn ring(&self) {
         // It fails only if it is rung already.
-        let _ = eventfd::signal(&self.bell);
+        let _ = eventfd::signal(&self.doorbell);
     }
 
     /// The thread is needed.
@@ -264,7 +264,7 @@ impl<S: Side + 'static> Duty<S> {
     }
 }
 
-impl<S: Side + 'static> Driver for Duty<S> {
+impl<S: Side + 'static> Driver for ChannelDriver<S> {
     fn stir(&self) {
         self.attempt(|side| self.stir_now(side));
     }
@@ -298,9 +298,9 @@ impl<S: Side + 'static> Driver for Duty<S> {
     }
 }
 
-impl<S: Side> std::fmt::Debug for Duty<S> {
+impl<S: Side> std::fmt::Debug for ChannelDriver<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Duty")
+        f.write_str("ChannelDriver")
     }
 }
 
@@ -375,19 +375,19 @@ mod tests {
             let news = eventfd::create().expect("a descriptor");
             eventfd::signal(&news).expect("news");
             let side = Nothing(Wire::new(Box::new(Restless { news, more })));
-            let duty = Duty::new(side).expect("a duty");
+            let driver = ChannelDriver::new(side).expect("a driver");
             let tells = || {
                 let mut ready = Vec::with_capacity(2);
-                let waited = duty.epoll.wait(&mut ready, Some(Duration::ZERO));
+                let waited = driver.epoll.wait(&mut ready, Some(Duration::ZERO));
                 waited.expect("wait");
                 !ready.is_empty()
             };
             assert!(tells(), "there is something");
             assert!(!tells(), "it is told once");
-            duty.told.store(true, Ordering::SeqCst);
-            let mut state = lock(&duty.state);
+            driver.told.store(true, Ordering::SeqCst);
+            let mut state = lock(&driver.state);
             let side = state.side.as_mut().expect("it lasts");
-            duty.turn(side, true).expect("no end");
+            driver.turn(side, true).expect("no end");
             assert!(tells(), "after {more} looks");
         }
     }
@@ -397,12 +397,12 @@ mod tests {
     fn who_came_meanwhile_is_not_forgotten() {
         let news = eventfd::create().expect("a descriptor");
         let side = Nothing(Wire::new(Box::new(Restless { news, more: 1 })));
-        let duty = Duty::new(side).expect("a duty");
-        duty.attempt(|_| {
-            let other = std::thread::scope(|scope| scope.spawn(|| duty.stir()).join());
+        let driver = ChannelDriver::new(side).expect("a driver");
+        driver.attempt(|_| {
+            let other = std::thread::scope(|scope| scope.spawn(|| driver.stir()).join());
             other.expect("no panic");
             Ok(())
         });
-        assert!(lock(&duty.thread).is_called);
+        assert!(lock(&driver.thread).is_called);
     }
 }

@@ -1,0 +1,98 @@
+//! What a sender collects after it has sent: the few oldest buffers of its own trail, in one pass.
+
+use super::gc::Gc;
+use super::own::OwnPool;
+use super::run::{Run, each_among};
+use super::slots::Slot;
+use super::trail::Walk;
+use std::iter::repeat;
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
+use tranship_ledger::{Few, Slots};
+
+/// Of those that a sender looks at after it has sent.
+pub(crate) const FEW: u32 = 8;
+/// As the length of an array of them.
+const FEW_SLOTS: usize = FEW as usize;
+
+impl OwnPool {
+    /// Looks at the oldest [`FEW`] buffers of a sender's trail. The dead go to the thread's cache. Nothing is waited for.
+    ///
+    /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
+    #[inline]
+    pub(crate) fn collect_few(&self, walk: &Walk) {
+        // Who waits for memory collects by himself; nothing goes past him.
+        if self.contended.load(Ordering::Relaxed) {
+            return;
+        }
+        let gc = &mut *match self.gc.try_lock() {
+            Ok(gc) => gc,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(few) = walk.trail().take_few::<FEW_SLOTS>() else {
+            return;
+        };
+        match Run::of(&few) {
+            Some(run) => self.look_at_few(gc, run, few),
+            None => self.look_at_any_few(gc, few),
+        }
+        // Asked for long before they are looked at.
+        gc.roster.prefetch(&[walk.trail().ahead(FEW)]);
+    }
+
+    /// Slots that do not follow each other are handed out again by their numbers: so the next time they mostly do.
+    #[cold]
+    #[inline(never)]
+    fn look_at_any_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
+        let mut again = few;
+        again.sort_unstable();
+        self.look_at_few(gc, &few, again);
+    }
+
+    /// `again`: the same in the order in which they are handed out again.
+    #[inline(always)]
+    fn look_at_few(&self, gc: &mut Gc, few: impl Few<FEW_SLOTS>, mut again: [u32; FEW_SLOTS]) {
+        if self.are_dead(gc, few) {
+            self.count_collected(FEW_SLOTS);
+            let class = self.ask_for(few);
+            self.hand_back_of(gc, class, &mut again);
+        } else {
+            self.judge_one_by_one(gc, few, |gc, dead| self.hand_back(gc, dead));
+        }
+    }
+
+    /// The dead go to the thread's cache, as far as there is room.
+    fn hand_back(&self, gc: &mut Gc, dead: &mut [u32]) {
+        let class = self.ask_for(&*dead);
+        self.hand_back_of(gc, class, dead);
+    }
+
+    /// Asks for what will be written first of these buffers: what was sent was read by others, and to take a line back takes as long as everything else
+    /// together. Their class, if they have one in common.
+    #[inline(always)]
+    fn ask_for(&self, dead: impl Slots) -> Option<u8> {
+        debug_assert!(dead.each().all(|slot| slot < self.slot_count()));
+        let (mut first, mut differ) = (None, 0);
+        let look = |(), private: &Slot| {
+            let class = private.class();
+            differ |= class ^ *first.get_or_insert(class);
+            tranship_sync::prefetch_write(self.at(private.offset()).as_ptr());
+        };
+        // SAFETY: as for `private`.
+        unsafe { each_among(self.slots.as_ptr(), dead, repeat(()), look) };
+        first.filter(|_| differ == 0)
+    }
+
+    /// The same of a class in common, if there is one.
+    #[inline(always)]
+    fn hand_back_of(&self, gc: &mut Gc, class: Option<u8>, dead: &mut [u32]) {
+        // The last is handed out first: so it is the order of the sends.
+        dead.reverse();
+        let zone = class.and_then(|class| self.zones.get(usize::from(class)));
+        let cached = zone.map_or(0, |zone| zone.free_cached_many(dead));
+        if cached < dead.len() {
+            self.put_back(gc, &dead[cached..]);
+        }
+    }
+}
