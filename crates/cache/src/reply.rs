@@ -260,10 +260,13 @@ mod tests {
     fn what_is_left_of_replies_is_what_was_not_sent() {
         let arena = Arena::new().expect("an arena");
         let value = |len: usize, byte: u8| arena.copy(&vec![byte; len]).expect("a value");
-        for step in [1, 3, 250, 1000, 7919] {
+        for step in [1, 3, 250, 720, 1000, 7919] {
             let mut replies = Replies::default();
             let mut expected = Vec::new();
-            for round in 0..40u8 {
+            // Text enough for its sent part to be forgotten while more waits.
+            replies.text(&[b't'; 3 * KEPT]);
+            expected.resize(3 * KEPT, b't');
+            for round in 0..250u8 {
                 let (small, large) = (value(10, round), value(700, round));
                 replies.line("a line");
                 replies.value(small.clone());

@@ -82,6 +82,17 @@ fn steady_sets_cause_no_copy_on_write() {
             options.sending = sending;
         });
         let mut client = client(&server);
+        let frozen = || server.store().arena().stats().frozen_blocks;
+        // As long as some are only read, so that it pays to protect them.
+        for key in 0..300 {
+            let value = payload::made(20_000, key, 1);
+            set(&mut client, &format!("k{key}"), &value);
+        }
+        let mut read = (0..300).cycle();
+        while frozen() == 0 {
+            let key = read.next().expect("a key");
+            assert!(get(&mut client, &format!("k{key}")).is_some());
+        }
         let (mut hits, mut sets) = (0, 0);
         for step in 0..6000 {
             let key = random.below(3000);
@@ -99,8 +110,6 @@ fn steady_sets_cause_no_copy_on_write() {
             }
         }
         assert!(hits > 100 && sets > 1000, "{hits} hits, {sets} SETs");
-        let stats = server.store().arena().stats();
-        assert!(stats.frozen_blocks > 0, "nothing was ever protected");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Values: what is filled once and sent many times.
 
-use crate::arena::{Inner, Options, Place, Stats};
+use crate::arena::{Freed, Inner, Options, Place, Stats};
 use crate::error::Error;
 use std::fmt;
 use std::io;
@@ -94,7 +94,7 @@ impl Arena {
     /// If no value begins there.
     pub unsafe fn free_raw(&self, at: NonNull<u8>) {
         // SAFETY: passed on.
-        unsafe { self.inner.free(at, false) };
+        unsafe { self.inner.free(at, Freed::Raw) };
     }
 
     /// How long the value that begins at an address may be, bytes; `None` if none of this arena does.
@@ -209,8 +209,13 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        let what = if self.filling {
+            Freed::Unfilled
+        } else {
+            Freed::Value
+        };
         // SAFETY: allocated there, and this was the last handle.
-        unsafe { self.arena.free(self.at, self.filling) };
+        unsafe { self.arena.free(self.at, what) };
     }
 }
 

@@ -91,14 +91,35 @@ fn who_is_told_to_refer_protects_all_the_same() {
     assert!(!value.is_protected());
 }
 
-/// Values that were never sent are no reason not to protect others.
+/// Also where it takes long until one that was stored anew is sent.
 #[test]
-fn what_was_never_sent_owes_nothing() {
+fn values_that_are_overwritten_unsent_owe_too() {
     let _dog = dog();
     let arena = Arena::new().expect("arena");
     let mut line = Line::new(None);
-    for step in 0..500 {
-        drop(made(&arena, step));
+    let mut values: Vec<_> = (0..64).map(|seed| made(&arena, seed)).collect();
+    values.iter().for_each(|value| line.send(value));
+    let protected = arena.stats().frozen_blocks;
+    for value in &mut values {
+        *value = made(&arena, 1);
+    }
+    for step in 0..600 {
+        values[step % 32] = made(&arena, step);
+        line.send(&values[32 + step % 32]);
+    }
+    assert_eq!(arena.stats().frozen_blocks, protected, "pageblocks");
+}
+
+/// A program's memory that it never sends is no reason not to protect what it does.
+#[test]
+fn memory_that_is_never_sent_owes_nothing() {
+    let _dog = dog();
+    let arena = Arena::new().expect("arena");
+    let mut line = Line::new(None);
+    for _ in 0..500 {
+        let at = arena.alloc_raw(LEN).expect("room");
+        // SAFETY: just allocated, and nobody uses it.
+        unsafe { arena.free_raw(at) };
     }
     let value = made(&arena, 1);
     line.send(&value);

@@ -162,21 +162,21 @@ impl Inner {
         }
     }
 
-    /// Gives a value's memory back; `filling`, if it was never [`Inner::filled`].
+    /// Gives a value's memory back.
     ///
     /// # Safety
     /// It came from `alloc` of this arena, and nobody uses it.
     ///
     /// # Panics
     /// If nothing that is in use begins there.
-    pub(crate) unsafe fn free(&self, at: NonNull<u8>, filling: bool) {
+    pub(crate) unsafe fn free(&self, at: NonNull<u8>, what: Freed) {
         if self.is_closed() {
             // The parent's tables; what this child has of the pages is its own copy, and ends with it.
             return;
         }
         self.counters.freed();
         let (block, within) = self.place(at);
-        match self.take_back(block, within, filling) {
+        match self.take_back(block, within, what) {
             After::Nothing => {}
             After::Reuse { heap, class, born } => self.list_again(heap, class, (block, born)),
             After::Queue => self.enqueue(block),
@@ -187,9 +187,14 @@ impl Inner {
         }
     }
 
-    fn take_back(&self, number: u32, within: usize, filling: bool) -> After {
+    fn take_back(&self, number: u32, within: usize, what: Freed) -> After {
         let owe = |bytes: usize| {
-            if self.states.was_sent(number) {
+            let owes = match what {
+                Freed::Unfilled => false,
+                Freed::Value => true,
+                Freed::Raw => self.states.was_sent(number),
+            };
+            if owes {
                 self.debt.owe(bytes as u64);
             }
         };
@@ -200,7 +205,7 @@ impl Inner {
                 let slot = slot.expect("the address of a value");
                 slots.give(slot);
                 owe(slots.cut.slot_bytes(slot));
-                slots.filling -= u32::from(filling);
+                slots.filling -= u32::from(what == Freed::Unfilled);
                 if slots.freezing {
                     return After::Nothing;
                 }
@@ -300,6 +305,17 @@ impl Inner {
         numbers.sort_unstable();
         numbers
     }
+}
+
+/// What is freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Freed {
+    /// It was never [`Inner::filled`].
+    Unfilled,
+    /// What was made to be sent.
+    Value,
+    /// Memory of a program, of which most may never be sent.
+    Raw,
 }
 
 /// What is left to do when a value is back and the block's lock released.

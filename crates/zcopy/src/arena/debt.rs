@@ -1,7 +1,7 @@
 //! Whether protecting pays.
 //!
 //! A protected pageblock costs twice: it is mapped anew, and when what is in it is freed its pages are given back and fresh ones taken, as some of the old
-//! ones may be under way. One that is not keeps its pages. So who frees what was sent owes a few times as many bytes, and as long as something is owed full pageblocks
+//! ones may be under way. One that is not keeps its pages. So who frees a value owes a few times as many bytes, and as long as something is owed full pageblocks
 //! are not protected; what is copied for want of that pays it off. Values that are overwritten about as often as they are sent are
 //! copied, and their memory is used again at once; the first ones, and those of which few go, are protected at the next send.
 
@@ -21,7 +21,7 @@ pub(super) struct Debt(AtomicU64);
 
 // All relaxed: a rule of thumb, of which an update may be lost.
 impl Debt {
-    /// So many bytes that were sent have been freed.
+    /// So many bytes have been freed.
     pub(super) fn owe(&self, bytes: u64) {
         let debt = self.0.load(Ordering::Relaxed);
         let now = debt

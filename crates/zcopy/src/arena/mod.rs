@@ -30,6 +30,7 @@ mod slots;
 mod stats;
 mod view;
 
+pub(crate) use alloc::Freed;
 pub(crate) use epochs::Epochs;
 pub use handover::Place;
 pub(crate) use inner::Inner;
