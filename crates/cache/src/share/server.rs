@@ -101,15 +101,10 @@ impl ShareServer {
     }
 
     fn wait(&mut self, mut limit: Duration, doorbell: &OwnedFd) -> Result<(), Error> {
-        // Joins the next manager when the last one has gone: to wait alone does not.
-        let turned = self.share.domain.turn();
-        match turned.and_then(|()| self.listen()) {
-            Ok(()) => self.said = None,
-            // Those who are connected are served all the same.
-            Err(error) => {
-                self.complain(&error);
-                limit = limit.min(PAUSE);
-            }
+        // Those who are connected are served all the same.
+        if let Err(error) = self.listen() {
+            self.complain(&error);
+            limit = limit.min(PAUSE);
         }
         // That they have the pool, or that there is memory for an answer, is told by nothing that is waited for.
         let waits = |client: &Client| !client.is_greeted() || client.is_late();
@@ -139,10 +134,20 @@ impl ShareServer {
 
     fn let_in(&mut self, counts: &Counts) {
         for _ in 0..TURN {
-            let listener = self.listener.as_ref();
-            let next = listener.map(|listener| listener.accept_sender_within(Duration::ZERO));
-            let Some(Ok(sender)) = next else {
+            let Some(listener) = &self.listener else {
                 break;
+            };
+            // Takes the manager's news, and joins the next one when the last has gone.
+            let sender = match listener.accept_sender_within(Duration::ZERO) {
+                Ok(sender) => sender,
+                Err(error) if error == Kind::TimedOut => {
+                    self.said = None;
+                    break;
+                }
+                Err(error) => {
+                    self.complain(&error);
+                    break;
+                }
             };
             let client = Client::new(sender);
             if !self.has_place(&client) {
