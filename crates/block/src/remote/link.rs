@@ -64,18 +64,19 @@ impl Remote {
             if is_final {
                 pause = FINAL_PAUSE;
             }
-            if pause >= LONG && said.as_ref() != Some(&why) {
-                tracing::warn!("{}: {why}; trying again", self.server);
-                said = Some(why.clone());
-            }
             let mut state = self.lock();
-            (state.why, state.is_final) = (Some(why), is_final);
+            (state.why, state.is_final) = (Some(why.clone()), is_final);
             drop(state);
             self.tell();
             if self.is_overdue(away) {
                 self.give_up();
             }
             drop(self.wait_until(pause, |_| self.is_over()));
+            // Only now: who waited for the server has been told why, and may have stopped.
+            if pause >= LONG && !self.is_over() && said.as_ref() != Some(&why) {
+                tracing::warn!("{}: {why}; trying again", self.server);
+                said = Some(why);
+            }
             pause = (pause * 2).min(PAUSES[1]);
         }
         self.fail(true);
@@ -232,8 +233,10 @@ impl Remote {
                 Ok(())
             }
             Say::Version(version) => {
-                tracing::error!("{}: speaks version {version}, not {VERSION}", self.server);
-                Err(Kind::ChannelBind.into())
+                let text = format!(
+                    "the server speaks version {version} of the block protocol, this end version {VERSION}: both must be of one release"
+                );
+                Err(Error::new(Kind::ChannelBind, text))
             }
             Say::Trust(theirs) => {
                 let ours = self.server.trust();

@@ -13,9 +13,9 @@ use tranship_sys::{epoll, socket};
 const REPLIES: usize = 1 << 20;
 
 /// Waits for successors until the server ends or one has come.
-pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, bell: &OwnedFd) {
+pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, doorbell: &OwnedFd) {
     loop {
-        let both = [listener.as_fd(), bell.as_fd()];
+        let both = [listener.as_fd(), doorbell.as_fd()];
         if epoll::wait_any_readable(&both, None).is_err() || running.is_stopping() {
             return;
         }
@@ -93,7 +93,7 @@ fn give(running: &Running, crew: &mut Crew, to: &OwnedFd, listener: &OwnedFd) ->
         _ => return Err(odd("the successor went away")),
     }
     // The name is to be had when the successor goes on; its readers come to that.
-    crew.desk = None;
+    crew.share_server = None;
     // From here on it is the successor's, whether it hears this or that we are dead.
     let _ = say(to, &Say::Yours, &[]);
     tracing::info!(items, clients, lost, slow, "handed over");

@@ -16,7 +16,7 @@ mod worker;
 
 pub use shared::{Options, Sending};
 
-use crate::share::{self, Desk};
+use crate::share::{self, ShareServer};
 use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
 use connection::Connection;
@@ -62,7 +62,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Control {
     thread: JoinHandle<()>,
-    bell: OwnedFd,
+    doorbell: OwnedFd,
     path: PathBuf,
 }
 
@@ -226,18 +226,19 @@ fn is_socket(at: &Path) -> io::Result<bool> {
 }
 
 /// For readers by reference. A successor gets the name later, from the server before it.
-fn desk(options: &Options, later: bool) -> io::Result<Option<Desk>> {
+fn share_server(options: &Options, later: bool) -> io::Result<Option<ShareServer>> {
     let Some(share) = &options.share else {
         return Ok(None);
     };
-    let desk = Desk::new(share, options.patience).and_then(|mut desk| {
+    let server = ShareServer::new(share, options.patience).and_then(|mut server| {
         if !later {
-            desk.listen()?;
+            server.listen()?;
         }
-        Ok(desk)
+        Ok(server)
     });
-    let desk = desk.map_err(io::Error::other);
-    desk.map(Some)
+    let server = server.map_err(io::Error::other);
+    server
+        .map(Some)
         .map_err(doing(format!("showing values at `{}`", share.name)))
 }
 
@@ -289,22 +290,22 @@ impl Server {
             shares[number % threads].push(connection);
         }
         let mut datagrams = begin.datagrams.as_ref().map(UdpSocket::try_clone);
-        let (mut bells, mut workers) = (Vec::new(), Vec::new());
+        let (mut doorbells, mut workers) = (Vec::new(), Vec::new());
         for (number, share) in shares.into_iter().enumerate() {
-            let bell = eventfd::create()?;
+            let doorbell = eventfd::create()?;
             let mut worker = worker::Worker::new(
                 Arc::clone(&shared),
                 number,
                 Arc::clone(&listener),
                 datagrams.take().transpose()?,
-                bell.try_clone()?,
+                doorbell.try_clone()?,
             )?;
             worker.resume(share)?;
             workers.push(worker);
-            bells.push(bell);
+            doorbells.push(doorbell);
         }
         let former = matches!(begin.pending, Pending::Former(_));
-        let desk = desk(&shared.options, former)?;
+        let share_server = share_server(&shared.options, former)?;
         match begin.pending {
             Pending::Nothing => {}
             Pending::Former(pending) => {
@@ -316,9 +317,12 @@ impl Server {
                 shared.store.begin()?;
             }
         }
-        let running = Running::new(shared, listener, begin.datagrams, bells)?;
+        let running = Running::new(shared, listener, begin.datagrams, doorbells)?;
         let running = Arc::new(running);
-        running.serve(Crew { workers, desk })?;
+        running.serve(Crew {
+            workers,
+            share_server,
+        })?;
         let mut server = Server {
             running: Arc::clone(&running),
             control: None,
@@ -327,11 +331,15 @@ impl Server {
             taken: begin.taken,
         };
         if let (Some(listener), Some(path)) = (begin.control, path) {
-            let bell = eventfd::create()?;
-            let rung = bell.try_clone()?;
+            let doorbell = eventfd::create()?;
+            let rung = doorbell.try_clone()?;
             let thread = std::thread::Builder::new().name("cache-control".to_owned());
             let thread = thread.spawn(move || give::wait(&running, &listener, &rung))?;
-            server.control = Some(Control { thread, bell, path });
+            server.control = Some(Control {
+                thread,
+                doorbell,
+                path,
+            });
         }
         Ok(server)
     }
@@ -409,7 +417,7 @@ impl Server {
     fn end(&mut self) {
         self.running.end();
         if let Some(control) = self.control.take() {
-            let _ = eventfd::signal(&control.bell);
+            let _ = eventfd::signal(&control.doorbell);
             let _ = control.thread.join();
             if self.running.gone_to().is_none() {
                 let _ = std::fs::remove_file(control.path);

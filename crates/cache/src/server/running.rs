@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use super::worker::Worker;
-use crate::share::Desk;
+use crate::share::ShareServer;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -18,8 +18,8 @@ pub(super) struct Running {
     pub(super) shared: Arc<Shared>,
     pub(super) listener: Arc<TcpListener>,
     pub(super) datagrams: Option<UdpSocket>,
-    bells: Vec<OwnedFd>,
-    desk_bell: OwnedFd,
+    doorbells: Vec<OwnedFd>,
+    share_doorbell: OwnedFd,
     threads: Mutex<Threads>,
     /// The server ends, for good.
     ending: AtomicBool,
@@ -31,13 +31,13 @@ pub(super) struct Running {
 pub(super) struct Crew {
     pub(super) workers: Vec<Worker>,
     /// For readers by reference.
-    pub(super) desk: Option<Desk>,
+    pub(super) share_server: Option<ShareServer>,
 }
 
 #[derive(Default)]
 struct Threads {
     workers: Vec<JoinHandle<Worker>>,
-    desk: Option<JoinHandle<Desk>>,
+    share_server: Option<JoinHandle<ShareServer>>,
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Gone {
 
 impl std::fmt::Debug for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} workers", self.bells.len())
+        write!(f, "{} workers", self.doorbells.len())
     }
 }
 
@@ -62,14 +62,14 @@ impl Running {
         shared: Arc<Shared>,
         listener: Arc<TcpListener>,
         datagrams: Option<UdpSocket>,
-        bells: Vec<OwnedFd>,
+        doorbells: Vec<OwnedFd>,
     ) -> io::Result<Running> {
         Ok(Running {
-            desk_bell: eventfd::create()?,
+            share_doorbell: eventfd::create()?,
             shared,
             listener,
             datagrams,
-            bells,
+            doorbells,
             threads: Mutex::default(),
             ending: AtomicBool::new(false),
             gone: Mutex::default(),
@@ -86,31 +86,34 @@ impl Running {
             let thread = std::thread::Builder::new().name(format!("cache-{}", worker.number()));
             threads.workers.push(thread.spawn(move || worker.run())?);
         }
-        if let Some(desk) = crew.desk {
-            let (shared, bell) = (Arc::clone(&self.shared), self.desk_bell.try_clone()?);
+        if let Some(share_server) = crew.share_server {
+            let (shared, doorbell) = (Arc::clone(&self.shared), self.share_doorbell.try_clone()?);
             let work = move || {
-                let desk = desk.run(&shared.store, &shared.shown, &shared.stop, &bell);
-                let _ = eventfd::drain(&bell);
-                desk
+                let share_server =
+                    share_server.run(&shared.store, &shared.shown, &shared.stop, &doorbell);
+                let _ = eventfd::drain(&doorbell);
+                share_server
             };
             let thread = std::thread::Builder::new().name("cache-shm".to_owned());
-            threads.desk = Some(thread.spawn(work)?);
+            threads.share_server = Some(thread.spawn(work)?);
         }
         Ok(())
     }
 
     /// Has them stop where they are.
     pub(super) fn pause(&self) -> Crew {
-        // Ordering: release, partner of the workers' acquire after the bell.
+        // Ordering: release, partner of the workers' acquire after the doorbell.
         self.shared.stop.store(true, Ordering::Release);
-        for bell in self.bells.iter().chain([&self.desk_bell]) {
-            let _ = eventfd::signal(bell);
+        for doorbell in self.doorbells.iter().chain([&self.share_doorbell]) {
+            let _ = eventfd::signal(doorbell);
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         let ended = threads.workers.into_iter().map(JoinHandle::join);
         Crew {
             workers: ended.filter_map(Result::ok).collect(),
-            desk: threads.desk.and_then(|desk| desk.join().ok()),
+            share_server: threads
+                .share_server
+                .and_then(|share_server| share_server.join().ok()),
         }
     }
 

@@ -17,7 +17,7 @@ use tranship_zcopy::Sender;
 
 const LISTENER: u64 = u64::MAX;
 const DATAGRAMS: u64 = u64::MAX - 1;
-const BELL: u64 = u64::MAX - 2;
+const DOORBELL: u64 = u64::MAX - 2;
 /// Time between two looks at what has expired and who is slow.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -26,7 +26,7 @@ pub(super) struct Worker {
     number: usize,
     listener: Arc<TcpListener>,
     datagrams: Option<Datagrams>,
-    bell: OwnedFd,
+    doorbell: OwnedFd,
     epoll: Epoll,
     sender: Sender,
     connections: HashMap<u64, Connection>,
@@ -39,11 +39,11 @@ impl Worker {
         number: usize,
         listener: Arc<TcpListener>,
         datagrams: Option<UdpSocket>,
-        bell: OwnedFd,
+        doorbell: OwnedFd,
     ) -> io::Result<Worker> {
         let epoll = Epoll::new()?;
         epoll.add(&*listener, LISTENER, Interest::Read)?;
-        epoll.add(&bell, BELL, Interest::Read)?;
+        epoll.add(&doorbell, DOORBELL, Interest::Read)?;
         let datagrams = datagrams.map(Datagrams::new).transpose()?;
         if let Some(datagrams) = &datagrams {
             epoll.add(datagrams.as_socket(), DATAGRAMS, Interest::Read)?;
@@ -60,7 +60,7 @@ impl Worker {
             number,
             listener,
             datagrams,
-            bell,
+            doorbell,
             epoll,
             sender,
             connections: HashMap::new(),
@@ -111,7 +111,7 @@ impl Worker {
             }
             // Ordering: acquire, partner of the release in `Server::end`.
             if self.shared.stop.load(Ordering::Acquire) {
-                let _ = eventfd::drain(&self.bell);
+                let _ = eventfd::drain(&self.doorbell);
                 return self;
             }
             let mut turns = std::mem::take(&mut busy);
@@ -119,7 +119,7 @@ impl Worker {
                 match event.token {
                     LISTENER => self.accept(),
                     DATAGRAMS => self.datagrams(),
-                    BELL => {}
+                    DOORBELL => {}
                     token if !turns.contains(&token) => turns.push(token),
                     _ => {}
                 }
@@ -252,6 +252,6 @@ impl Drop for Worker {
         self.shared
             .open
             .fetch_sub(self.connections.len(), Ordering::Relaxed);
-        let _ = &self.bell;
+        let _ = &self.doorbell;
     }
 }

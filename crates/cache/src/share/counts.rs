@@ -1,8 +1,8 @@
-//! What the desk has done.
+//! What the share server has done.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of the desk; only it writes them.
+/// Counts of the share server; only it writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Connected now.
@@ -23,7 +23,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(super) fn bump(count: &AtomicU64, by: u64) {
-        // Relaxed: only the desk writes it, and nothing else depends on it.
+        // Relaxed: only the share server writes it, and nothing else depends on it.
         count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
     }
 

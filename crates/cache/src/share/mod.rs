@@ -1,9 +1,9 @@
 //! Values by reference for other processes: a reader asks by a channel, and is sent a buffer of a pool that it maps read-only.
 //!
 //! ```text
-//!   reader (process)            ask: a key, by the control ring         desk (thread of the server)
+//!   reader (process)            ask: a key, by the control ring         share server (a thread of the server)
 //!     Reader::get  ────────────────────────────────────────────────►  store.get(key)
-//!                                                                      shelf: the value's copy in the pool, made when it is first asked for
+//!                                                                      copies: the value's copy in the pool, made when it is first asked for
 //!     Hit: read in place ◄───────────────────────────────────────────  send(copy); the account of the reader's domain notes it
 //!                                reply: a buffer, a miss, a refusal
 //! ```
@@ -13,16 +13,16 @@
 //! NOT here: pools and channels (`core`), sockets (`server`).
 
 mod account;
+mod client;
+mod copies;
 mod counts;
-mod desk;
-mod guest;
 mod options;
 mod reader;
-mod shelf;
+mod server;
 mod wire;
 
 pub(crate) use counts::Counts;
-pub(crate) use desk::Desk;
 pub use options::Share;
 pub use reader::{Answer, Hit, Reader};
+pub(crate) use server::ShareServer;
 pub use wire::{Limits, Refused};

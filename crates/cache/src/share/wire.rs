@@ -1,4 +1,4 @@
-//! What a reader and the desk say to each other: a pure codec.
+//! What a reader and the share server say to each other: a pure codec.
 //!
 //! A reader asks by the control ring: the key in pieces of up to 48 bytes, and in each message's word the length of the whole key. It is answered in the
 //! order of its questions. A value's answer is its buffer, with flags and number behind the value; all other answers are inline.
@@ -92,7 +92,7 @@ pub enum Refused {
     },
 }
 
-/// From the desk, but for values.
+/// From the share server, but for values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Say {
     /// The first.

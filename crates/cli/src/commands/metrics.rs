@@ -91,13 +91,26 @@ fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
 
 /// For people, and for scripts that wait for it: the port may have been 0.
 fn say<'a>(doors: impl Iterator<Item = (&'a Door, bool)>) -> Result<()> {
-    for (address, page) in doors.filter_map(|(door, page)| Some((door.address()?, page))) {
+    for (door, page) in doors {
+        let at = place(door, if page { "/" } else { "/metrics" });
+        let at = at.context("asking a socket for its address")?;
         output::say(&match page {
-            true => format!("page at http://{address}/"),
-            false => format!("figures at http://{address}/metrics"),
+            true => format!("page at {at}"),
+            false => format!("figures at {at}"),
         })?;
     }
     Ok(())
+}
+
+/// What a client needs to ask for `target` there: at a Unix socket the path is all that there is to say.
+fn place(door: &Door, target: &str) -> std::io::Result<String> {
+    Ok(match door {
+        Door::Tcp(tcp) => format!("http://{}{target}", tcp.local_addr()?),
+        Door::Unix(unix) => match unix.local_addr()?.as_pathname() {
+            Some(path) => format!("unix:{}", path.display()),
+            None => "a Unix socket without a path".to_owned(),
+        },
+    })
 }
 
 /// What strangers' requests are read by can do little: no file, no program, no socket but such as lead to the manager.

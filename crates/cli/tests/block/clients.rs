@@ -1,6 +1,6 @@
 //! What NBD is for: the programs that everybody has.
 
-use crate::kit::{Home, Running, have, run, started, watchdog};
+use crate::kit::{Home, Running, have, run, started_saying, watchdog};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tranship_testkit::{Random, skipped};
@@ -171,7 +171,12 @@ fn a_local_program_measures_a_proxy_and_the_ports_are_said() {
         "--nbd",
         "tcp:127.0.0.1:0",
     ]);
-    let _proxy = started(proxy.stdout(Stdio::piped()).spawn().expect("a proxy"));
+    let proxy = proxy.stdout(Stdio::piped()).spawn().expect("a proxy");
+    let (_proxy, said) = started_saying(proxy);
+    let port = said[0].strip_prefix("NBD at tcp:127.0.0.1:");
+    let port = port.map(str::parse::<u16>);
+    assert!(matches!(port, Some(Ok(port)) if port > 0), "{said:?}");
+    assert_eq!(said[1..], ["forwarding shm:here to shm:disk"]);
     let bench = [
         "block",
         "bench",

@@ -82,20 +82,27 @@ impl Home {
 }
 
 /// Waits for a service's last line about itself; what else it says is thrown away.
-pub fn started(mut child: Child) -> Running {
+pub fn started(child: Child) -> Running {
+    started_saying(child).0
+}
+
+/// The same, and what it has said up to there.
+pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
     let out = child.stdout.take().expect("its output");
     let running = Running(child);
     let mut out = BufReader::new(out);
-    let mut line = String::new();
-    while !line.starts_with("serving") && !line.starts_with("forwarding") {
-        line.clear();
+    let mut said: Vec<String> = Vec::new();
+    let is_last = |line: &String| line.starts_with("serving") || line.starts_with("forwarding");
+    while !said.last().is_some_and(is_last) {
+        let mut line = String::new();
         assert!(
             out.read_line(&mut line).expect("its output") > 0,
             "it ended at once"
         );
+        said.push(line.trim_end().to_owned());
     }
     std::thread::spawn(move || out.read_to_end(&mut Vec::new()));
-    running
+    (running, said)
 }
 
 /// Are these programs here?

@@ -128,6 +128,19 @@ fn a_process_of_its_own_outlives_managers() {
 }
 
 #[test]
+fn where_a_unix_socket_is_served_is_said_too() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let [path, manager] = ["figures", "no manager"].map(|name| dir.path().join(name));
+    let mut command = tranship();
+    command.args(["metrics", "--unix"]).arg(&path);
+    command.arg("--socket").arg(&manager);
+    let (_server, line) = start_saying(command, "figures at ");
+    assert_eq!(line, format!("figures at unix:{}\n", path.display()));
+    has(&get_unix(&path, "/metrics"), "tranship_up 0");
+}
+
+#[test]
 fn a_configuration_says_the_same_and_strangers_are_kept_out() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().expect("a folder");

@@ -99,13 +99,13 @@ impl CbufMut {
         Some(unsafe { CbufMut::own(pool, raw) })
     }
 
-    /// One look of somebody who waits for memory elsewhere, as [`OwnPool::look_in_line`].
-    pub(crate) fn alloc_in_line(
+    /// One look of somebody who waits for memory elsewhere, as [`OwnPool::look_in_queue`].
+    pub(crate) fn alloc_in_queue(
         pool: &OwnPool,
         len: usize,
         ticket: Option<u64>,
     ) -> Result<Option<CbufMut>, Error> {
-        let raw = pool.look_in_line(len, ticket)?;
+        let raw = pool.look_in_queue(len, ticket)?;
         // SAFETY: just handed out by it.
         Ok(raw.map(|raw| unsafe { CbufMut::own(pool, raw) }))
     }

@@ -59,18 +59,18 @@ impl Future for Allocating {
                 if let Some(buf) = CbufMut::alloc_now(own, len) {
                     return Poll::Ready(Ok(buf));
                 }
-                if let Some(buf) = CbufMut::alloc_in_line(own, len, None)? {
+                if let Some(buf) = CbufMut::alloc_in_queue(own, len, None)? {
                     return Poll::Ready(Ok(buf));
                 }
                 this.place.insert(Place {
-                    ticket: own.join_line(),
+                    ticket: own.join_queue(),
                     key: own.domain.tasks.key(),
                     since: Instant::now(),
                 })
             }
         };
         let put = reactor::put(&own.domain, place.key, context.waker());
-        let found = put.and_then(|()| CbufMut::alloc_in_line(own, len, Some(place.ticket)));
+        let found = put.and_then(|()| CbufMut::alloc_in_queue(own, len, Some(place.ticket)));
         if let Some(done) = found.transpose() {
             this.leave();
             return Poll::Ready(done);
@@ -87,7 +87,7 @@ impl Allocating {
             && !own.domain.fork.is_child()
         {
             own.domain.tasks.forget(place.key);
-            own.leave_line(place.ticket, place.since);
+            own.leave_queue(place.ticket, place.since);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::{FEW, OwnPool, Place, Walk};
+use crate::pool::{DeferProducer, FEW, OwnPool, Place};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -95,7 +95,7 @@ struct Out {
     counts: Arc<CountsRw>,
     assignment: Arc<Assignment>,
     /// What was sent first of one's own pool.
-    walk: Option<Walk>,
+    defer: Option<DeferProducer>,
 }
 
 // SAFETY: `home` is only compared, never followed; `sent` points to atomics that `counts` beside it keeps.
@@ -446,7 +446,7 @@ impl Sender {
             producer: &mut self.producer,
             lines: self.lines,
             link: &self.link,
-            walk: out.walk.as_mut(),
+            defer: out.defer.as_mut(),
             number: &mut number,
         };
         tranship_ledger::send_first(place.handles(), place.generation(), sent, first);
@@ -456,7 +456,7 @@ impl Sender {
     }
 
     /// Now and then: looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for. When it is time is counted by what is on
-    /// the trail: so those that are handed back together are sent, and looked at, together again.
+    /// the defer queue: so those that are handed back together are sent, and looked at, together again.
     #[inline(never)]
     fn collect_few(&mut self, at: usize, message: u32, number: u32) {
         // The receiver's line, which it writes all the time: looked at rarely.
@@ -466,16 +466,16 @@ impl Sender {
         }
         let taken = self.taken;
         if let Some(Out {
-            walk: Some(walk),
+            defer: Some(defer),
             assignment,
             ..
         }) = self.outs.get_mut(at)
             && let Assigned::Own(pool) = &assignment.side
             // Else most buffers are under way, and who is short looks at all of them at once, which is cheaper.
             && message.wrapping_sub(taken) < pool.slot_count() / 2
-            && walk.is_due(FEW, taken)
+            && defer.is_due(FEW, taken)
         {
-            pool.collect_few(walk);
+            pool.collect_few(defer);
         }
     }
 
@@ -512,8 +512,8 @@ struct First<'a> {
     producer: &'a mut Producer,
     lines: Lines<'static>,
     link: &'a LinkShared,
-    walk: Option<&'a mut Walk>,
-    /// Becomes how many are, and were, on the trail with this one, if there is room for it.
+    defer: Option<&'a mut DeferProducer>,
+    /// Becomes how many are, and were, in the defer queue with this one, if there is room for it.
     number: &'a mut u32,
 }
 
@@ -536,8 +536,8 @@ impl FirstSend for First<'_> {
             self.link.notify_of(self.how);
         }
         let (message, slot) = (self.message, self.slot);
-        let walk = self.walk.as_mut();
-        match walk.and_then(|walk| walk.push(message, slot)) {
+        let defer = self.defer.as_mut();
+        match defer.and_then(|defer| defer.push(message, slot)) {
             Some(number) => *self.number = number,
             None => self.pool.queue_sent(slot),
         }

@@ -1,10 +1,10 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
+use super::defer::DeferProducer;
 use super::gc::{AHEAD, Gc, LOOK, Standing};
 use super::own::{Class, OwnPool};
 use super::run::each_among;
 use super::slots::Slot;
-use super::trail::Walk;
 use crate::base::lock;
 use std::iter::repeat;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,12 +22,12 @@ const MOST: usize = 32;
 /// Of so many times one is timed: two readings of the clock take as long as several verdicts.
 const TIMED: u64 = 16;
 
-/// What is done with what is on the senders' trails. Who follows them takes from the senders what they would have looked at in time: only for want
+/// What is done with what is in the senders' defer queues. Who takes from them takes from the senders what they would have looked at in time: only for want
 /// of anything else.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trails {
+enum Deferred {
     Left,
-    Followed,
+    Taken,
 }
 
 /// The pool's private and shared slots as the collector sees them: their places at hand, since every load is an acquire, after which
@@ -104,11 +104,11 @@ impl OwnPool {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
     pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
         let had_none = self.is_cut_up.load(Ordering::Relaxed);
-        let trails = match had_none {
-            true => Trails::Followed,
-            false => Trails::Left,
+        let deferred = match had_none {
+            true => Deferred::Taken,
+            false => Deferred::Left,
         };
-        self.collect_for(class, out, want, trails);
+        self.collect_for(class, out, want, deferred);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
         let collected = out.len();
         if collected < want.min(SOME) {
@@ -119,7 +119,7 @@ impl OwnPool {
             }
         }
         if out.is_empty() && !had_none {
-            self.collect_for(class, out, want, Trails::Followed);
+            self.collect_for(class, out, want, Deferred::Taken);
         }
         // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which
         // counters lie side by side and receivers guess where the next buffer is.
@@ -129,12 +129,12 @@ impl OwnPool {
     }
 
     /// Dead buffers of one class. Looks at everything before it gives up.
-    fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize, trails: Trails) {
+    fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize, deferred: Deferred) {
         for _ in 0..3 {
             let mut gc = lock(&self.gc);
-            let found =
-                gc.ready[class].is_empty() && self.collect_some(&mut gc, class, out, want, trails);
-            let outcome = found || self.collect_until(&mut gc, Some(class), trails);
+            let found = gc.ready[class].is_empty()
+                && self.collect_some(&mut gc, class, out, want, deferred);
+            let outcome = found || self.collect_until(&mut gc, Some(class), deferred);
             let ready = &mut gc.ready[class];
             let keep = (ready.len() + out.len()).saturating_sub(want);
             // Oldest dead first: they are at the front.
@@ -162,12 +162,12 @@ impl OwnPool {
         class: usize,
         out: &mut Vec<u32>,
         want: usize,
-        trails: Trails,
+        deferred: Deferred,
     ) -> bool {
         if want < SOME {
             return false;
         }
-        self.look_ahead(gc, trails);
+        self.look_ahead(gc, deferred);
         if gc.ahead.len() < SOME {
             return false;
         }
@@ -177,7 +177,7 @@ impl OwnPool {
         self.counters.collections.store(counted, Ordering::Relaxed);
         let started = before.is_multiple_of(TIMED).then(Instant::now);
         while self.take_some(gc, class, out) && out.len() + SOME <= want.min(MOST) {
-            self.look_ahead(gc, trails);
+            self.look_ahead(gc, deferred);
         }
         if let Some(started) = started {
             self.count_time(started, TIMED);
@@ -208,12 +208,12 @@ impl OwnPool {
 
     /// Has as many of the oldest ahead as there can be.
     #[inline]
-    fn look_ahead(&self, gc: &mut Gc, trails: Trails) {
+    fn look_ahead(&self, gc: &mut Gc, deferred: Deferred) {
         let known = gc.ahead.len();
-        if trails == Trails::Followed {
-            for trail in &gc.trails {
+        if deferred == Deferred::Taken {
+            for queue in &gc.deferred {
                 let room = AHEAD - gc.ahead.len();
-                trail.take(&mut gc.ahead, room);
+                queue.take(&mut gc.ahead, room);
             }
         }
         while gc.ahead.len() < AHEAD
@@ -250,28 +250,28 @@ impl OwnPool {
         self.verdict(gc, bury);
     }
 
-    /// A trail for a sender of this pool's buffers.
-    pub(crate) fn new_walk(&self) -> Walk {
+    /// A defer queue for a sender of this pool's buffers.
+    pub(crate) fn new_defer_queue(&self) -> DeferProducer {
         let mut gc = lock(&self.gc);
         // Where nobody collects nobody else looks.
-        gc.trails.retain(|trail| !trail.is_over());
-        Walk::new(&mut gc.trails)
+        gc.deferred.retain(|queue| !queue.is_over());
+        DeferProducer::new(&mut gc.deferred)
     }
 
     #[cfg(test)]
-    pub(super) fn trails(&self) -> usize {
-        lock(&self.gc).trails.len()
+    pub(super) fn defer_queues(&self) -> usize {
+        lock(&self.gc).deferred.len()
     }
 
     /// Collects everything that is dead now. False if the roster is stale.
     pub(super) fn collect_all(&self) -> bool {
         let mut gc = lock(&self.gc);
-        self.collect_until(&mut gc, None, Trails::Followed)
+        self.collect_until(&mut gc, None, Deferred::Taken)
     }
 
     /// Looks at candidates, oldest first, until some of `class` are dead (`None`: at all of them). False if the
     /// roster is stale.
-    fn collect_until(&self, gc: &mut Gc, class: Option<usize>, trails: Trails) -> bool {
+    fn collect_until(&self, gc: &mut Gc, class: Option<usize>, deferred: Deferred) -> bool {
         let enough = |gc: &Gc| class.is_some_and(|class| !gc.ready[class].is_empty());
         if enough(gc) {
             return true;
@@ -287,8 +287,8 @@ impl OwnPool {
             old -= from_held;
             gc.candidates.extend(gc.held.drain(..from_held));
             gc.candidates.append(&mut gc.ahead);
-            if trails == Trails::Followed {
-                gc.follow_trails();
+            if deferred == Deferred::Taken {
+                gc.take_deferred();
             }
             while gc.candidates.len() < LOOK {
                 match self.sent.pop(&mut gc.taker) {

@@ -1,10 +1,10 @@
-//! What a sender collects after it has sent: the few oldest buffers of its own trail, in one pass.
+//! What a sender collects after it has sent: the few oldest buffers of its own defer queue, in one pass.
 
+use super::defer::DeferProducer;
 use super::gc::Gc;
 use super::own::OwnPool;
 use super::run::{Run, each_among};
 use super::slots::Slot;
-use super::trail::Walk;
 use std::iter::repeat;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,11 @@ pub(crate) const FEW: u32 = 8;
 const FEW_SLOTS: usize = FEW as usize;
 
 impl OwnPool {
-    /// Looks at the oldest [`FEW`] buffers of a sender's trail. The dead go to the thread's cache. Nothing is waited for.
+    /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
     ///
     /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
     #[inline]
-    pub(crate) fn collect_few(&self, walk: &Walk) {
+    pub(crate) fn collect_few(&self, defer: &DeferProducer) {
         // Who waits for memory collects by himself; nothing goes past him.
         if self.contended.load(Ordering::Relaxed) {
             return;
@@ -30,7 +30,7 @@ impl OwnPool {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let Some(few) = walk.trail().take_few::<FEW_SLOTS>() else {
+        let Some(few) = defer.queue().take_few::<FEW_SLOTS>() else {
             return;
         };
         match Run::of(&few) {
@@ -38,7 +38,7 @@ impl OwnPool {
             None => self.look_at_any_few(gc, few),
         }
         // Asked for long before they are looked at.
-        gc.roster.prefetch(&[walk.trail().ahead(FEW)]);
+        gc.roster.prefetch(&[defer.queue().ahead(FEW)]);
     }
 
     /// Slots that do not follow each other are handed out again by their numbers: so the next time they mostly do.

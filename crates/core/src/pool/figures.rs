@@ -10,12 +10,12 @@ impl OwnPool {
     /// The callers that wait, and what is in use: whenever that may have changed much.
     pub(super) fn say_use(&self) {
         let words = self.table.figures();
-        let mut line = self.waiters.line();
-        let blocked = line.waited_ns(Instant::now());
+        let mut queue = self.waiters.lock_queue();
+        let blocked = queue.waited_ns(Instant::now());
         // Ordering: Relaxed, here and below; statistics, each for itself. Under the queue's lock, so that time does not go back.
         words.blocked_ns.store(blocked, Ordering::Relaxed);
-        words.waiters.store(line.len() as u64, Ordering::Relaxed);
-        drop(line);
+        words.waiters.store(queue.len() as u64, Ordering::Relaxed);
+        drop(queue);
         let busy = u64::from(lock(&self.store).runs.busy()) << self.chunk_shift;
         words.live_bytes.store(busy, Ordering::Relaxed);
         words.peak_bytes.fetch_max(busy, Ordering::Relaxed);

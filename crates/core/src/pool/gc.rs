@@ -1,7 +1,7 @@
 //! The collector's state: who counts, what was sent and is alive, what is dead and not yet asked for.
 
 use super::counts::{Counts, Refs};
-use super::trail::Trail;
+use super::defer::DeferQueue;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub(super) struct Gc {
     pub(super) roster: Roster<Refs, Counts>,
     pub(super) taker: Taker,
     /// What single senders have sent, before it is in the queue.
-    pub(super) trails: Vec<Arc<Trail>>,
-    /// Out of the queue and off the trails, and looked at next, oldest first: their counters were asked for.
+    pub(super) deferred: Vec<Arc<DeferQueue>>,
+    /// Out of the queue and out of the defer queues, and looked at next, oldest first: their counters were asked for.
     pub(super) ahead: Vec<u32>,
     /// Sent buffers that were alive when last looked at, oldest first.
     pub(super) held: VecDeque<u32>,
@@ -68,7 +68,7 @@ impl Gc {
         Gc {
             roster: Roster::new(0),
             taker,
-            trails: Vec::new(),
+            deferred: Vec::new(),
             ahead: Vec::with_capacity(AHEAD),
             held: VecDeque::new(),
             ready: (0..classes).map(|_| Vec::new()).collect(),
@@ -167,13 +167,13 @@ impl Gc {
         self.sinks.values_mut().for_each(|sink| sink.named = false);
     }
 
-    /// Candidates off the senders' trails, as long as there is room. Trails that nobody will add to any more end here.
-    pub(super) fn follow_trails(&mut self) {
-        for trail in &self.trails {
+    /// Candidates out of the senders' defer queues, as long as there is room. Queues that nobody will add to any more end here.
+    pub(super) fn take_deferred(&mut self) {
+        for queue in &self.deferred {
             let room = LOOK - self.candidates.len();
-            trail.take(&mut self.candidates, room);
+            queue.take(&mut self.candidates, room);
         }
-        self.trails.retain(|trail| !trail.is_over());
+        self.deferred.retain(|queue| !queue.is_over());
     }
 
     /// The oldest `N` of those ahead; if there are not as many, none.

@@ -154,16 +154,20 @@ mod tests {
 
     /// Channels come and go; nobody asks the pool for memory any more.
     #[test]
-    fn senders_that_end_leave_no_trails_behind() {
+    fn senders_that_end_leave_no_defer_queues_behind() {
         let _dog = tranship_testkit::Watchdog::new();
         let (pool, _sender, _receiver) = pool_and_link();
         let own = pool.own_arc();
-        let walks: Vec<_> = (0..50).map(|_| own.new_walk()).collect();
-        assert_eq!(own.trails(), 50);
-        drop(walks);
+        let producers: Vec<_> = (0..50).map(|_| own.new_defer_queue()).collect();
+        assert_eq!(own.defer_queues(), 50);
+        drop(producers);
         for _ in 0..50 {
-            drop(own.new_walk());
-            assert!(own.trails() <= 1, "{} trails of nobody", own.trails());
+            drop(own.new_defer_queue());
+            assert!(
+                own.defer_queues() <= 1,
+                "{} queues of nobody",
+                own.defer_queues()
+            );
         }
     }
 

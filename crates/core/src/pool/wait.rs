@@ -62,27 +62,27 @@ impl OwnPool {
         if patience == Patience::None {
             return Err(self.out_of_memory(need, limit, started));
         }
-        let ticket = self.join_line();
-        let result = self.wait_in_line(len, need, ticket, patience, started);
-        self.leave_line(ticket, started);
+        let ticket = self.join_queue();
+        let result = self.wait_in_queue(len, need, ticket, patience, started);
+        self.leave_queue(ticket, started);
         result
     }
 
-    /// The last place in the queue. Nobody passes who has one, until it [leaves](OwnPool::leave_line).
-    pub(crate) fn join_line(&self) -> u64 {
+    /// The last place in the queue. Nobody passes who has one, until it [leaves](OwnPool::leave_queue).
+    pub(crate) fn join_queue(&self) -> u64 {
         let ticket = self.waiters.next.fetch_add(1, Ordering::Relaxed);
-        let mut line = self.waiters.line();
-        line.waited_ns(Instant::now());
-        line.tickets.push_back(ticket);
-        drop(line);
+        let mut queue = self.waiters.lock_queue();
+        queue.waited_ns(Instant::now());
+        queue.tickets.push_back(ticket);
+        drop(queue);
         self.domain.pressure.enter();
         self.set_contended(true);
         self.say_use();
         ticket
     }
 
-    pub(crate) fn leave_line(&self, ticket: u64, since: Instant) {
-        let mut queue = self.waiters.line();
+    pub(crate) fn leave_queue(&self, ticket: u64, since: Instant) {
+        let mut queue = self.waiters.lock_queue();
         queue.waited_ns(Instant::now());
         queue.tickets.retain(|t| *t != ticket);
         self.domain.pressure.leave();
@@ -100,7 +100,7 @@ impl OwnPool {
 
     /// One look of somebody who does not sleep here, with a place in the queue or before there is one. None: it is not its turn, or there is
     /// nothing yet.
-    pub(crate) fn look_in_line(
+    pub(crate) fn look_in_queue(
         &self,
         len: usize,
         ticket: Option<u64>,
@@ -108,11 +108,11 @@ impl OwnPool {
         if lock(&self.waiters.queue).front().copied() != ticket {
             return Ok(None);
         }
-        Ok(self.first_in_line(len, self.need_bytes(len))?.ok())
+        Ok(self.first_in_queue(len, self.need_bytes(len))?.ok())
     }
 
     /// What the first in the queue can have now.
-    fn first_in_line(&self, len: usize, need: u64) -> Result<Result<RawBuf, Limit>, Error> {
+    fn first_in_queue(&self, len: usize, need: u64) -> Result<Result<RawBuf, Limit>, Error> {
         self.domain.catch_up();
         self.check_need(need)?;
         Ok(self.attempt(len, Duration::ZERO))
@@ -250,7 +250,7 @@ impl OwnPool {
         }
     }
 
-    fn wait_in_line(
+    fn wait_in_queue(
         &self,
         len: usize,
         need: u64,
@@ -286,7 +286,7 @@ impl OwnPool {
             };
             let local = self.waiters.local.load(Ordering::Acquire);
             let seen = self.reader_words();
-            let limit = match self.first_in_line(len, need)? {
+            let limit = match self.first_in_queue(len, need)? {
                 Ok(buf) => return Ok(buf),
                 Err(limit) => limit,
             };

@@ -12,7 +12,7 @@ use tranship_sys::futex;
 /// Who waits for memory of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    pub(super) queue: Mutex<Line>,
+    pub(super) queue: Mutex<WaitQueue>,
     pub(super) moved: Condvar,
     pub(super) next: AtomicU64,
     /// Raised when memory came back inside this process.
@@ -29,13 +29,13 @@ pub(super) struct Wanting {
 
 /// Tickets, first come first; and for how long they have waited.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     pub(super) tickets: VecDeque<u64>,
     pub(super) since: Option<Instant>,
     pub(super) waited_ns: u64,
 }
 
-impl Line {
+impl WaitQueue {
     /// How long callers have waited up to now, those in the queue included, summed.
     pub(super) fn waited_ns(&mut self, now: Instant) -> u64 {
         let since = self
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-impl Deref for Line {
+impl Deref for WaitQueue {
     type Target = VecDeque<u64>;
     fn deref(&self) -> &VecDeque<u64> {
         &self.tickets
@@ -59,7 +59,7 @@ impl Deref for Line {
 }
 
 impl Waiters {
-    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
+    pub(super) fn lock_queue(&self) -> MutexGuard<'_, WaitQueue> {
         lock(&self.queue)
     }
 

@@ -29,7 +29,10 @@ pub(super) fn run(args: &ProxyArgs) -> Result<Answer> {
         .transpose()
         .with_context(|| format!("serving at {}", args.listen.as_deref().unwrap_or_default()))?;
     let _export = export(&args.nbd, || behind.store())?;
-    say(&format!("forwarding to {server}"))?;
+    say(&match &at {
+        Some(at) => format!("forwarding {at} to {server}"),
+        None => format!("forwarding to {server}"),
+    })?;
     until_signalled(signals);
     if let Some(cache) = cache {
         let (hits, misses) = cache.hits_and_misses();

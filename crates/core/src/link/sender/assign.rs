@@ -151,8 +151,8 @@ impl Sender {
             }
         }
         crash::point("assign.after_answer");
-        let walk = match &assignment.side {
-            Assigned::Own(pool) => Some(pool.new_walk()),
+        let defer = match &assignment.side {
+            Assigned::Own(pool) => Some(pool.new_defer_queue()),
             Assigned::Foreign(_) => None,
         };
         self.outs.insert(
@@ -162,7 +162,7 @@ impl Sender {
                 sent: NonNull::from(assignment.counts.counts()).cast(),
                 counts: assignment.counts.clone(),
                 assignment,
-                walk,
+                defer,
             },
         );
         Ok(())

@@ -1,18 +1,18 @@
-//! What one sender has sent of a pool, in its order, until the collector looks at it: a ring that the sender writes, and that whoever has
+//! A defer queue: what one sender has sent of a pool, in its order, until the collector looks at it: a ring that the sender writes, and that whoever has
 //! the collector's lock takes from. Unlike the queue of all that is sent it costs the sender no locked instruction, and it says when each buffer
 //! was sent, so that the sender looks only at those whose receipt is likely over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Buffers that a trail holds; more go to the pool's queue.
+/// Buffers that a defer queue holds; more go to the pool's queue.
 const LENGTH: u32 = 512;
 /// How many messages the receiver must be past one that is looked at: it has let go of it, too, unless it keeps it.
 const LAG: u32 = 16;
 
 /// The ring.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct DeferQueue {
     /// The message's number in the upper half, the slot in the lower.
     entries: [AtomicU64; LENGTH as usize],
     /// Written by the sender.
@@ -26,9 +26,9 @@ pub(crate) struct Trail {
 #[repr(align(128))]
 struct Apart(AtomicU32);
 
-impl Trail {
-    fn new() -> Trail {
-        Trail {
+impl DeferQueue {
+    fn new() -> DeferQueue {
+        DeferQueue {
             entries: [const { AtomicU64::new(0) }; LENGTH as usize],
             tail: Apart::default(),
             head: Apart::default(),
@@ -46,7 +46,7 @@ impl Trail {
         slot_of(self.entry(at))
     }
 
-    /// The slot that will be the last of the next `count` to be taken, or one of an earlier use of the trail: a hint. Where slots follow each other the
+    /// The slot that will be the last of the next `count` to be taken, or one of an earlier use of the queue: a hint. Where slots follow each other the
     /// counters of the others lie beside its own, or beside those of the ones before. For who has the collector's lock.
     #[inline]
     pub(super) fn ahead(&self, count: u32) -> u32 {
@@ -55,7 +55,7 @@ impl Trail {
     }
 
     /// Whether the sender is gone and all that it pushed was taken. For who has the collector's lock.
-    pub(super) fn is_over(self: &Arc<Trail>) -> bool {
+    pub(super) fn is_over(self: &Arc<DeferQueue>) -> bool {
         let is_left = Arc::strong_count(self) == 1;
         // Ordering: acquire; partner is the release with which the sender's end went: what it pushed before is seen.
         fence(Ordering::Acquire);
@@ -118,31 +118,31 @@ fn slot_of(entry: &AtomicU64) -> u32 {
 
 /// The sender's end.
 #[derive(Debug)]
-pub(crate) struct Walk {
-    trail: Arc<Trail>,
+pub(crate) struct DeferProducer {
+    queue: Arc<DeferQueue>,
     /// The head, when it was looked at last.
     head: u32,
 }
 
-impl Walk {
-    /// A new trail, which the collector knows from here on.
-    pub(super) fn new(trails: &mut Vec<Arc<Trail>>) -> Walk {
-        let trail = Arc::new(Trail::new());
-        trails.push(trail.clone());
-        Walk { trail, head: 0 }
+impl DeferProducer {
+    /// A new defer queue, which the collector knows from here on.
+    pub(super) fn new(queues: &mut Vec<Arc<DeferQueue>>) -> DeferProducer {
+        let queue = Arc::new(DeferQueue::new());
+        queues.push(queue.clone());
+        DeferProducer { queue, head: 0 }
     }
 
-    pub(super) fn trail(&self) -> &Trail {
-        &self.trail
+    pub(super) fn queue(&self) -> &DeferQueue {
+        &self.queue
     }
 
     /// Its own word: kept beside it would be one more store for each message.
     #[inline(always)]
     fn tail(&self) -> u32 {
-        self.trail.tail.0.load(Ordering::Relaxed)
+        self.queue.tail.0.load(Ordering::Relaxed)
     }
 
-    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came onto the trail so far, modulo 2^32; `None` if
+    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the queue so far, modulo 2^32; `None` if
     /// there is no room.
     #[inline(always)]
     pub(crate) fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
@@ -150,12 +150,12 @@ impl Walk {
         if tail.wrapping_sub(self.head) >= LENGTH && !self.look() {
             return None;
         }
-        let (trail, number) = (&*self.trail, tail.wrapping_add(1));
+        let (queue, number) = (&*self.queue, tail.wrapping_add(1));
         let entry = u64::from(message) << 32 | u64::from(slot);
         // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was acquired.
-        trail.entry(tail).store(entry, Ordering::Relaxed);
+        queue.entry(tail).store(entry, Ordering::Relaxed);
         // Ordering: release; partner is the acquire in `take`.
-        trail.tail.0.store(number, Ordering::Release);
+        queue.tail.0.store(number, Ordering::Release);
         Some(number)
     }
 
@@ -163,7 +163,7 @@ impl Walk {
     #[cold]
     fn look(&mut self) -> bool {
         // Ordering: acquire; partner is the release in `take`.
-        self.head = self.trail.head.0.load(Ordering::Acquire);
+        self.head = self.queue.head.0.load(Ordering::Acquire);
         self.tail().wrapping_sub(self.head) < LENGTH
     }
 
@@ -172,12 +172,12 @@ impl Walk {
     #[inline]
     pub(crate) fn is_due(&mut self, count: u32, taken: u32) -> bool {
         // Ordering: acquire; partner is the release in `take`, as in `look`: there may be room again.
-        self.head = self.trail.head.0.load(Ordering::Acquire);
+        self.head = self.queue.head.0.load(Ordering::Acquire);
         if self.tail().wrapping_sub(self.head) < count {
             return false;
         }
         let last = self.head.wrapping_add(count - 1);
-        let message = (self.trail.entry(last).load(Ordering::Relaxed) >> 32) as u32;
+        let message = (self.queue.entry(last).load(Ordering::Relaxed) >> 32) as u32;
         let past = taken.wrapping_sub(message).wrapping_sub(1);
         (LAG..u32::MAX / 2).contains(&past)
     }
@@ -187,79 +187,79 @@ impl Walk {
 mod tests {
     use super::*;
 
-    fn taken(trail: &Trail, most: usize) -> Vec<u32> {
+    fn taken(queue: &DeferQueue, most: usize) -> Vec<u32> {
         let mut slots = Vec::new();
-        trail.take(&mut slots, most);
+        queue.take(&mut slots, most);
         slots
     }
 
     #[test]
     fn what_was_sent_comes_in_its_order_and_no_more_than_fits() {
-        let mut trails = Vec::new();
-        let mut walk = Walk::new(&mut trails);
-        let trail = trails[0].clone();
+        let mut queues = Vec::new();
+        let mut sender = DeferProducer::new(&mut queues);
+        let queue = queues[0].clone();
         let mut message = u32::MAX - 100; // numbers wrap
         for round in 0..5 {
             for slot in 0..LENGTH {
-                assert!(walk.push(message, slot).is_some());
+                assert!(sender.push(message, slot).is_some());
                 message = message.wrapping_add(1);
             }
-            assert_eq!(walk.push(message, 7), None, "round {round}: it is full");
-            assert_eq!(taken(&trail, 3), [0, 1, 2]);
-            assert_eq!(trail.take_few(), Some([3, 4]));
-            assert!(walk.push(message, 1 << 20).is_some());
+            assert_eq!(sender.push(message, 7), None, "round {round}: it is full");
+            assert_eq!(taken(&queue, 3), [0, 1, 2]);
+            assert_eq!(queue.take_few(), Some([3, 4]));
+            assert!(sender.push(message, 1 << 20).is_some());
             message = message.wrapping_add(1);
-            let rest = taken(&trail, usize::MAX);
+            let rest = taken(&queue, usize::MAX);
             assert_eq!(rest.len(), LENGTH as usize - 4);
             assert_eq!((rest[0], rest.last()), (5, Some(&(1 << 20))));
-            assert!(taken(&trail, 1).is_empty() && trail.take_few::<1>().is_none());
+            assert!(taken(&queue, 1).is_empty() && queue.take_few::<1>().is_none());
         }
-        drop(trails);
-        assert!(!trail.is_over(), "the sender is there");
-        assert!(walk.push(0, 5).is_some());
-        drop(walk);
-        assert!(!trail.is_over(), "something is on it");
-        assert_eq!(taken(&trail, 8), [5]);
-        assert!(trail.is_over());
+        drop(queues);
+        assert!(!queue.is_over(), "the sender is there");
+        assert!(sender.push(0, 5).is_some());
+        drop(sender);
+        assert!(!queue.is_over(), "something is in it");
+        assert_eq!(taken(&queue, 8), [5]);
+        assert!(queue.is_over());
     }
 
     #[test]
     fn a_few_may_lie_around_the_end_of_the_ring() {
-        let mut trails = Vec::new();
-        let mut walk = Walk::new(&mut trails);
-        let trail = trails[0].clone();
+        let mut queues = Vec::new();
+        let mut sender = DeferProducer::new(&mut queues);
+        let queue = queues[0].clone();
         let mut slot = 0;
         for first in [LENGTH - 8, LENGTH - 7, LENGTH - 1, LENGTH] {
             while slot % LENGTH != first % LENGTH {
-                assert_eq!(walk.push(slot, slot), Some(slot + 1));
-                assert_eq!(trail.take_few(), Some([slot]));
+                assert_eq!(sender.push(slot, slot), Some(slot + 1));
+                assert_eq!(queue.take_few(), Some([slot]));
                 slot += 1;
             }
             let few: [u32; 8] = std::array::from_fn(|_| {
-                assert_eq!(walk.push(slot, slot), Some(slot + 1));
+                assert_eq!(sender.push(slot, slot), Some(slot + 1));
                 slot += 1;
                 slot - 1
             });
-            assert_eq!(trail.take_few(), Some(few), "from {first} on");
-            assert_eq!(trail.take_few::<1>(), None);
+            assert_eq!(queue.take_few(), Some(few), "from {first} on");
+            assert_eq!(queue.take_few::<1>(), None);
         }
     }
 
     #[test]
     fn what_is_due_was_passed_by_far() {
-        let mut walk = Walk::new(&mut Vec::new());
+        let mut sender = DeferProducer::new(&mut Vec::new());
         let first = u32::MAX - 3;
         for n in 0..8 {
-            assert_eq!(walk.push(first.wrapping_add(n), n), Some(n + 1));
+            assert_eq!(sender.push(first.wrapping_add(n), n), Some(n + 1));
         }
         let last = first.wrapping_add(7);
-        assert!(!walk.is_due(8, last.wrapping_add(LAG)));
-        assert!(walk.is_due(8, last.wrapping_add(LAG + 1)));
-        assert!(walk.is_due(4, last.wrapping_add(LAG - 3)));
-        assert!(!walk.is_due(9, last.wrapping_add(LAG + 9)), "there are 8");
+        assert!(!sender.is_due(8, last.wrapping_add(LAG)));
+        assert!(sender.is_due(8, last.wrapping_add(LAG + 1)));
+        assert!(sender.is_due(4, last.wrapping_add(LAG - 3)));
+        assert!(!sender.is_due(9, last.wrapping_add(LAG + 9)), "there are 8");
         // What a receiver says is no promise.
         for lie in [first, last, last.wrapping_add(1), 0] {
-            assert!(!walk.is_due(8, lie));
+            assert!(!sender.is_due(8, lie));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The thread that readers of other processes ask: lets them in, answers, and sees to it that none holds more than its part.
 
 use super::account::Account;
+use super::client::{Client, Common};
+use super::copies::Copies;
 use super::counts::Counts;
-use super::guest::{Guest, Room};
 use super::options::Share;
-use super::shelf::Shelf;
 use super::wire::LINES;
 use crate::store::Store;
 use std::collections::HashMap;
@@ -24,43 +24,43 @@ const CHANNELS: usize = 4;
 /// And between two attempts to get what is missing.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// The desk, while nobody works at it.
+/// The server of readers in other processes, while its thread does not run.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct ShareServer {
     share: Share,
     patience: Duration,
     /// None while the name cannot be had.
     listener: Option<Listener>,
-    guests: Vec<Guest>,
-    room: Room,
+    clients: Vec<Client>,
+    common: Common,
     looked: Instant,
     /// What was complained of last.
     said: Option<Kind>,
 }
 
-impl Desk {
-    /// A desk at a name. `patience`: how long a reader may take no answers.
+impl ShareServer {
+    /// One at a name. `patience`: how long a reader may take no answers.
     ///
     /// # Errors
     /// If the manager refuses the pool.
-    pub(crate) fn new(share: &Share, patience: Duration) -> Result<Desk, Error> {
+    pub(crate) fn new(share: &Share, patience: Duration) -> Result<ShareServer, Error> {
         let options = PoolOptions::new(share.memory).name(&share.name);
-        Ok(Desk {
-            room: Room {
-                shelf: Shelf::new(share.domain.create_pool(options)?),
+        Ok(ShareServer {
+            common: Common {
+                copies: Copies::new(share.domain.create_pool(options)?),
                 accounts: HashMap::new(),
                 limits: share.limits(),
             },
             share: share.clone(),
             patience,
             listener: None,
-            guests: Vec::new(),
+            clients: Vec::new(),
             looked: Instant::now(),
             said: None,
         })
     }
 
-    /// Takes the name. Else [`Desk::run`] does, when whoever has it lets go of it.
+    /// Takes the name. Else [`ShareServer::run`] does, when whoever has it lets go of it.
     ///
     /// # Errors
     /// If it cannot be had.
@@ -79,11 +79,11 @@ impl Desk {
         store: &Store,
         counts: &Counts,
         stop: &AtomicBool,
-        bell: &OwnedFd,
-    ) -> Desk {
+        doorbell: &OwnedFd,
+    ) -> ShareServer {
         let mut more = false;
         loop {
-            let waited = self.wait(if more { Duration::ZERO } else { TICK }, bell);
+            let waited = self.wait(if more { Duration::ZERO } else { TICK }, doorbell);
             // Ordering: acquire, partner of the release of who tells it to stop.
             if stop.load(Ordering::Acquire) {
                 return self;
@@ -100,34 +100,29 @@ impl Desk {
         }
     }
 
-    fn wait(&mut self, mut limit: Duration, bell: &OwnedFd) -> Result<(), Error> {
-        // Joins the next manager when the last one has gone: to wait alone does not.
-        let turned = self.share.domain.turn();
-        match turned.and_then(|()| self.listen()) {
-            Ok(()) => self.said = None,
-            // Those who are connected are served all the same.
-            Err(error) => {
-                self.complain(&error);
-                limit = limit.min(PAUSE);
-            }
+    fn wait(&mut self, mut limit: Duration, doorbell: &OwnedFd) -> Result<(), Error> {
+        // Those who are connected are served all the same.
+        if let Err(error) = self.listen() {
+            self.complain(&error);
+            limit = limit.min(PAUSE);
         }
         // That they have the pool, or that there is memory for an answer, is told by nothing that is waited for.
-        let waits = |guest: &Guest| !guest.is_greeted() || guest.is_late();
-        if self.guests.iter().any(waits) {
+        let waits = |client: &Client| !client.is_greeted() || client.is_late();
+        if self.clients.iter().any(waits) {
             limit = limit.min(NEW);
         }
         // Of one that waits so, nothing is read: what it says early would have this return at once, again and again.
-        let guests = self.guests.iter_mut().filter(|guest| !waits(guest));
-        let guests = guests.map(|guest| {
-            if guest.is_choked() {
-                PollItem::sender(&mut guest.sender)
+        let clients = self.clients.iter_mut().filter(|client| !waits(client));
+        let clients = clients.map(|client| {
+            if client.is_choked() {
+                PollItem::sender(&mut client.sender)
             } else {
-                PollItem::control(&mut guest.sender)
+                PollItem::control(&mut client.sender)
             }
         });
-        let mut all: Vec<_> = guests.collect();
+        let mut all: Vec<_> = clients.collect();
         all.extend(self.listener.as_ref().map(PollItem::listener));
-        all.push(PollItem::readable(bell));
+        all.push(PollItem::readable(doorbell));
         poll(&mut all, Some(limit)).map(drop)
     }
 
@@ -139,39 +134,51 @@ impl Desk {
 
     fn let_in(&mut self, counts: &Counts) {
         for _ in 0..TURN {
-            let listener = self.listener.as_ref();
-            let next = listener.map(|listener| listener.accept_sender_within(Duration::ZERO));
-            let Some(Ok(sender)) = next else {
+            let Some(listener) = &self.listener else {
                 break;
             };
-            let guest = Guest::new(sender);
-            if !self.has_place(&guest) {
+            // Takes the manager's news, and joins the next one when the last has gone.
+            let sender = match listener.accept_sender_within(Duration::ZERO) {
+                Ok(sender) => sender,
+                Err(error) if error == Kind::TimedOut => {
+                    self.said = None;
+                    break;
+                }
+                Err(error) => {
+                    self.complain(&error);
+                    break;
+                }
+            };
+            let client = Client::new(sender);
+            if !self.has_place(&client) {
                 self.look(counts);
             }
-            if self.has_place(&guest) {
-                self.room.accounts.entry(guest.domain()).or_default();
-                self.guests.push(guest);
+            if self.has_place(&client) {
+                self.common.accounts.entry(client.domain()).or_default();
+                self.clients.push(client);
             } else {
                 tracing::warn!(most = self.share.readers, "a reader is refused");
-                guest.refuse(self.share.readers);
+                client.refuse(self.share.readers);
             }
         }
-        Counts::set(&counts.readers, self.guests.len() as u64);
+        Counts::set(&counts.readers, self.clients.len() as u64);
     }
 
-    fn has_place(&self, guest: &Guest) -> bool {
-        let (most, accounts) = (self.share.readers, &self.room.accounts);
-        let domain = guest.domain();
-        let channels = self.guests.iter().filter(|g| g.domain() == domain).count();
+    fn has_place(&self, client: &Client) -> bool {
+        let (most, accounts) = (self.share.readers, &self.common.accounts);
+        let domain = client.domain();
+        let channels = self.clients.iter().filter(|g| g.domain() == domain).count();
         channels < CHANNELS && (accounts.contains_key(&domain) || accounts.len() < most)
     }
 
     fn serve(&mut self, store: &Store, counts: &Counts) -> bool {
-        let (room, patience) = (&mut self.room, self.patience);
+        let (common, patience) = (&mut self.common, self.patience);
         let mut more = false;
-        self.guests.retain_mut(|guest| {
-            let turned = guest.turn(room, store, counts);
-            let stuck = guest.stuck.is_some_and(|since| since.elapsed() >= patience);
+        self.clients.retain_mut(|client| {
+            let turned = client.turn(common, store, counts);
+            let stuck = client
+                .stuck
+                .is_some_and(|since| since.elapsed() >= patience);
             match turned {
                 Ok(again) if !stuck => {
                     more |= again;
@@ -192,21 +199,22 @@ impl Desk {
     /// Who has let go of what, and what is stored no more.
     fn look(&mut self, counts: &Counts) {
         self.looked = Instant::now();
-        self.guests.retain_mut(|guest| !guest.sender.is_peer_gone());
-        for (domain, account) in &mut self.room.accounts {
+        self.clients
+            .retain_mut(|client| !client.sender.is_peer_gone());
+        for (domain, account) in &mut self.common.accounts {
             account.look(*domain);
         }
         self.forget();
-        self.room.shelf.tidy(counts);
-        Counts::set(&counts.readers, self.guests.len() as u64);
+        self.common.copies.tidy(counts);
+        Counts::set(&counts.readers, self.clients.len() as u64);
     }
 
     /// Who is gone and holds nothing needs no place.
     fn forget(&mut self) {
-        let guests = &self.guests;
-        let here = |domain| guests.iter().any(|guest| guest.domain() == domain);
+        let clients = &self.clients;
+        let here = |domain| clients.iter().any(|client| client.domain() == domain);
         let gone = |domain, account: &Account| account.is_empty() && !here(domain);
-        self.room
+        self.common
             .accounts
             .retain(|domain, account| !gone(*domain, account));
     }

@@ -1,8 +1,8 @@
-//! A connected reader, as the desk sees it.
+//! A connected reader, as the share server sees it.
 
 use super::account::Account;
+use super::copies::Copies;
 use super::counts::Counts;
-use super::shelf::Shelf;
 use super::wire::{Asked, Limits, Refused, Say, TAIL, VERSION};
 use crate::store::Store;
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// What all readers have in common.
 #[derive(Debug)]
-pub(super) struct Room {
-    pub(super) shelf: Shelf,
+pub(super) struct Common {
+    pub(super) copies: Copies,
     /// Of all who hold something or are connected.
     pub(super) accounts: HashMap<DomainId, Account>,
     pub(super) limits: Limits,
 }
 
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct Client {
     pub(super) sender: Sender,
     domain: DomainId,
     asked: Asked,
@@ -44,10 +44,10 @@ struct Out {
     copy: Option<Cbuf>,
 }
 
-impl Guest {
-    pub(super) fn new(mut sender: Sender) -> Guest {
+impl Client {
+    pub(super) fn new(mut sender: Sender) -> Client {
         sender.set_when_full(WhenFull::Error);
-        Guest {
+        Client {
             domain: sender.peer(),
             sender,
             asked: Asked::default(),
@@ -80,20 +80,20 @@ impl Guest {
     /// Answers what it asks; true if there may be more.
     pub(super) fn turn(
         &mut self,
-        room: &mut Room,
+        common: &mut Common,
         store: &Store,
         counts: &Counts,
     ) -> Result<bool, Error> {
-        if !self.greet(room.shelf.pool(), room.limits)? {
+        if !self.greet(common.copies.pool(), common.limits)? {
             return Ok(false);
         }
         if let Some(out) = self.waits.take() {
-            let out = self.admit_again(out, room, counts);
+            let out = self.admit_again(out, common, counts);
             if !self.send(out)? {
                 return Ok(false);
             }
         }
-        if self.late.is_some() && !self.reply(room, store, counts)? {
+        if self.late.is_some() && !self.reply(common, store, counts)? {
             return Ok(false);
         }
         for _ in 0..TURN {
@@ -108,7 +108,7 @@ impl Guest {
                 continue;
             }
             Counts::bump(&counts.gets, 1);
-            if !self.reply(room, store, counts)? {
+            if !self.reply(common, store, counts)? {
                 return Ok(false);
             }
         }
@@ -116,8 +116,13 @@ impl Guest {
     }
 
     /// Answers the question that it has asked; false if the answer waits for something.
-    fn reply(&mut self, room: &mut Room, store: &Store, counts: &Counts) -> Result<bool, Error> {
-        let found = self.find(room, store, counts);
+    fn reply(
+        &mut self,
+        common: &mut Common,
+        store: &Store,
+        counts: &Counts,
+    ) -> Result<bool, Error> {
+        let found = self.find(common, store, counts);
         if let Err(Refused::Late { .. }) = found
             && self.late.get_or_insert_with(Instant::now).elapsed() < LATE
         {
@@ -154,12 +159,12 @@ impl Guest {
     }
 
     /// Nobody held what waited, so a look in between has taken it off the account.
-    fn admit_again(&self, out: Out, room: &mut Room, counts: &Counts) -> Out {
+    fn admit_again(&self, out: Out, common: &mut Common, counts: &Counts) -> Out {
         let Some(copy) = &out.copy else {
             return out;
         };
-        let account = room.accounts.entry(self.domain).or_default();
-        match account.admit(self.domain, copy, &room.limits, Instant::now()) {
+        let account = common.accounts.entry(self.domain).or_default();
+        match account.admit(self.domain, copy, &common.limits, Instant::now()) {
             Ok(()) => out,
             Err(refused) => {
                 Counts::bump(&counts.refused, 1);
@@ -169,17 +174,17 @@ impl Guest {
         }
     }
 
-    fn find(&self, room: &mut Room, store: &Store, counts: &Counts) -> Result<Out, Refused> {
+    fn find(&self, common: &mut Common, store: &Store, counts: &Counts) -> Result<Out, Refused> {
         let key = self.asked.key();
         let Some(item) = store.get(key, None) else {
             let say = Say::Miss;
             return Ok(Out { say, copy: None });
         };
-        let Room {
-            shelf,
+        let Common {
+            copies,
             accounts,
             limits,
-        } = room;
+        } = common;
         let account = accounts.entry(self.domain).or_default();
         // Before it costs a copy.
         account.fits((item.value.len() + TAIL) as u64, limits)?;
@@ -188,7 +193,7 @@ impl Guest {
                 .iter_mut()
                 .for_each(|(domain, account)| account.look(*domain))
         };
-        let copy = shelf.show(key, &item, counts, look)?;
+        let copy = copies.show(key, &item, counts, look)?;
         let account = accounts.entry(self.domain).or_default();
         account.admit(self.domain, &copy, limits, Instant::now())?;
         let ttl = u32::try_from(item.ttl).ok();

@@ -13,9 +13,9 @@ fn is_late(error: &Error) -> bool {
 }
 
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct Copies {
     pool: Pool,
-    copies: HashMap<Box<[u8]>, Copy>,
+    by_key: HashMap<Box<[u8]>, Copy>,
     /// Keys in the order in which their copies go when there is no room; with second chances.
     order: VecDeque<Box<[u8]>>,
 }
@@ -29,11 +29,11 @@ struct Copy {
     used: bool,
 }
 
-impl Shelf {
-    pub(super) fn new(pool: Pool) -> Shelf {
-        Shelf {
+impl Copies {
+    pub(super) fn new(pool: Pool) -> Copies {
+        Copies {
             pool,
-            copies: HashMap::new(),
+            by_key: HashMap::new(),
             order: VecDeque::new(),
         }
     }
@@ -50,7 +50,7 @@ impl Shelf {
         counts: &Counts,
         make_room: impl FnOnce(),
     ) -> Result<Cbuf, Refused> {
-        if let Some(copy) = self.copies.get_mut(key)
+        if let Some(copy) = self.by_key.get_mut(key)
             && copy.of.is_of(&item.value)
             && copy.cas == item.cas
         {
@@ -88,7 +88,7 @@ impl Shelf {
         };
         let buf = copy.buf.clone();
         // One that is over has its place in the order still.
-        if self.copies.insert(key.into(), copy).is_none() {
+        if self.by_key.insert(key.into(), copy).is_none() {
             self.order.push_back(key.into());
         }
         Ok(buf)
@@ -108,12 +108,12 @@ impl Shelf {
     /// Lets go of a copy, the one that was asked for longest ago, about. Its bytes.
     fn drop_one(&mut self) -> Option<usize> {
         while let Some(key) = self.order.pop_front() {
-            match self.copies.get_mut(&key) {
+            match self.by_key.get_mut(&key) {
                 Some(copy) if copy.used => {
                     copy.used = false;
                     self.order.push_back(key);
                 }
-                Some(_) => return self.copies.remove(&key).map(|copy| copy.buf.len()),
+                Some(_) => return self.by_key.remove(&key).map(|copy| copy.buf.len()),
                 None => {}
             }
         }
@@ -122,8 +122,8 @@ impl Shelf {
 
     /// Lets go of copies of what is stored no more.
     pub(super) fn tidy(&mut self, counts: &Counts) {
-        self.copies.retain(|_, copy| !copy.of.is_over());
-        self.order.retain(|key| self.copies.contains_key(key));
-        Counts::set(&counts.copies, self.copies.len() as u64);
+        self.by_key.retain(|_, copy| !copy.of.is_over());
+        self.order.retain(|key| self.by_key.contains_key(key));
+        Counts::set(&counts.copies, self.by_key.len() as u64);
     }
 }
