@@ -175,7 +175,7 @@ pub fn instructions(common: &Common) -> Result<Done> {
         let found = both.iter().filter_map(|(at, ops)| sum(at, ops, fact));
         found.collect::<Vec<_>>()
     };
-    let (all, calls) = (sides("instructions"), sides("system_calls"));
+    let (all, calls) = (sides("own_instructions"), sides("system_calls"));
     let receipt = sum("receive", &["receive"], "locked");
     let publishing = sum("send", &["send"], "locked");
     done.claim(WHAT, "instructions of a side", "", AtMost(300.0), all);

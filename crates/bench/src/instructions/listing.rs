@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::names::Name;
 use super::tracer::Tally;
 
 /// Functions named for each operation in a report; the file has all.
@@ -16,6 +17,8 @@ pub struct Counted {
     pub system: &'static str,
     pub op: &'static str,
     pub instructions: f64,
+    /// Those of them that are the bench's own: its stamp, its results, its calls.
+    pub bench: f64,
     pub locked: f64,
     pub calls: f64,
     /// By name.
@@ -27,19 +30,29 @@ impl Counted {
         system: &'static str,
         op: &'static str,
         tally: &[&Tally],
-        names: &BTreeMap<u64, String>,
+        names: &BTreeMap<u64, Name>,
         messages: f64,
     ) -> Counted {
         let sum = |f: fn(&Tally) -> u64| tally.iter().map(|t| f(t)).sum::<u64>() as f64 / messages;
         let mut functions: BTreeMap<String, f64> = BTreeMap::new();
+        let mut bench = 0.0;
         for one in tally {
-            let name = names.get(&one.at).map_or("?", String::as_str);
-            *functions.entry(name.to_owned()).or_default() += one.times as f64 / messages;
+            let (name, times) = (names.get(&one.at), one.times as f64 / messages);
+            let text = match name {
+                Some(name) if name.is_bench => format!("(bench) {}", name.text),
+                Some(name) => name.text.clone(),
+                None => "?".to_owned(),
+            };
+            *functions.entry(text).or_default() += times;
+            if name.is_some_and(|name| name.is_bench) {
+                bench += times;
+            }
         }
         Counted {
             system,
             op,
             instructions: sum(|t| t.times),
+            bench,
             locked: sum(|t| t.times * u64::from(t.is_locked)),
             calls: sum(|t| t.times * u64::from(t.is_call)),
             functions,
@@ -66,8 +79,8 @@ pub fn file(all: &[Counted]) -> String {
     for one in all {
         let _ = writeln!(
             out,
-            "\n{} {}: {:.0} instructions, {:.1} locked, {:.1} system calls",
-            one.system, one.op, one.instructions, one.locked, one.calls
+            "\n{} {}: {:.0} instructions, {:.0} of them the bench's, {:.1} locked, {:.1} system calls",
+            one.system, one.op, one.instructions, one.bench, one.locked, one.calls
         );
         let named = |each: f64| each >= LEAST;
         for (name, each) in one.functions.iter().filter(|(_, each)| named(**each)) {
@@ -102,11 +115,15 @@ mod tests {
             tally(9, 30, false),
         ];
         let names = [(1, "b"), (2, "a"), (3, "rare")];
-        let names = names.map(|(at, name)| (at, name.to_owned())).into();
+        let name = |text: &str| Name {
+            text: text.to_owned(),
+            is_bench: text == "b",
+        };
+        let names = names.map(|(at, text)| (at, name(text))).into();
         let one = Counted::of("ours", "send", &all.each_ref(), &names, 10.0);
-        assert_eq!(one.line(), "ours send: 200.1 a, 10.0 b, 3.0 ?");
+        assert_eq!(one.line(), "ours send: 200.1 a, 10.0 (bench) b, 3.0 ?");
         let file = file(&[one]);
-        let want = "ours send: 213 instructions, 200.1 locked, 0.0 system calls\n     3  ?\n   200  a\n    10  b\n   0.1  in functions";
+        let want = "ours send: 213 instructions, 10 of them the bench's, 200.1 locked, 0.0 system calls\n    10  (bench) b\n     3  ?\n   200  a\n   0.1  in functions";
         assert!(file.contains(want), "{file}");
     }
 }

@@ -93,6 +93,7 @@ pub fn bench(common: &Common, systems: &[StepsEntry], save: Option<&Path>) -> Re
 fn row(counted: &Counted) -> Row {
     let facts: Facts = [
         ("instructions", counted.instructions),
+        ("own_instructions", counted.instructions - counted.bench),
         ("locked", counted.locked),
         ("system_calls", counted.calls),
     ]

@@ -17,8 +17,15 @@ struct Mapped {
 /// A function, and the file and line that it is from.
 type Frame = (String, String);
 
+/// A function's name, and whether it is of the bench: what a program does around its calls of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    pub text: String,
+    pub is_bench: bool,
+}
+
 /// The name of each address: of the innermost function of ours that it lies in, else of the outermost.
-pub fn of(addresses: impl Iterator<Item = u64>) -> Result<BTreeMap<u64, String>> {
+pub fn of(addresses: impl Iterator<Item = u64>) -> Result<BTreeMap<u64, Name>> {
     let mapped = mapped()?;
     let exe = std::env::current_exe()?;
     let exe_name = exe.to_string_lossy();
@@ -34,7 +41,9 @@ pub fn of(addresses: impl Iterator<Item = u64>) -> Result<BTreeMap<u64, String>>
             }
             Some(m) => {
                 let file = m.file.rsplit('/').next().unwrap_or_default();
-                names.insert(at, file.to_owned());
+                let text = file.to_owned();
+                let is_bench = false;
+                names.insert(at, Name { text, is_bench });
             }
             None => {}
         }
@@ -93,7 +102,7 @@ fn ask(exe: &str, base: u64, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<Frame>
 }
 
 /// The innermost function of the product: with line tables one that is in a file of its crates, else one that has its name.
-fn pick(chain: &[Frame]) -> String {
+fn pick(chain: &[Frame]) -> Name {
     let in_file = chain.iter().find_map(|(name, place)| {
         let file = file_of(place)?;
         let name = short(name);
@@ -105,7 +114,15 @@ fn pick(chain: &[Frame]) -> String {
         let frame = chain.iter().find(is_ours).or(chain.last());
         short(frame.map_or("?", |(name, _)| name.as_str()))
     };
-    in_file.unwrap_or_else(by_name)
+    let is_bench = in_file.is_none()
+        && !chain.iter().any(|frame| is_ours(&frame))
+        && chain.iter().any(is_of_bench);
+    let text = in_file.unwrap_or_else(by_name);
+    Name { text, is_bench }
+}
+
+fn is_of_bench((name, place): &Frame) -> bool {
+    name.contains("tranship_bench") || place.contains("/crates/bench/src/")
 }
 
 /// `/where/it/is/crates/core/src/link/sender.rs:12` is `core/link/sender`. None if it is not of the product, or the bench's.
@@ -169,17 +186,24 @@ mod tests {
             "tranship_bench::main",
         ];
         let named = |name: &str| (name.to_owned(), "??:?".to_owned());
-        assert_eq!(pick(&chain.map(named)), "tranship_ring::pop");
-        let bench = [named("tranship_bench::main")];
-        assert_eq!(pick(&bench), "tranship_bench::main");
+        let picked = |chain: &[Frame]| {
+            let Name { text, is_bench } = pick(chain);
+            (text, is_bench)
+        };
+        let ours = |text: &str| (text.to_owned(), false);
+        let bench = |text: &str| (text.to_owned(), true);
+        assert_eq!(picked(&chain.map(named)), ours("tranship_ring::pop"));
+        let main = [named("core::ptr::read"), named("tranship_bench::main")];
+        assert_eq!(picked(&main), bench("tranship_bench::main"));
         let placed = [
             ("inner", "/rustc/1/library/core/src/ptr/mod.rs:7"),
             ("{closure#0}", "/a/crates/core/src/link/sender.rs:12"),
             ("give", "/a/crates/bench/src/ops.rs:1"),
         ];
         let placed = placed.map(|(name, place)| (name.to_owned(), place.to_owned()));
-        assert_eq!(pick(&placed), "core/link/sender {closure#0}");
-        assert_eq!(pick(&placed[2..]), "give");
-        assert_eq!(pick(&[]), "?");
+        assert_eq!(picked(&placed), ours("core/link/sender {closure#0}"));
+        assert_eq!(picked(&placed[2..]), bench("give"));
+        assert_eq!(picked(&placed[..1]), ours("inner"));
+        assert_eq!(picked(&[]), ours("?"));
     }
 }
