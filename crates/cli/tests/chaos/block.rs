@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use tranship_testkit::chaos::{Flow, Gauge, Party};
+use tranship_testkit::chaos::{Flow, Gauge, MANAGER, Party};
 use tranship_testkit::{Control, Launch, Random, child};
 
 use crate::nbd::{Client, FLUSH, WRITE};
-use crate::scene::{MANAGER, Scene};
+use crate::scene::Scene;
 use crate::seat::{Broken, GAUGE, broken, variable};
 
 const BLOCK: usize = 4096;

@@ -11,9 +11,9 @@ use tranship_testkit::{Control, child, payload};
 use crate::scene::Scene;
 use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_over, send_over};
 
-const POOL: u64 = 4 << 20;
-/// Whatever is asked has room in one: without a manager there may be no second.
-const CHUNK: u64 = 1 << 20;
+const POOL: u64 = 8 << 20;
+/// Whatever is asked has room in one, also when two clients hold as much as they can: without a manager there may be no second.
+const CHUNK: u64 = 4 << 20;
 const LONGEST: u64 = 256 << 10;
 
 fn options() -> LinkOptions {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tranship_testkit::chaos::{
-    Auditor, Flow, Gauge, Party, Schedule, Settled, Stage, alone, held, returns_to, rounds,
+    Auditor, Flow, Gauge, MANAGER, Party, Schedule, Settled, Stage, alone, held, returns_to, rounds,
 };
 use tranship_testkit::{Launch, Peer, Random, Watchdog};
 
@@ -20,9 +20,6 @@ pub struct Scene {
     pub audit: std::rc::Rc<Auditor>,
     pub random: Random,
 }
-
-/// The manager's number in every list of parties.
-pub const MANAGER: usize = 0;
 
 impl Scene {
     pub fn new(name: &str) -> Scene {

@@ -24,4 +24,4 @@ pub use audit::{Auditor, held, returns_to};
 pub use gauge::Gauge;
 pub use party::Party;
 pub use schedule::{Blow, Harm, Schedule, Step, rounds};
-pub use stage::{Flow, Settled, Stage, alone};
+pub use stage::{Flow, MANAGER, Settled, Stage, alone};

@@ -34,6 +34,17 @@ pub struct Step {
     pub looks: bool,
 }
 
+impl Step {
+    /// Whether a party is stopped when another one has just been killed.
+    #[must_use]
+    pub fn stops_amid_a_death(&self, party: usize) -> bool {
+        let stops = |b: &Blow| (b.victim, b.harm) == (party, Harm::Stop);
+        let killed = |b: &Blow| b.harm == Harm::Kill && b.victim != party;
+        let at = self.blows.iter().position(stops);
+        at.is_some_and(|at| self.blows.iter().take(at).any(killed))
+    }
+}
+
 /// Longest pause between two blows.
 const LONGEST: Duration = Duration::from_millis(8);
 
@@ -152,6 +163,27 @@ mod tests {
         let take = |seed| Schedule::new(seed, 4).take(50).collect::<Vec<_>>();
         assert_eq!(take(3), take(3));
         assert_ne!(take(3), take(4));
+    }
+
+    #[test]
+    fn a_stop_after_a_kill_is_amid_a_death() {
+        let step = |blows: [(usize, Harm); 2]| Step {
+            number: 1,
+            blows: blows
+                .map(|(victim, harm)| Blow {
+                    victim,
+                    harm,
+                    after: Duration::ZERO,
+                })
+                .into(),
+            recovery: Vec::new(),
+            looks: true,
+        };
+        let (kill, stop) = (Harm::Kill, Harm::Stop);
+        assert!(step([(2, kill), (0, stop)]).stops_amid_a_death(0));
+        assert!(!step([(0, stop), (2, kill)]).stops_amid_a_death(0));
+        assert!(!step([(2, kill), (1, stop)]).stops_amid_a_death(0));
+        assert!(!step([(0, stop), (0, kill)]).stops_amid_a_death(0));
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct Flow {
     pub needs: Vec<usize>,
 }
 
+/// The manager's number among the parties.
+pub const MANAGER: usize = 0;
+
 /// So many more messages say that a flow goes on.
 const SOME: u64 = 5;
 
@@ -118,7 +121,8 @@ impl Stage {
                 Harm::Stop => victim.stop(),
             }
         }
-        if step.looks {
+        // A manager that stands still while it takes a dead reader from a roster has writers wait for memory until it goes on.
+        if step.looks && !step.stops_amid_a_death(MANAGER) {
             self.some_flow();
         }
         for (victim, pause) in &step.recovery {
