@@ -236,7 +236,7 @@ impl World {
             | StatRecord::Heap(HeapStat { owner: of, .. }) => ours.contains(of),
             StatRecord::Channel(c) => {
                 Some(c.channel) == channel
-                    || c.exported_as.is_some() && c.name.starts_with("honest")
+                    || c.exported_as.is_some() && c.name == "honest"
             }
             _ => false,
         };

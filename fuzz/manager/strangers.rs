@@ -202,7 +202,7 @@ impl World {
         let channel = ChannelId(bytes.pick(&self.seen.channels));
         let domain = DomainId(bytes.pick(&self.seen.domains));
         let (index, serial) = (bytes.number(), bytes.number());
-        let names = ["honest", "a", "b", "c", "", "a\n", "honest-socket"];
+        let names = ["honest", "a", "b", "c", "", "a\n", "honest-not"];
         let name = names[bytes.below(names.len())].to_owned();
         let role = if bytes.one_in(2) {
             Role::Source
