@@ -235,8 +235,7 @@ impl World {
             StatRecord::Pool(PoolStat { writer: of, .. })
             | StatRecord::Heap(HeapStat { owner: of, .. }) => ours.contains(of),
             StatRecord::Channel(c) => {
-                Some(c.channel) == channel
-                    || c.exported_as.is_some() && c.name == "honest"
+                Some(c.channel) == channel || c.exported_as.is_some() && c.name == "honest"
             }
             _ => false,
         };
