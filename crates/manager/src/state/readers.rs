@@ -196,9 +196,9 @@ impl State {
         }
         let found = self.pools.get_mut(&id).map(|p| {
             let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
-            (live, p.readers.get_mut(&me))
+            (live, p.gone_said, p.readers.get_mut(&me))
         });
-        let Some((live, Some(r))) = found else {
+        let Some((live, gone_said, Some(r))) = found else {
             // It gives up what it is not known to read: it may forget it, once the writer has.
             if !self.leaving.contains_key(&(id, me)) {
                 self.tell(me, Event::PoolGone { pool: id }, &[]);
@@ -206,8 +206,11 @@ impl State {
             return Ok(());
         };
         if !r.shown.contains(&key) {
-            // The last word of a reader that was shown nothing.
+            // The last word of a reader that was shown nothing, or still held something when it was told that the pool is gone.
             self.reader_may_leave(id, me);
+            if gone_said {
+                self.tell(me, Event::PoolGone { pool: id }, &[]);
+            }
             return Err(no_such(key.0));
         }
         r.marked |= live;

@@ -217,6 +217,13 @@ impl State {
         };
         self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
         if !fits {
+            let reads = |p: &Pool| p.readers.contains_key(&reader);
+            let told_later = self.pools.get(&pool).is_some_and(reads)
+                || self.leaving.contains_key(&(pool, reader));
+            if r.over && !told_later {
+                // It waits to be told when the writer is rid of it, who never had it.
+                self.tell(reader, Event::PoolGone { pool }, &[]);
+            }
             return self.release(r.refs);
         }
         self.take_up_reader(pool, reader, (r.refs, r.inode), r.mapped);

@@ -20,6 +20,10 @@ fn joined(e: &Event) -> bool {
     matches!(e, Event::QueueJoined { .. })
 }
 
+fn pool_gone(e: &Event) -> bool {
+    matches!(e, Event::PoolGone { .. })
+}
+
 #[test]
 fn what_was_shown_is_claimed_from_a_new_manager() {
     let mut house = House::new(config());
@@ -292,13 +296,8 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
     reader = house.back(&reader);
     reader.claim_reader(&pool, &way, &[]);
     reader.claim_done();
-    let over = Request::Unmapped {
-        pool: pool.id,
-        index: 0,
-        serial: 0,
-    };
-    reader.send(&over, &[]);
-    reader.wait(|e| matches!(e, Event::PoolGone { .. }).then_some(()));
+    reader.gives_up(pool.id);
+    reader.wait(|e| pool_gone(e).then_some(()));
     house.restart();
     (writer, reader) = (house.back(&writer), house.back(&reader));
     reader.claim_done();
@@ -308,6 +307,51 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
     let channel = way.chan.id;
     writer
         .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
+}
+
+/// A reader took an offer just as the manager ended, so that its writer never had it on the roster. It wants the pool no more when
+/// the writer comes.
+#[test]
+fn a_reader_that_the_writer_never_had_may_forget_the_pool() {
+    let mut house = House::new(Config {
+        grace: Duration::from_secs(1 << 30),
+        ..config()
+    });
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(1);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    house.restart();
+    (writer, reader) = (house.back(&writer), house.back(&reader));
+    reader.claim_reader(&pool, &way, &[]);
+    reader.claim_done();
+    reader.gives_up(pool.id);
+    assert!(!reader.has_heard(pool_gone));
+    writer.claim_pool(&pool);
+    writer.claim_done();
+    reader.wait(|e| pool_gone(e).then_some(()));
+}
+
+/// A reader still held something when it was told that a pool is gone, and another still maps some of it.
+#[test]
+fn a_reader_that_gives_up_a_pool_later_hears_again_that_it_is_gone() {
+    let house = House::new(config());
+    let (mut writer, mut slow) = (house.join("writer"), house.join("slow"));
+    let mut reader = house.join("reader");
+    let mut pool = writer.create_pool(1);
+    let _ways = [
+        Way::new(&mut writer, &mut slow, "slow", pool.id),
+        Way::new(&mut writer, &mut reader, "n", pool.id),
+    ];
+    writer.grant(pool.id, 1).unwrap();
+    writer.show_chunk(&mut pool, 0, 1);
+    writer.goes();
+    let told = |reader: &mut Client| reader.wait(|e| pool_gone(e).then_some(()));
+    told(&mut slow);
+    told(&mut reader);
+    reader.unmaps(pool.id, (0, 1));
+    assert_eq!(reader.sums(), (0, CHUNK));
+    reader.gives_up(pool.id);
+    told(&mut reader);
 }
 
 /// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the source.

@@ -89,13 +89,7 @@ fn gone(reader: &mut Client, pool: PoolId) {
 /// The reader hears that nothing is left of the pool, and unmaps its chunk.
 fn unmaps(reader: &mut Client, pool: PoolId) {
     gone(reader, pool);
-    let (index, serial) = (0, 1);
-    let unmapped = Request::Unmapped {
-        pool,
-        index,
-        serial,
-    };
-    reader.send(&unmapped, &[]);
+    reader.unmaps(pool, (0, 1));
 }
 
 /// Memory comes back to the total.

@@ -199,6 +199,20 @@ impl Client {
         assert_eq!(self.expelled(), None);
     }
 
+    pub fn unmaps(&mut self, pool: PoolId, (index, serial): (u32, u32)) {
+        let unmapped = Request::Unmapped {
+            pool,
+            index,
+            serial,
+        };
+        self.send(&unmapped, &[]);
+    }
+
+    /// Of a pool that it wants no more nothing is mapped here.
+    pub fn gives_up(&mut self, pool: PoolId) {
+        self.unmaps(pool, (0, 0));
+    }
+
     /// Whether such an event is among what has come.
     pub fn has_heard(&mut self, what: impl Fn(&Event) -> bool) -> bool {
         self.sync();

@@ -4,7 +4,7 @@
 //!
 //! Safe: whoever may take references from a queue, or holds some, is on the roster by which the pool's writer collects.
 //! Calm: when nothing moves any more, no roster has a queue that nobody will ever take from again (what was sent by it would
-//! stay for ever), and no end of a link waits for an end that is not there.
+//! stay for ever), no end of a link waits for an end that is not there, and no reader that gave up a pool waits to be told so.
 //!
 //! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length. NOT here: liars (`simulation`), the counters
 //! themselves (the models in `ledger`).

@@ -451,6 +451,15 @@ impl World {
                 );
             }
         }
+        for p in &self.procs {
+            let given_up = p.foreign.iter().filter(|(_, f)| f.given_up);
+            for (pool, _) in given_up {
+                // Of one that is not there others may hold something.
+                let writer = self.procs.iter().find(|w| w.pools.contains_key(pool));
+                let writer = writer.map(|w| w.domain);
+                assert_eq!(writer, None, "{:?} never forgets pool {pool}", p.domain);
+            }
+        }
         let alone = self.procs.iter().all(|p| p.links.is_empty());
         self.count(if alone { "left alone" } else { "linked" });
     }
