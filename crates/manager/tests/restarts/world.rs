@@ -452,8 +452,9 @@ impl World {
             }
         }
         for p in &self.procs {
-            let given_up = p.foreign.iter().filter(|(_, f)| f.given_up);
-            for (pool, _) in given_up {
+            // Who was shown a chunk meanwhile is a reader like others, and hears when that goes.
+            let waits = |f: &Foreign| f.given_up && f.mapped.is_empty();
+            for (pool, _) in p.foreign.iter().filter(|(_, f)| waits(f)) {
                 // Of one that is not there others may hold something.
                 let writer = self.procs.iter().find(|w| w.pools.contains_key(pool));
                 let writer = writer.map(|w| w.domain);
