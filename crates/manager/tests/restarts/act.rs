@@ -445,6 +445,21 @@ impl World {
                 .foreign
                 .get_mut(&pool)
                 .map(|f| f.held.insert(key));
+            self.may_send(i, pool);
         }
+    }
+
+    /// Something of a pool that a domain has goes by all of its ways that are open: its own, or what it holds of another's.
+    pub fn may_send(&mut self, i: usize, pool: PoolId) {
+        let p = &self.procs[i];
+        let holds = p.foreign.get(&pool).is_some_and(|f| !f.held.is_empty());
+        if !holds && !p.pools.contains_key(&pool) {
+            return;
+        }
+        let open = p.links.iter().filter(|(_, l)| {
+            l.role == Role::Source && l.assigned.get(&pool).is_some_and(|a| a.open)
+        });
+        let open = open.map(|(channel, _)| (*channel, pool));
+        self.dirty.extend(open);
     }
 }

@@ -192,7 +192,7 @@ impl World {
                     && a.asked == Some(req)
                 {
                     (a.asked, a.open) = (None, true);
-                    self.dirty.insert((channel, pool));
+                    self.may_send(i, pool);
                 }
             }
             Event::Refused { req, .. } => {
