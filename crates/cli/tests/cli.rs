@@ -21,6 +21,17 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+#[cfg(feature = "net")]
+fn the_help_of_a_transfer_shows_every_kind_of_address() {
+    for command in ["send", "recv"] {
+        let said = text(&run(&[command, "--help"]).stdout);
+        for kind in ["shm:", "copy:", "tcp:", "tcp+plain:"] {
+            assert!(said.contains(kind), "{command}: {kind} {said}");
+        }
+    }
+}
+
+#[test]
 fn help_and_version_are_answers_and_a_wrong_line_is_an_error() {
     assert_eq!(run(&["--help"]).status.code(), Some(0));
     assert_eq!(run(&["--version"]).status.code(), Some(0));
