@@ -18,6 +18,8 @@ impl Shell {
                 }
                 self.fds.remove(&token);
                 self.boards.remove(&token);
+                // What a client had goes in pieces, which may take longer than its connection.
+                self.trim_soon();
             }
             Action::Disconnect { client, refusal } => self.part(client, refusal),
             Action::Watch { pidfd, domain } => {

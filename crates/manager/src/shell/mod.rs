@@ -267,7 +267,13 @@ impl Shell {
             .go_on(&page::Sight { state, file, now }, self.instance);
     }
 
-    /// Gives back what was needed for clients that have left, when there is nothing else to do.
+    fn trim_soon(&mut self) {
+        if self.trims && self.trim.is_none() {
+            self.trim = Some(Instant::now() + read::TRIM);
+        }
+    }
+
+    /// Gives back what was needed for what is gone, when there is nothing else to do.
     fn trim(&mut self) {
         let due = self.trim.is_some_and(|t| t <= Instant::now());
         if due && self.runnable.is_empty() {

@@ -10,7 +10,7 @@ use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tranship_proto::{MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::Ready;
@@ -22,8 +22,8 @@ const TURN: usize = 16;
 /// children may go on writing for ever.
 const LAST_WORDS: u32 = 1024;
 
-/// How long after a client left memory is given back that was needed for it.
-const TRIM: Duration = Duration::from_secs(1);
+/// How long after something is gone memory is given back that was needed for it.
+pub(super) const TRIM: Duration = Duration::from_secs(1);
 
 /// What reading came to.
 #[derive(PartialEq, Eq)]
@@ -262,9 +262,7 @@ impl Shell {
 
     pub(super) fn drop_conn(&mut self, client: ClientId) -> Option<VecDeque<Outgoing>> {
         let conn = self.conns.remove(&client)?;
-        if self.trims && self.trim.is_none() {
-            self.trim = Some(Instant::now() + TRIM);
-        }
+        self.trim_soon();
         if let Some(party) = self.parties.get_mut(&conn.uid) {
             if conn.watched.is_some() {
                 let _ = party.epoll.remove(&conn.fd);

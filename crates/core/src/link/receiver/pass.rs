@@ -83,22 +83,23 @@ impl Receiver {
             return Err(Error::new(Kind::BufferNotOwned, text));
         };
         // SAFETY: pools outlive their outstanding slots, and `buf` is one.
-        if !unsafe { home.as_ref() }.domain.is(&self.link.domain) {
+        let foreign = unsafe { home.as_ref() };
+        if !foreign.domain.is(&self.link.domain) {
             let text = "the buffer belongs to another domain of this process, and only that one may pass it back";
             return Err(Error::new(Kind::BufferNotOwned, text));
         }
         self.sender_is_there()?;
         let pool = buf.handle().wire_id().pool();
-        let found = self.assigned(pool)?;
-        let of_the_sender = |at: &usize| {
-            let entry = &self.ins[*at];
-            let foreign = match &entry.assignment.side {
-                Assigned::Foreign(foreign) => Arc::as_ptr(foreign),
-                Assigned::Own(_) => return false,
-            };
-            ptr::eq(foreign, home.as_ptr()) && !entry.forwarded
+        // One that the sender only forwards is not its own later either.
+        let found = match foreign.shape.writer == self.link.peer {
+            true => self.assigned(pool)?,
+            false => None,
         };
-        found.filter(of_the_sender).ok_or_else(|| {
+        let is_home = |at: &usize| match &self.ins[*at].assignment.side {
+            Assigned::Foreign(foreign) => ptr::eq(Arc::as_ptr(foreign), home.as_ptr()),
+            Assigned::Own(_) => false,
+        };
+        found.filter(is_home).ok_or_else(|| {
             let peer = self.link.peer;
             let text = format!(
                 "pool {pool} is not assigned to this channel by its writer, as its sender is domain {peer}: drop the buffer, or move it on"
