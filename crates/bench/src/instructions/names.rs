@@ -123,8 +123,9 @@ fn pick(chain: &[Frame]) -> Name {
 
 /// Only where there are line tables: without, what is inlined into the bench's functions bears their name, the product's too.
 fn is_of_bench((name, place): &Frame) -> bool {
-    let is_known = !place.starts_with("??");
-    (is_known && name.contains("tranship_bench")) || place.contains("/crates/bench/src/")
+    let line = place.rsplit(':').next().unwrap_or_default();
+    let has_line = line.starts_with(|c: char| c.is_ascii_digit()) && line != "0";
+    (has_line && name.contains("tranship_bench")) || place.contains("/crates/bench/src/")
 }
 
 /// `/where/it/is/crates/core/src/link/sender.rs:12` is `core/link/sender`. None if it is not of the product, or the bench's.
@@ -197,6 +198,11 @@ mod tests {
         assert_eq!(picked(&chain.map(named)), ours("tranship_ring::pop"));
         let main = [named("core::ptr::read"), named("tranship_bench::main")];
         assert_eq!(picked(&main), ours("tranship_bench::main"));
+        let of_a_unit = (
+            "tranship_bench::main".to_owned(),
+            "tranship_bench.0-cgu.1:?".to_owned(),
+        );
+        assert_eq!(picked(&[of_a_unit]), ours("tranship_bench::main"));
         let inlined = (
             "tranship_bench::main",
             "/rustc/1/library/core/src/ptr/mod.rs:7",
