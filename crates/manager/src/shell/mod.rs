@@ -81,6 +81,8 @@ impl Shutdown {
 const SLICE: Duration = Duration::from_micros(100);
 /// Descriptors that are kept free for what the shell itself opens.
 const RESERVE: usize = 256;
+/// How long after something is gone memory is given back that was needed for it.
+const TRIM: Duration = Duration::from_secs(1);
 /// When something that the kernel had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -269,7 +271,7 @@ impl Shell {
 
     fn trim_soon(&mut self) {
         if self.trims && self.trim.is_none() {
-            self.trim = Some(Instant::now() + read::TRIM);
+            self.trim = Some(Instant::now() + TRIM);
         }
     }
 

@@ -10,7 +10,6 @@ use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 use tranship_proto::{MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::Ready;
@@ -21,9 +20,6 @@ const TURN: usize = 16;
 /// Messages of a process that has ended which are still heard. What it has said itself lies in the socket already; its
 /// children may go on writing for ever.
 const LAST_WORDS: u32 = 1024;
-
-/// How long after something is gone memory is given back that was needed for it.
-pub(super) const TRIM: Duration = Duration::from_secs(1);
 
 /// What reading came to.
 #[derive(PartialEq, Eq)]
