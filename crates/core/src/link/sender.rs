@@ -2,6 +2,7 @@
 
 mod assign;
 mod close;
+mod collect;
 mod facts;
 mod forms;
 mod inside;
@@ -14,7 +15,7 @@ mod seal;
 pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
 use super::message::{Body, Message, Payload};
-use super::shared::{Assigned, Assignment, Gone, LinkShared};
+use super::shared::{Assignment, Gone, LinkShared};
 use super::store::Store;
 use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::Asked;
@@ -77,12 +78,13 @@ pub struct Sender {
     lingers: bool,
     /// How many messages the receiver had taken when that was looked at last.
     taken: u32,
+    /// Looks for dead buffers at each send whose number among those sent first has none of these bits.
+    look_mask: u32,
+    /// When the last eight large buffers had been sent, nanoseconds; 0 if the last were not large.
+    eight_at: u64,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
-
-/// Messages between two looks at how many the receiver has taken.
-const TAKEN_LOOK: u32 = 32;
 
 /// The place of the pool that was used last.
 const FIRST: usize = 0;
@@ -121,6 +123,8 @@ impl Sender {
             most_bytes: u64::MAX,
             lingers: false,
             taken: 0,
+            look_mask: FEW - 1,
+            eight_at: 0,
             unsent: None,
             link,
         })
@@ -165,7 +169,8 @@ impl Sender {
     /// Sends a buffer by reference.
     ///
     /// Cost: one line written, one locked instruction to publish it, none if the receiver busy-polls ([`Wait::Spin`]). Every eighth send also looks
-    /// at the eight oldest buffers that were sent, for those that nobody has any more.
+    /// at the eight oldest buffers that were sent, for those that nobody has any more; of buffers of 64 KiB and more that are sent at leisure, each send at the
+    /// oldest, so that what is still in the processor's caches is used next.
     ///
     /// # Errors
     /// As [`send`](Sender::send). It blocks as that does.
@@ -418,7 +423,7 @@ impl Sender {
         meta: u64,
         how: Publish,
     ) {
-        let slot = buf.slot();
+        let (slot, length) = (buf.slot(), buf.len as u64);
         // SAFETY: as the caller says.
         let out = unsafe { self.outs.get_unchecked_mut(at) };
         debug_assert!((slot as usize) < out.counts.counts().len());
@@ -433,7 +438,7 @@ impl Sender {
             pool,
             slot,
             offset: pool.offset_of(buf.ptr),
-            length: buf.len as u64,
+            length,
             serial,
             carries,
             meta,
@@ -450,32 +455,8 @@ impl Sender {
             number: &mut number,
         };
         tranship_ledger::send_first(place.handles(), place.generation(), sent, first);
-        if number.is_multiple_of(FEW) {
-            self.collect_few(at, message, number);
-        }
-    }
-
-    /// Now and then: looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for. When it is time is counted by what is on
-    /// the defer queue: so those that are handed back together are sent, and looked at, together again.
-    #[inline(never)]
-    fn collect_few(&mut self, at: usize, message: u32, number: u32) {
-        // The receiver's line, which it writes all the time: looked at rarely.
-        if number.is_multiple_of(TAKEN_LOOK) {
-            #[allow(clippy::cast_possible_truncation)] // compared with others nearby
-            (self.taken = self.link.ring.their_head() as u32);
-        }
-        let taken = self.taken;
-        if let Some(Out {
-            defer: Some(defer),
-            assignment,
-            ..
-        }) = self.outs.get_mut(at)
-            && let Assigned::Own(pool) = &assignment.side
-            // Else most buffers are under way, and who is short looks at all of them at once, which is cheaper.
-            && message.wrapping_sub(taken) < pool.slot_count() / 2
-            && defer.is_due(FEW, taken)
-        {
-            pool.collect_few(defer);
+        if number & self.look_mask == 0 {
+            self.look_at_sent(at, message, number, length);
         }
     }
 

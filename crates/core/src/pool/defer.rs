@@ -62,6 +62,14 @@ impl DeferQueue {
         is_left && self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Relaxed)
     }
 
+    /// The oldest slot. For who has the collector's lock.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        // Relaxed, acquire: as in `take`.
+        let head = self.head.0.load(Ordering::Relaxed);
+        let is_there = self.tail.0.load(Ordering::Acquire) != head;
+        is_there.then(|| self.slot(head))
+    }
+
     /// Takes the `N` oldest slots, or, if there are not as many, none. For who has the collector's lock.
     #[inline(always)]
     pub(super) fn take_few<const N: usize>(&self) -> Option<[u32; N]> {

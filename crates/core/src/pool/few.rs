@@ -1,4 +1,5 @@
-//! What a sender collects after it has sent: the few oldest buffers of its own defer queue, in one pass.
+//! What a sender collects after it has sent: the few oldest buffers of its own defer queue in one pass, or, of large ones that it sends
+//! at leisure, the oldest as soon as it is dead.
 
 use super::defer::DeferProducer;
 use super::gc::Gc;
@@ -6,14 +7,16 @@ use super::own::OwnPool;
 use super::run::{Run, each_among};
 use super::slots::Slot;
 use std::iter::repeat;
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, TryLockError};
 use tranship_ledger::{Few, Slots};
 
 /// Of those that a sender looks at after it has sent.
 pub(crate) const FEW: u32 = 8;
 /// As the length of an array of them.
 const FEW_SLOTS: usize = FEW as usize;
+/// The most that become free after one send where they are looked at one by one: more than are sent.
+const WARM: usize = 2;
 
 impl OwnPool {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
@@ -21,14 +24,8 @@ impl OwnPool {
     /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
     #[inline]
     pub(crate) fn collect_few(&self, defer: &DeferProducer) {
-        // Who waits for memory collects by himself; nothing goes past him.
-        if self.contended.load(Ordering::Relaxed) {
+        let Some(gc) = &mut self.at_once() else {
             return;
-        }
-        let gc = &mut *match self.gc.try_lock() {
-            Ok(gc) => gc,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
         };
         let Some(few) = defer.queue().take_few::<FEW_SLOTS>() else {
             return;
@@ -39,6 +36,40 @@ impl OwnPool {
         }
         // Asked for long before they are looked at.
         gc.roster.prefetch(&[defer.queue().ahead(FEW)]);
+    }
+
+    /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead. They go to the thread's cache, the last one in first one
+    /// out. One that is held stays where it is. Nothing is waited for.
+    ///
+    /// Cost: the lock, a look at each queue's counters, of which the receiver has just written one; a fence for each that is dead.
+    pub(crate) fn collect_warm(&self, defer: &DeferProducer) {
+        let Some(gc) = &mut self.at_once() else {
+            return;
+        };
+        for _ in 0..WARM {
+            match defer.queue().oldest() {
+                Some(slot) if self.are_dead(gc, &[slot]) => {
+                    let taken = defer.queue().take_few::<1>();
+                    debug_assert_eq!(taken, Some([slot]), "nobody else takes");
+                    self.count_collected(1);
+                    self.hand_back(gc, &mut [slot]);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The collector, if nobody has it, nor waits for memory: he collects by himself, and nothing goes past him.
+    #[inline(always)]
+    fn at_once(&self) -> Option<MutexGuard<'_, Gc>> {
+        if self.contended.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.gc.try_lock() {
+            Ok(gc) => Some(gc),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Slots that do not follow each other are handed out again by their numbers: so the next time they mostly do.

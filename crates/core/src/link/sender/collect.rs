@@ -1,0 +1,82 @@
+//! After a send: which of the buffers that were sent are looked at, and when. What is dead is at hand when the next one is asked for.
+
+use super::{Out, Sender};
+use crate::link::shared::Assigned;
+use crate::pool::FEW;
+use tranship_sys::time;
+
+/// Messages between two looks at how many the receiver has taken.
+const TAKEN_LOOK: u32 = 32;
+
+/// Bytes of a buffer from which on it matters that the next one is still in the processor's caches: two dozen in turn fill a cache of the second level.
+const LARGE: u64 = 64 << 10;
+/// Nanoseconds for each large buffer, from which on a look at a receiver's counters is cheap beside the bytes.
+const LEISURE_NS: u64 = 4096;
+
+impl Sender {
+    /// Now and then, or after each of large buffers that are sent at leisure.
+    #[inline(never)]
+    pub(super) fn look_at_sent(&mut self, at: usize, message: u32, number: u32, length: u64) {
+        if number.is_multiple_of(FEW) {
+            if length >= LARGE || self.eight_at > 0 {
+                self.take_pace(length);
+            }
+            self.collect_few(at, message, number);
+        }
+        if self.look_mask == 0 {
+            self.collect_warm(at);
+        }
+    }
+
+    /// Each send looks if the last eight buffers were large, and took so long that looking costs nothing beside.
+    #[inline(never)]
+    fn take_pace(&mut self, length: u64) {
+        let now = match length < LARGE {
+            true => 0,
+            false => time::monotonic_ns(),
+        };
+        let before = std::mem::replace(&mut self.eight_at, now);
+        let is_slow = before > 0 && now.saturating_sub(before) > u64::from(FEW) * LEISURE_NS;
+        self.look_mask = match is_slow {
+            true => 0,
+            false => FEW - 1,
+        };
+    }
+
+    /// What the receiver has just let go of is used next: its bytes are in the caches.
+    #[inline(never)]
+    fn collect_warm(&mut self, at: usize) {
+        if let Some(Out {
+            defer: Some(defer),
+            assignment,
+            ..
+        }) = self.outs.get(at)
+            && let Assigned::Own(pool) = &assignment.side
+        {
+            pool.collect_warm(defer);
+        }
+    }
+
+    /// Looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for. When it is time is counted by what is on
+    /// the defer queue: so those that are handed back together are sent, and looked at, together again.
+    fn collect_few(&mut self, at: usize, message: u32, number: u32) {
+        // The receiver's line, which it writes all the time: looked at rarely.
+        if number.is_multiple_of(TAKEN_LOOK) {
+            #[allow(clippy::cast_possible_truncation)] // compared with others nearby
+            (self.taken = self.link.ring.their_head() as u32);
+        }
+        let taken = self.taken;
+        if let Some(Out {
+            defer: Some(defer),
+            assignment,
+            ..
+        }) = self.outs.get_mut(at)
+            && let Assigned::Own(pool) = &assignment.side
+            // Else most buffers are under way, and who is short looks at all of them at once, which is cheaper.
+            && message.wrapping_sub(taken) < pool.slot_count() / 2
+            && defer.is_due(FEW, taken)
+        {
+            pool.collect_few(defer);
+        }
+    }
+}
