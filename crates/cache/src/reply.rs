@@ -61,15 +61,7 @@ impl Replies {
     }
 
     pub(crate) fn text(&mut self, text: &[u8]) {
-        if text.is_empty() {
-            return;
-        }
-        self.bytes += text.len();
-        self.text.extend_from_slice(text);
-        match self.queue.back_mut() {
-            Some(Out::Text(last)) => *last += text.len(),
-            _ => self.queue.push_back(Out::Text(text.len())),
-        }
+        self.write(|to| to.extend_from_slice(text));
     }
 
     pub(crate) fn line(&mut self, line: &str) {
@@ -77,16 +69,36 @@ impl Replies {
         self.text(b"\r\n");
     }
 
-    /// A number, in decimal.
-    pub(crate) fn number(&mut self, mut number: u64) {
-        let mut digits = [b'0'; 20];
-        let mut at = digits.len();
-        while number > 0 || at == digits.len() {
-            at -= 1;
-            digits[at] += u8::try_from(number % 10).expect("a digit");
-            number /= 10;
+    /// What is put behind the text that waits: several parts cost as much as one.
+    #[inline(always)]
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.text.len();
+        write(&mut self.text);
+        let len = self.text.len() - before;
+        self.bytes += len;
+        match self.queue.back_mut() {
+            Some(Out::Text(last)) => *last += len,
+            _ if len == 0 => {}
+            _ => self.queue.push_back(Out::Text(len)),
         }
-        self.text(&digits[at..]);
+    }
+
+    /// The line before a value.
+    pub(crate) fn value_line(&mut self, key: &[u8], flags: u32, len: usize, cas: Option<u64>) {
+        self.write(|to| {
+            // Three numbers of up to 20 digits, and what is around them.
+            to.reserve(key.len() + 80);
+            to.extend_from_slice(b"VALUE ");
+            to.extend_from_slice(key);
+            for number in [Some(flags.into()), Some(len as u64), cas]
+                .into_iter()
+                .flatten()
+            {
+                to.push(b' ');
+                push_number(to, number);
+            }
+            to.extend_from_slice(END);
+        });
     }
 
     /// A value and a line end, which goes along with the text behind it.
@@ -134,8 +146,12 @@ impl Replies {
         let mut all = 0;
         while !self.queue.is_empty() {
             // Most are a line, a value and its end.
-            let pieces: SmallVec<[_; 4]> = self.pieces().take(PIECES).collect();
-            let offered: usize = pieces.iter().map(Piece::len).sum();
+            let mut pieces = SmallVec::<[_; 4]>::new();
+            let mut offered = 0;
+            for piece in self.pieces().take(PIECES) {
+                offered += piece.len();
+                pieces.push(piece);
+            }
             let sent = match sender.send(fd, socket, &pieces) {
                 Ok(sent) => sent,
                 Err(_) if all > 0 => return Ok(all),
@@ -232,6 +248,21 @@ impl Replies {
     }
 }
 
+/// A number, in decimal.
+pub(crate) fn push_number(to: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len() - 1;
+    loop {
+        #[allow(clippy::cast_possible_truncation, reason = "a digit")]
+        (digits[at] += (number % 10) as u8);
+        number /= 10;
+        if number == 0 {
+            return to.extend_from_slice(&digits[at..]);
+        }
+        at -= 1;
+    }
+}
+
 /// Some bytes of a piece.
 fn part<'a>(piece: &Piece<'a>, at: usize, len: usize) -> Piece<'a> {
     match piece {
@@ -249,9 +280,9 @@ mod tests {
     #[test]
     fn numbers_are_decimal() {
         for number in [0, 1, 9, 10, 4096, u64::MAX] {
-            let mut replies = Replies::default();
-            replies.number(number);
-            assert_eq!(replies.to_vec(), number.to_string().as_bytes());
+            let mut digits = Vec::new();
+            push_number(&mut digits, number);
+            assert_eq!(digits, number.to_string().as_bytes());
         }
     }
 

@@ -120,6 +120,16 @@ fn what_is_wrong_is_said_and_the_conversation_goes_on() {
             env!("CARGO_PKG_VERSION")
         )],
     );
+    // Nor is one that comes to be of two: what was there stays.
+    let part = "y".repeat(600);
+    c.talk(
+        &format!("set j 0 0 600\r\n{part}\r\nappend j 0 0 600\r\n{part}\r\n"),
+        &["STORED", "SERVER_ERROR object too large for cache"],
+    );
+    c.talk(
+        &format!("ms j 600 MP\r\n{part}\r\nmg j s\r\n"),
+        &["SERVER_ERROR object too large for cache", "HD s600"],
+    );
     c.talk(
         "set k 0 0 3\r\nabcdef\r\n",
         &["CLIENT_ERROR bad data chunk"],

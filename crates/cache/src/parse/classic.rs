@@ -1,7 +1,7 @@
 //! The classic commands.
 
 use super::command::{Command, Put};
-use super::words::{Wrong, key, number, word, words};
+use super::words::{KEY, Wrong, key, number, word, words};
 use crate::store::Mode;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
@@ -88,13 +88,16 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
 }
 
 fn keys(rest: &[u8], cas: bool, touch: Option<i64>) -> Result<Command<'_>, Wrong> {
-    let mut none = true;
-    for word in words(rest) {
-        key(Some(word))?;
-        none = false;
-    }
-    if none {
+    if rest.iter().all(|byte| *byte == b' ') {
         return Err(Wrong::UNKNOWN);
+    }
+    // All of them in one go, as `key` looks at each.
+    let is_wrong = |wrong, byte: &u8| wrong | (*byte < b' ') | (*byte == 127);
+    if rest.iter().fold(false, is_wrong) {
+        return Err(Wrong::FORMAT);
+    }
+    if rest.len() > KEY {
+        words(rest).try_for_each(|word| key(Some(word)).map(drop))?;
     }
     Ok(Command::Get {
         keys: rest,

@@ -45,12 +45,16 @@ impl Owned {
                 _ => Counts::bump(&counts.cas_misses, 1),
             }
         }
+        if let Outcome::TooLarge = outcome {
+            Counts::bump(&counts.store_too_large, 1);
+        }
         if !self.noreply {
             replies.line(match outcome {
                 Outcome::Stored(_) => "STORED",
                 Outcome::NotStored => "NOT_STORED",
                 Outcome::Exists => "EXISTS",
                 Outcome::NotFound => "NOT_FOUND",
+                Outcome::TooLarge => "SERVER_ERROR object too large for cache",
                 Outcome::NoMemory => "SERVER_ERROR out of memory storing object",
             });
         }
@@ -148,18 +152,8 @@ fn get(
             continue;
         };
         hits += 1;
-        replies.text(b"VALUE ");
-        replies.text(key);
-        let numbers = [
-            Some(u64::from(item.flags)),
-            Some(item.value.len() as u64),
-            cas.then_some(item.cas),
-        ];
-        for number in numbers.into_iter().flatten() {
-            replies.text(b" ");
-            replies.number(number);
-        }
-        replies.text(b"\r\n");
+        let number = cas.then_some(item.cas);
+        replies.value_line(key, item.flags, item.value.len(), number);
         replies.value(item.value);
     }
     replies.text(b"END\r\n");

@@ -111,6 +111,10 @@ impl OwnedSet {
             Outcome::NotStored => ("NS", 0),
             Outcome::Exists => ("EX", 0),
             Outcome::NotFound => ("NF", 0),
+            Outcome::TooLarge => {
+                Counts::bump(&counts.store_too_large, 1);
+                return replies.line("SERVER_ERROR object too large for cache");
+            }
             Outcome::NoMemory => {
                 return replies.line("SERVER_ERROR out of memory storing object");
             }

@@ -101,6 +101,7 @@ enum Pending {
 fn store_options(options: &Options) -> StoreOptions {
     StoreOptions {
         memory: options.memory,
+        longest: options.longest,
         shards: (options.threads.max(1) * 8).next_power_of_two(),
     }
 }

@@ -4,7 +4,7 @@ use super::connection::{Connection, Turn};
 use super::datagram::Datagrams;
 use super::shared::{Sending, Shared};
 use crate::stats::Counts;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::io::{self, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -29,6 +29,7 @@ pub(super) struct Worker {
     doorbell: OwnedFd,
     epoll: Epoll,
     sender: Sender,
+    /// By numbers that no client chooses, so a hash that is quick will do.
     connections: HashMap<u64, Connection>,
     next: u64,
 }

@@ -13,7 +13,7 @@ pub use adopt::Adopted;
 
 use entry::{Entry, OVERHEAD};
 use shard::Shard;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -47,6 +47,8 @@ pub enum Outcome {
     Exists,
     /// Nothing is there.
     NotFound,
+    /// With what is there it would be longer than a value may be.
+    TooLarge,
     /// No memory, even after evicting.
     NoMemory,
 }
@@ -88,6 +90,8 @@ pub struct Item {
 pub struct StoreOptions {
     /// Bytes of keys, values and what is known about them, at most.
     pub memory: u64,
+    /// Bytes of the longest value that comes of appending.
+    pub longest: usize,
     /// Shards; a power of two.
     pub shards: usize,
 }
@@ -99,6 +103,7 @@ pub struct Store {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     memory: AtomicU64,
+    longest: usize,
     used: AtomicU64,
     numbers: AtomicU64,
     started: Instant,
@@ -138,6 +143,7 @@ impl Store {
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             memory: AtomicU64::new(options.memory),
+            longest: options.longest,
             used: AtomicU64::new(0),
             numbers: AtomicU64::new(1),
             started: Instant::now(),
@@ -168,6 +174,9 @@ impl Store {
 
     /// Stores a value.
     pub fn put(&self, key: &[u8], value: Value, flags: u32, expiry: i64, mode: Mode) -> Outcome {
+        if let Mode::Append | Mode::Prepend = mode {
+            return self.join(key, &value, mode);
+        }
         let now = self.now();
         let expires = self.expires(expiry, now);
         let (mut shard, hash) = self.shard(key);
@@ -177,26 +186,12 @@ impl Store {
                 shard.touch(index, now);
                 return Outcome::NotStored;
             }
-            (Mode::Replace | Mode::Append | Mode::Prepend, None) => return Outcome::NotStored,
+            (Mode::Replace, None) => return Outcome::NotStored,
             (Mode::Cas(_), None) => return Outcome::NotFound,
             (Mode::Cas(wanted), Some(index)) if shard.entry(index).cas != wanted => {
                 return Outcome::Exists;
             }
             _ => {}
-        }
-        if let (Mode::Append | Mode::Prepend, Some(index)) = (mode, there) {
-            let old = shard.entry(index).value.clone();
-            let (first, second) = match mode {
-                Mode::Append => (&old, &value),
-                _ => (&value, &old),
-            };
-            // Under the lock: what is evicted for it must not be this shard's.
-            let Ok(mut joined) = self.arena.alloc(first.len() + second.len()) else {
-                return Outcome::NoMemory;
-            };
-            joined[..first.len()].copy_from_slice(first);
-            joined[first.len()..].copy_from_slice(second);
-            return Outcome::Stored(self.exchange(&mut shard, index, joined.freeze()));
         }
         if let Some(index) = there {
             self.remove(&mut shard, index);
@@ -205,6 +200,53 @@ impl Store {
         let entry = Entry::new(key, hash, value, flags, expires, cas, now);
         self.insert(&mut shard, entry);
         Outcome::Stored(cas)
+    }
+
+    /// Puts more behind a value, or before it.
+    fn join(&self, key: &[u8], more: &Value, mode: Mode) -> Outcome {
+        let mut reserved = None::<ValueMut>;
+        loop {
+            let now = self.now();
+            let (mut shard, hash) = self.shard(key);
+            // What was there before room was made for it was evicted for that.
+            let Some(index) = self.find_living(&mut shard, hash, key, now) else {
+                return match reserved {
+                    Some(_) => Outcome::NoMemory,
+                    None => Outcome::NotStored,
+                };
+            };
+            let old = shard.entry(index).value.clone();
+            let len = old.len() + more.len();
+            if len > self.longest {
+                return Outcome::TooLarge;
+            }
+            match self.room_for(&mut reserved, len) {
+                Some(mut joined) => {
+                    let (first, second) = match mode {
+                        Mode::Prepend => (more, &old),
+                        _ => (&old, more),
+                    };
+                    joined[..first.len()].copy_from_slice(first);
+                    joined[first.len()..].copy_from_slice(second);
+                    return Outcome::Stored(self.exchange(&mut shard, index, joined.freeze()));
+                }
+                None => {
+                    shard.touch(index, now);
+                    drop(shard);
+                    reserved = self.reserve(len);
+                    if reserved.is_none() {
+                        return Outcome::NoMemory;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting. Else he lets
+    /// go of the lock and reserves it, as what is evicted for it may be of this shard. The item is touched before, so that it itself is so last.
+    fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
+        let fits = reserved.take().filter(|value| value.len() == len);
+        fits.or_else(|| self.arena.alloc(len).ok())
     }
 
     /// What is stored under a key; `touch` gives it a new time to live.
@@ -324,10 +366,7 @@ impl Store {
             };
             // A shorter number keeps the length, as in memcached.
             let text = format!("{new:<width$}", width = if down { text.len() } else { 0 });
-            let reserved_for_it = reserved.take().filter(|value| value.len() == text.len());
-            let Some(mut value) = reserved_for_it.or_else(|| self.arena.alloc(text.len()).ok())
-            else {
-                // Not under the lock: what is evicted for it may be this shard's. It itself is so last.
+            let Some(mut value) = self.room_for(&mut reserved, text.len()) else {
                 shard.touch(index, now);
                 drop(shard);
                 let value = self.reserve(text.len());
@@ -481,7 +520,10 @@ impl Store {
     }
 
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard>, u64) {
-        let hash = self.hasher.hash_one(key);
+        // Not as a slice is hashed, with its length before it: a key is all there is.
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        let hash = hasher.finish();
         let mask = self.shards.len() as u64 - 1;
         let which = usize::try_from(hash >> 48 & mask).expect("small");
         (lock(&self.shards[which]), hash)

@@ -1,7 +1,18 @@
 use super::*;
 
+const LONGEST: usize = 4 << 20;
+
 fn store(memory: u64) -> Store {
-    Store::new(StoreOptions { memory, shards: 4 }).expect("store")
+    store_of(memory, 4)
+}
+
+fn store_of(memory: u64, shards: usize) -> Store {
+    let options = StoreOptions {
+        memory,
+        longest: LONGEST,
+        shards,
+    };
+    Store::new(options).expect("store")
 }
 
 fn value(store: &Store, bytes: &[u8]) -> Value {
@@ -109,6 +120,45 @@ fn the_limit_holds_and_what_is_used_often_stays() {
     assert!(store.counts.evictions.load(Ordering::Relaxed) > 10_000);
 }
 
+/// Where values that were taken out are still being read, an arena can be full although the store is within its limit.
+#[test]
+fn what_grows_has_others_evicted_and_stays_within_the_longest_value() {
+    let part = vec![b'v'; 1 << 20];
+    let store = store_of(8 << 20, 1);
+    for key in [b"grows", b"one  ", b"two  ", b"three"] {
+        set(&store, key, &part, Mode::Set);
+    }
+    let more = value(&store, b"more");
+    let mut read = Vec::new();
+    while let Ok(value) = store.arena().copy(&part) {
+        read.push(value);
+    }
+    let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append);
+    assert!(matches!(grown, Outcome::Stored(_)), "{grown:?}");
+    let item = store.peek(b"grows").expect("there");
+    assert_eq!(item.value[..], [&part[..], b"more"].concat());
+    assert!(store.peek(b"one  ").is_none(), "evicted for it");
+    // Nothing is left to be evicted but itself.
+    drop(item);
+    for key in [b"two  ", b"three"] {
+        store.delete(key, None);
+    }
+    while let Ok(value) = store.arena().copy(&part) {
+        read.push(value);
+    }
+    let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append);
+    assert!(matches!(grown, Outcome::NoMemory), "{grown:?}");
+    drop(read);
+    // No longer than a value may be, however it came to be.
+    set(&store, b"k", &vec![b'v'; LONGEST - 4], Mode::Set);
+    for (mode, fits) in [(Mode::Append, true), (Mode::Prepend, false)] {
+        let grown = store.put(b"k", more.clone(), 0, 0, mode);
+        assert_eq!(matches!(grown, Outcome::Stored(_)), fits, "{grown:?}");
+        assert_eq!(matches!(grown, Outcome::TooLarge), !fits, "{grown:?}");
+    }
+    assert_eq!(store.peek(b"k").expect("kept").value.len(), LONGEST);
+}
+
 #[test]
 fn sparse_blocks_are_emptied_and_their_memory_goes_back() {
     let store = store(512 << 20);
@@ -197,6 +247,7 @@ fn an_index_that_lies_costs_values_and_nothing_else() {
         }
         let options = StoreOptions {
             memory: 16 << 20,
+            longest: LONGEST,
             shards: 2,
         };
         let file = || former.file().try_clone_to_owned().expect("a descriptor");
