@@ -1,4 +1,4 @@
-//! Counts the system calls of a running process from outside, with ptrace alone.
+//! Counts the system calls of a running process, or of one of its threads, from outside, with ptrace alone.
 //!
 //! Every stop costs microseconds: count in a run apart from the timing. Attaching interrupts a blocked
 //! system call once, so let the process pass one event before taking the first mark.
@@ -23,7 +23,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Attached to all threads of a process, those that start later included; detaches when dropped.
+/// Attached to all threads of a process, those that start later included, or to one thread; detaches when dropped.
 ///
 /// The tracer is a process of its own: a tracing thread of the process that is also the child's parent would
 /// take its ends and stops away from who waits for them.
@@ -39,6 +39,18 @@ impl SyscallCounter {
     /// # Errors
     /// When the kernel refuses to trace it.
     pub fn attach(pid: u32) -> Result<Self, Error> {
+        Self::attach_to(Whom::Process(pid))
+    }
+
+    /// Attaches to one thread: what others of its process do by the clock is not counted.
+    ///
+    /// # Errors
+    /// When the kernel refuses to trace it.
+    pub fn attach_thread(tid: u32) -> Result<Self, Error> {
+        Self::attach_to(Whom::Thread(tid))
+    }
+
+    fn attach_to(whom: Whom) -> Result<Self, Error> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: fresh zeroed memory, which is a valid `Shared`; unmapped when the counter is dropped.
         let shared =
@@ -63,7 +75,7 @@ impl SyscallCounter {
                 libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
                 if libc::getppid().cast_unsigned() == parent {
                     Tracer {
-                        pid,
+                        whom,
                         shared,
                         threads: BTreeSet::new(),
                     }
@@ -141,8 +153,14 @@ const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const EVENT_STOP: i32 = 128;
 const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
 
+#[derive(Clone, Copy)]
+enum Whom {
+    Process(u32),
+    Thread(u32),
+}
+
 struct Tracer {
-    pid: u32,
+    whom: Whom,
     shared: &'static Shared,
     threads: BTreeSet<i32>,
 }
@@ -195,12 +213,26 @@ impl Tracer {
         }
     }
 
-    /// Seizes all threads; new ones may start meanwhile, so until no unknown one is found.
     fn seize(&mut self) -> Result<(), Error> {
+        match self.whom {
+            Whom::Process(pid) => self.seize_all(pid),
+            Whom::Thread(tid) => {
+                let tid = i32::try_from(tid).map_err(Error::other)?;
+                let options = libc::PTRACE_O_TRACESYSGOOD.cast_unsigned() as usize;
+                ptrace(libc::PTRACE_SEIZE, tid, options)?;
+                self.threads.insert(tid);
+                let _ = ptrace(libc::PTRACE_INTERRUPT, tid, 0);
+                Ok(())
+            }
+        }
+    }
+
+    /// Seizes all threads; new ones may start meanwhile, so until no unknown one is found.
+    fn seize_all(&mut self, pid: u32) -> Result<(), Error> {
         let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE;
         loop {
             let before = self.threads.len();
-            for tid in std::fs::read_dir(format!("/proc/{}/task", self.pid))?.flatten() {
+            for tid in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
                 let Ok(tid) = tid.file_name().to_string_lossy().parse::<i32>() else {
                     continue;
                 };

@@ -99,6 +99,26 @@ fn counts_every_thread_and_lets_go() {
 }
 
 #[test]
+fn of_one_thread_what_others_do_is_not_counted() {
+    let _dog = Watchdog::new();
+    let peer = busy().start().unwrap();
+    peer.ask::<u64>(&0);
+    let counter = SyscallCounter::attach_thread(peer.pid()).unwrap();
+    peer.ask::<u64>(&0);
+    let mark = counter.counts();
+    peer.ask::<u64>(&5);
+    let since = counter.since(&mark);
+    assert!(!since.is_empty(), "what came and went is its own");
+    for others in [libc::SYS_getppid, libc::SYS_getpgid] {
+        assert_eq!(since.get(&number(others)), None, "{since:?}");
+    }
+    peer.stop();
+    peer.resume();
+    drop(counter);
+    assert_eq!(peer.ask::<u64>(&3), 3, "runs on without us");
+}
+
+#[test]
 fn a_spinning_process_makes_none() {
     let _dog = Watchdog::new();
     let peer = spins().start().unwrap();

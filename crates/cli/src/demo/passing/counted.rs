@@ -6,12 +6,13 @@ use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use tranship::Wait;
+use tranship_sys::process;
 use tranship_sys::syscalls::{Counts, SyscallCounter};
 
 /// Frames before the first mark, so that every frame of the pool was used.
 const WARM_UP: u32 = 40;
 const COUNTED: u32 = 64;
-/// A timer of the manager's thread may fall into a span, so the one with the fewest calls counts.
+/// What is done by the clock may fall into a span, so the one with the fewest calls counts.
 const SPANS: usize = 5;
 /// More are never under way, so nobody has to wait for memory.
 const UNDER_WAY: u64 = 3;
@@ -20,7 +21,7 @@ const UNDER_WAY: u64 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub frames: u32,
-    /// By number; the reading of the file is not in it.
+    /// Of the thread that sends, by number; the reading of the file is not in it.
     pub producer: BTreeMap<u64, u64>,
     /// Calls that read the file, which somebody has to do.
     pub file_reads: u64,
@@ -51,8 +52,9 @@ pub(crate) fn counted(producer: &Producer<'_>) -> Result<Counted> {
     let (worker, mut lane) = producer.start(ConsumerRole::Hash, &["--counted"], Wait::Spin)?;
     super::may_be_counted();
     let theirs = SyscallCounter::attach(worker.pid()).context("counting the consumer's calls")?;
-    let ours =
-        SyscallCounter::attach(std::process::id()).context("counting the producer's calls")?;
+    // The manager's thread has timers, and on a slow machine they fall into every span.
+    let ours = SyscallCounter::attach_thread(process::gettid());
+    let ours = ours.context("counting the producer's calls")?;
     let mut offset = 0;
     let mut pass = |frames: u32| -> Result<()> {
         for _ in 0..frames {

@@ -163,7 +163,7 @@ fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     if !counted.is_seen() {
         found += &format!("; that cannot be: {} of the consumer's end", counted.at_end);
     }
-    // On a slow machine a timer of the manager's thread may fall into each span.
+    // On a slow machine what the consumer does by the clock may fall into each span.
     (Some(counted.is_seen() && calls < 0.1), found)
 }
 
