@@ -53,35 +53,82 @@ struct Book {
 /// Where those who connect to a name wait.
 #[derive(Debug)]
 pub(super) struct Door {
-    waiting: Mutex<Option<VecDeque<Arc<Session>>>>,
+    /// None once the name was given up.
+    waiting: Mutex<Option<Waiting>>,
     pub(super) doorbell: OwnedFd,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    sessions: VecDeque<Arc<Session>>,
+    /// Those who have a place and are still being welcomed.
+    coming: usize,
+}
+
+/// A place at a door, for one session. Who drops it gives it up.
+#[derive(Debug)]
+pub(super) struct Place {
+    door: Arc<Door>,
+    is_used: bool,
+}
+
 impl Door {
-    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Arc<Session>>>> {
+    fn new(doorbell: OwnedFd) -> Door {
+        Door {
+            waiting: Mutex::new(Some(Waiting::default())),
+            doorbell,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn take(&self) -> Option<Arc<Session>> {
         // It is rung at each arrival; there may be several.
         let _ = eventfd::drain(&self.doorbell);
-        self.lock().as_mut()?.pop_front()
+        self.lock().as_mut()?.sessions.pop_front()
     }
 
-    fn is_full(&self) -> bool {
-        let waiting = self.lock();
-        waiting.as_ref().is_some_and(|all| all.len() >= MAX_WAITING)
-    }
-
-    /// Gives back a session that cannot wait here.
-    fn put(&self, session: Arc<Session>) -> Result<(), Arc<Session>> {
-        match &mut *self.lock() {
-            Some(waiting) if waiting.len() < MAX_WAITING => waiting.push_back(session),
-            _ => return Err(session),
+    /// A place, before anybody is told that he is welcome; none if so many wait.
+    fn place(self: &Arc<Self>) -> Option<Place> {
+        if let Some(waiting) = &mut *self.lock() {
+            if waiting.sessions.len() + waiting.coming >= MAX_WAITING {
+                return None;
+            }
+            waiting.coming += 1;
         }
+        Some(Place {
+            door: self.clone(),
+            is_used: false,
+        })
+    }
+}
+
+impl Place {
+    /// Gives back the session if the name was given up.
+    fn put(mut self, session: Arc<Session>) -> Result<(), Arc<Session>> {
+        match &mut *self.door.lock() {
+            Some(waiting) => {
+                waiting.coming -= 1;
+                waiting.sessions.push_back(session);
+            }
+            None => return Err(session),
+        }
+        self.is_used = true;
         // It fails only if it is rung already.
-        let _ = eventfd::signal(&self.doorbell);
+        let _ = eventfd::signal(&self.door.doorbell);
         Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_used
+            && let Some(waiting) = &mut *self.door.lock()
+        {
+            waiting.coming -= 1;
+        }
     }
 }
 
@@ -116,10 +163,7 @@ impl Port {
 
     /// Offers a name; None: it is offered already.
     pub(super) fn offer(&self, name: &str) -> io::Result<Option<Arc<Door>>> {
-        let door = Arc::new(Door {
-            waiting: Mutex::new(Some(VecDeque::new())),
-            doorbell: eventfd::create()?,
-        });
+        let door = Arc::new(Door::new(eventfd::create()?));
         let mut book = self.lock();
         if book.doors.contains_key(name) {
             return Ok(None);
@@ -139,7 +183,7 @@ impl Port {
         book.recent.insert(name.to_owned(), now + BETWEEN);
         drop(book);
         let waiting = door.lock().take();
-        for session in waiting.into_iter().flatten() {
+        for session in waiting.into_iter().flat_map(|waiting| waiting.sessions) {
             session.leave();
         }
     }
@@ -321,14 +365,14 @@ fn greet(
     };
     match decided {
         Decided::Refused(_, why) => Err(why),
-        Decided::New(door, session) => {
+        Decided::New(place, session) => {
             said.map_err(failed)?;
             let line = Line::new(socket, secured).map_err(failed)?;
             session.attach(&mut session.lock(), line, 0);
             keeper::keep(Arc::clone(&session)).map_err(failed)?;
-            door.put(session).map_err(|session| {
+            place.put(session).map_err(|session| {
                 session.leave();
-                "too many wait at that name, or it was just taken".to_owned()
+                "the name was just given up".to_owned()
             })
         }
         Decided::Again(session, _, theirs, lines) => {
@@ -346,7 +390,7 @@ fn greet(
 
 enum Decided {
     Refused(Status, String),
-    New(Arc<Door>, Arc<Session>),
+    New(Place, Arc<Session>),
     /// How many frames were taken here, and there; and which connection it had.
     Again(Arc<Session>, u64, u64, u64),
 }
@@ -377,10 +421,10 @@ impl Handshake<'_> {
             let why = format!("nobody waits as {:?}", hello.name);
             return Decided::refused(Status::NoSuchName, why);
         };
-        if door.is_full() {
+        let Some(place) = door.place() else {
             let why = format!("{MAX_WAITING} clients wait at {:?}", hello.name);
             return Decided::refused(Status::Busy, why);
-        }
+        };
         let session = Session::new(
             hello.session,
             self.port.settings.timing,
@@ -390,7 +434,7 @@ impl Handshake<'_> {
         );
         match session {
             Ok(session) if self.port.remember(&session, self.who.take()) => {
-                Decided::New(door, session)
+                Decided::New(place, session)
             }
             _ => Decided::refused(Status::Busy, "too many sessions"),
         }
@@ -443,4 +487,26 @@ fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
 fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
     to.write_all(&answer.encode())?;
     to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is told that he is welcome has a place already, so that nobody is sent away after that.
+    #[test]
+    fn places_at_a_door_are_taken_before_anybody_is_welcome() {
+        let door = Arc::new(Door::new(eventfd::create().expect("eventfd")));
+        let mut places: Vec<_> = (0..MAX_WAITING)
+            .map(|_| door.place().expect("a place"))
+            .collect();
+        assert!(door.place().is_none());
+        drop(places.pop());
+        let again = door.place().expect("one was given up");
+        assert!(door.place().is_none());
+        // A name that was given up sends away whoever comes to it.
+        *door.lock() = None;
+        drop((again, places));
+        assert!(door.place().is_some());
+    }
 }
