@@ -1,7 +1,8 @@
 //! One process, two domains, an embedded manager: the whole path of a buffer.
 
+use std::collections::HashSet;
 use std::thread;
-use tranship_core::{Body, Domain, PoolOptions, Role};
+use tranship_core::{Body, Domain, PoolOptions, Receiver, Role, Sender};
 
 fn pair() -> (Domain, Domain) {
     let a = Domain::builder().name("a").embedded().expect("embedded");
@@ -56,17 +57,9 @@ fn what_is_sent_comes_again_in_the_order_of_its_slots() {
     let _dog = tranship_testkit::Watchdog::new();
     let mut began_otherwise = 0;
     for others in 0..9 {
-        let a = Domain::builder().name("a").embedded().expect("embedded");
-        let path = a.socket_path().expect("socket");
-        // One thread plays both, so the other one's answers come from a thread of its own.
-        let b = Domain::builder().name("b").socket(path).helper_thread(true);
-        let b = b.connect().expect("connect");
+        let (a, mut sender, mut receiver, _b) = linked();
         let options = PoolOptions::new(1 << 20).chunk_bytes(1 << 16);
         let pool = a.create_pool(options.preallocate(1 << 20)).expect("pool");
-        let listener = a.listen("in order", Role::Source).expect("listen");
-        let receiver = thread::spawn(move || (b.open_receiver("in order").expect("open"), b));
-        let mut sender = listener.accept_sender().expect("accept");
-        let (mut receiver, _b) = receiver.join().expect("receiver");
         for _ in 0..others {
             sender.send_inline(b"another", 0).expect("send");
             drop(receiver.recv().expect("recv"));
@@ -95,4 +88,52 @@ fn what_is_sent_comes_again_in_the_order_of_its_slots() {
         );
     }
     assert!(began_otherwise > 0, "the order to begin with");
+}
+
+/// Two domains with a channel. One thread plays both, so the other one's answers come from a thread of its own.
+fn linked() -> (Domain, Sender, Receiver, Domain) {
+    let a = Domain::builder().name("a").embedded().expect("embedded");
+    let path = a.socket_path().expect("socket");
+    let b = Domain::builder().name("b").socket(path).helper_thread(true);
+    let b = b.connect().expect("connect");
+    let listener = a.listen("a to b", Role::Source).expect("listen");
+    let receiver = thread::spawn(move || (b.open_receiver("a to b").expect("open"), b));
+    let sender = listener.accept_sender().expect("accept");
+    let (receiver, b) = receiver.join().expect("receiver");
+    (a, sender, receiver, b)
+}
+
+/// Buffers that a receiver lets go of at once are used again at once, where their bytes fill the processor's caches. Filling one takes longer than
+/// the pace from which on that is so, on any machine. Here for the same reason as the test above.
+#[test]
+fn large_buffers_are_used_again_while_they_are_warm() {
+    const LARGE: usize = 1 << 20;
+    let _dog = tranship_testkit::Watchdog::new();
+    let (a, mut sender, mut receiver, _b) = linked();
+    let all = 16 * LARGE as u64;
+    let options = PoolOptions::new(all).chunk_bytes(LARGE as u64);
+    let pool = a.create_pool(options.preallocate(all)).expect("pool");
+    let mut send = || {
+        let mut buf = pool.alloc(LARGE).expect("alloc");
+        buf.fill(1);
+        let buf = buf.freeze();
+        let slot = buf.id().slot();
+        sender.send(buf).expect("send");
+        (slot, receiver.recv().expect("recv"))
+    };
+    // The first of them show how fast they are sent.
+    for _ in 0..64 {
+        send();
+    }
+    let used: HashSet<_> = (0..64).map(|_| send().0).collect();
+    assert!(used.len() <= 4, "{} of 16 buffers", used.len());
+    // One that is kept is in the way of those sent after it, until it is set aside.
+    let (_, kept) = send();
+    for _ in 0..64 {
+        send();
+    }
+    let used: HashSet<_> = (0..64).map(|_| send().0).collect();
+    assert!(used.len() <= 4, "{} of 16, beside the kept", used.len());
+    let kept = kept.into_buf().expect("a buffer");
+    assert_eq!(kept.to_vec(), vec![1; LARGE]);
 }

@@ -2,7 +2,6 @@
 //! whoever is short of memory.
 
 use crate::kit::*;
-use std::collections::HashSet;
 use tranship_core::{Domain, LinkOptions, PoolOptions, Wait};
 
 const LEN: usize = 4 * KIB;
@@ -31,39 +30,6 @@ fn a_steady_stream_never_collects_to_allocate() {
     assert!(after.collected >= before.collected + 1900, "{after:?}");
     // And they are the same few buffers.
     assert_eq!(after.chunk_bytes_present, before.chunk_bytes_present);
-}
-
-/// Buffers that a receiver lets go of at once are used again at once, where their bytes fill the processor's caches. Filling one takes longer than
-/// the pace from which on that is so, on any machine.
-#[test]
-fn large_buffers_are_used_again_while_they_are_warm() {
-    const LARGE: usize = 1 << 20;
-    let _dog = dog();
-    let (a, b) = pair();
-    let all = 16 * LARGE as u64;
-    let options = PoolOptions::new(all).chunk_bytes(LARGE as u64);
-    let pool = a.create_pool(options.preallocate(all)).expect("pool");
-    let (mut sender, mut receiver) = link(&a, &b, "x");
-    let mut send = || {
-        let buf = filled(&pool, LARGE, 1);
-        let at = buf.view().as_ptr().addr();
-        sender.send_with(buf, 0).expect("send");
-        (at, receiver.recv().expect("recv"))
-    };
-    // The first of them show how fast they are sent.
-    for _ in 0..64 {
-        send();
-    }
-    let used: HashSet<_> = (0..64).map(|_| send().0).collect();
-    assert!(used.len() <= 4, "{} of 16 buffers", used.len());
-    // One that is kept is in the way of those sent after it, until it is set aside.
-    let (_, kept) = send();
-    for _ in 0..64 {
-        send();
-    }
-    let used: HashSet<_> = (0..64).map(|_| send().0).collect();
-    assert!(used.len() <= 4, "{} of 16, beside the kept", used.len());
-    assert_eq!(buf(kept).to_vec(), vec![1; LARGE]);
 }
 
 #[test]
