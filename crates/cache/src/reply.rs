@@ -249,7 +249,7 @@ impl Replies {
 }
 
 /// A number, in decimal.
-pub(crate) fn push_number(to: &mut Vec<u8>, mut number: u64) {
+fn push_number(to: &mut Vec<u8>, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len() - 1;
     loop {

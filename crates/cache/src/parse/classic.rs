@@ -1,7 +1,7 @@
 //! The classic commands.
 
 use super::command::{Command, Put};
-use super::words::{KEY, Wrong, key, number, word, words};
+use super::words::{KEY, Wrong, is_control, key, number, word, words};
 use crate::store::Mode;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
@@ -91,9 +91,11 @@ fn keys(rest: &[u8], cas: bool, touch: Option<i64>) -> Result<Command<'_>, Wrong
     if rest.iter().all(|byte| *byte == b' ') {
         return Err(Wrong::UNKNOWN);
     }
-    // All of them in one go, as `key` looks at each.
-    let is_wrong = |wrong, byte: &u8| wrong | (*byte < b' ') | (*byte == 127);
-    if rest.iter().fold(false, is_wrong) {
+    // All of them in one go; only a long line can have a key that is too long.
+    if rest
+        .iter()
+        .fold(false, |wrong, byte| wrong | is_control(*byte))
+    {
         return Err(Wrong::FORMAT);
     }
     if rest.len() > KEY {

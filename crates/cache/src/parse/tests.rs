@@ -49,6 +49,20 @@ fn what_is_wrong_is_said_and_the_value_behind_it_swallowed() {
     assert_eq!(answer, "CLIENT_ERROR invalid numeric delta argument");
 }
 
+#[test]
+fn each_key_of_a_get_is_looked_at() {
+    let get = |keys: &[&[u8]]| parse(&[&b"get "[..], &keys.join(&b' ')].concat()).is_ok();
+    let key = |len| vec![b'x'; len];
+    assert!(get(&[&key(250)]) && get(&[b"a", &key(250), b"b"]));
+    assert!(!get(&[&key(251)]) && !get(&[b"a", &key(251), b"b"]));
+    assert!(get(&[&key(100)[..]; 5]), "long together, and each short");
+    for wrong in [b"\t", b"\x1f", b"\x7f", b"\0"] {
+        assert!(!get(&[wrong]) && !get(&[b"a", wrong]), "{wrong:?}");
+    }
+    assert!(get(&[&[0x80, 0xff]]), "no character set is asked for");
+    assert_eq!(parse(b"get   ").expect_err("no key").answer, "ERROR");
+}
+
 proptest! {
     #[test]
     fn no_line_makes_it_panic(line in proptest::collection::vec(any::<u8>(), 0..80), which in 0..12usize) {

@@ -50,13 +50,19 @@ pub(super) fn number<T: std::str::FromStr>(word: Option<&[u8]>) -> Result<T, Wro
         .ok_or(Wrong::FORMAT)
 }
 
+/// Whether no key may have it.
+pub(super) fn is_control(byte: u8) -> bool {
+    byte < b' ' || byte == 127
+}
+
 /// A key that may be used.
 ///
 /// # Errors
 /// It is empty or too long, or has a control character.
 pub fn key(word: Option<&[u8]>) -> Result<&[u8], Wrong> {
     let word = word.ok_or(Wrong::UNKNOWN)?;
-    if word.is_empty() || word.len() > KEY || word.iter().any(|byte| *byte < 33 || *byte == 127) {
+    let wrong = |byte: &u8| *byte == b' ' || is_control(*byte);
+    if word.is_empty() || word.len() > KEY || word.iter().any(wrong) {
         return Err(Wrong::FORMAT);
     }
     Ok(word)

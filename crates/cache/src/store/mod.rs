@@ -215,7 +215,7 @@ impl Store {
                     None => Outcome::NotStored,
                 };
             };
-            let old = shard.entry(index).value.clone();
+            let old = &shard.entry(index).value;
             let len = old.len() + more.len();
             if len > self.longest {
                 return Outcome::TooLarge;
@@ -223,8 +223,8 @@ impl Store {
             match self.room_for(&mut reserved, len) {
                 Some(mut joined) => {
                     let (first, second) = match mode {
-                        Mode::Prepend => (more, &old),
-                        _ => (&old, more),
+                        Mode::Prepend => (more, old),
+                        _ => (old, more),
                     };
                     joined[..first.len()].copy_from_slice(first);
                     joined[first.len()..].copy_from_slice(second);

@@ -13,6 +13,9 @@ const LARGE: u64 = 64 << 10;
 /// Nanoseconds for each large buffer, from which on a look at a receiver's counters is cheap beside the bytes.
 const LEISURE_NS: u64 = 4096;
 
+// The bits below are a mask.
+const _: () = assert!(FEW.is_power_of_two());
+
 impl Sender {
     /// Now and then, or after each of large buffers that are sent at leisure.
     #[inline(never)]
