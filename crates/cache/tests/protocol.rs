@@ -153,10 +153,15 @@ fn meta_commands() {
     let mut c = client(&server);
     c.talk("mn\r\nmg k v\r\nmg k v q\r\nmn\r\n", &["MN", "EN", "MN"]);
     c.talk("ms k 3 F9 T100\r\nabc\r\n", &["HD"]);
-    c.talk(
-        "mg k s v f k t h Oxyz\r\n",
-        &["VA 3 s3 f9 kk t100 h0 Oxyz", "abc"],
-    );
+    c.talk("mg k s v f k h Oxyz\r\n", &["VA 3 s3 f9 kk h0 Oxyz", "abc"]);
+    c.say("mg k t\r\n");
+    let left = c.line();
+    let left: u32 = left
+        .strip_prefix("HD t")
+        .expect("seconds")
+        .parse()
+        .expect("a number");
+    assert!((1..=100).contains(&left), "{left}");
     c.talk("mg k h\r\n", &["HD h1"]);
     c.talk("ms k 1 MA\r\nd\r\nmg k v\r\n", &["HD", "VA 4", "abcd"]);
     c.talk("ms k 1 ME\r\nx\r\n", &["NS"]);
@@ -177,6 +182,17 @@ fn meta_commands() {
         &["HD", "VA 1 W X", "z", "VA 1 X Z", "z"],
     );
     c.talk("md k\r\nmd k q\r\nmn\r\n", &["HD", "MN"]);
+    // A number of the client's own; and what is put to nothing, with leave.
+    c.talk(
+        "ms e 1 E77 c\r\n1\r\nma e E78 c\r\nms e 1 MA E79 c\r\n0\r\nmg e c v\r\n",
+        &["HD c77", "HD c78", "HD c79", "VA 2 c79", "20"],
+    );
+    c.talk("md e I E80\r\nmg e c\r\n", &["HD", "HD c80 W X"]);
+    c.talk("mg viv N30 E81 c\r\n", &["HD c81 W"]);
+    c.talk(
+        "ms a 1 MA\r\nx\r\nms a 1 MA N30\r\nx\r\nms a 1 MP N90\r\ny\r\nmg a v\r\n",
+        &["NS", "HD", "HD", "VA 2", "yx"],
+    );
     c.talk("mg k Y\r\n", &["CLIENT_ERROR invalid flag"]);
     c.say("ms d 2\r\nhi\r\nme d\r\n");
     assert_eq!(c.line(), "HD");
@@ -324,6 +340,29 @@ fn datagrams() {
     assert!(room[8..len].starts_with(b"SERVER_ERROR multi-packet"));
 }
 
+#[test]
+fn a_datagram_brings_no_longer_value_than_a_stream() {
+    let _dog = Watchdog::new();
+    let server = server(|options| {
+        options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        options.longest = 100;
+    });
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let address = server.udp().expect("an address");
+    socket.connect(address).expect("connect");
+    for (len, answer) in [
+        (100, "STORED\r\n"),
+        (101, "SERVER_ERROR object too large for cache\r\n"),
+    ] {
+        let text = format!("set k 0 0 {len}\r\n{}\r\n", "x".repeat(len));
+        let request = [b"\0\x01\0\0\0\x01\0\0", text.as_bytes()].concat();
+        socket.send(&request).expect("send");
+        let mut room = [0; 2000];
+        let got = socket.recv(&mut room).expect("a datagram");
+        assert_eq!(&room[8..got], answer.as_bytes());
+    }
+}
+
 /// Values around a page, whole pages, and more than a socket takes at once; several of them in one read, and one in many.
 #[test]
 fn every_way_of_sending_answers_with_the_same_bytes() {
@@ -382,4 +421,145 @@ fn a_number_for_which_there_is_no_memory_is_not_missing() {
     }
     c.talk(&set, &["STORED"]);
     c.talk("decr n 1\r\n", &["4"]);
+}
+
+/// As memcached does, and without filling up by a format, which can be no wider than 65,535.
+#[test]
+fn a_number_that_goes_down_keeps_a_length_of_any_size() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    let rest = " ".repeat(69_999);
+    for (ask, answer) in [("decr n 1\r\n", "4"), ("ma n MD\r\n", "HD")] {
+        c.talk(
+            &format!("set n 0 0 70000\r\n5{rest}\r\n{ask}mg n v\r\n"),
+            &["STORED", answer, "VA 70000", &format!("4{rest}")],
+        );
+    }
+}
+
+#[test]
+fn a_flag_counts_once_and_a_line_of_them_costs_nothing() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    let twice = "CLIENT_ERROR duplicate flag";
+    c.talk("ms k 1\r\nv\r\nmg k s k\r\n", &["HD", "HD s1 kk"]);
+    for command in ["mg k s v s", "md k q k q", "ma k c t c"] {
+        c.talk(&format!("{command}\r\n"), &[twice]);
+    }
+    c.talk("ms k 1 c c\r\nw\r\nmg k v\r\n", &[twice, "VA 1", "v"]);
+    let many = " k".repeat(30_000);
+    c.talk(&format!("md k{many}\r\nmg k\r\n"), &[twice, "HD"]);
+}
+
+/// Only a `set` says that what is there is not wanted any more.
+#[test]
+fn a_command_that_is_refused_for_its_length_deletes_nothing_else() {
+    let server = server(|options| options.longest = 1000);
+    let mut c = client(&server);
+    let large = "SERVER_ERROR object too large for cache";
+    let long = "x".repeat(2000);
+    c.talk("set k 0 0 3\r\nabc\r\n", &["STORED"]);
+    for command in [
+        "append k 0 0 2000",
+        "prepend k 0 0 2000",
+        "add k 0 0 2000",
+        "replace k 0 0 2000",
+        "cas k 0 0 2000 999999",
+        "ms k 2000 MA",
+        "ms k 2000 ME",
+        "ms k 2000 C999999",
+    ] {
+        c.talk(
+            &format!("{command}\r\n{long}\r\nget k\r\n"),
+            &[large, "VALUE k 0 3", "abc", "END"],
+        );
+    }
+    c.talk(
+        &format!("set k 0 0 2000\r\n{long}\r\nget k\r\n"),
+        &[large, "END"],
+    );
+}
+
+/// Else a client takes the answer for that of its next command.
+#[test]
+fn who_wants_no_reply_hears_nothing_of_a_value_that_is_refused() {
+    let server = server(|options| options.longest = 1000);
+    let mut c = client(&server);
+    let long = "x".repeat(2000);
+    c.talk(
+        &format!("set k 0 0 2000 noreply\r\n{long}\r\nmn\r\n"),
+        &["MN"],
+    );
+    c.talk("set k 0 0 3 noreply\r\nabcdef\r\nmn\r\n", &["MN"]);
+    c.talk("get k\r\n", &["END"]);
+}
+
+#[test]
+fn a_number_that_is_asked_for_holds_with_every_mode() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    let number = |c: &mut Client| {
+        c.say("mg k c\r\n");
+        let line = c.line();
+        let number = line.strip_prefix("HD c").expect("a number");
+        number.split(' ').next().expect("a word").to_owned()
+    };
+    c.talk("ms k 3\r\nabc\r\n", &["HD"]);
+    for (mode, value) in [("MA", "abcd"), ("MP", "dabcd")] {
+        let has = number(&mut c);
+        c.talk(&format!("ms k 1 {mode} C9999\r\nd\r\n"), &["EX"]);
+        c.talk(
+            &format!("ms k 1 {mode} C{has}\r\nd\r\nmg k v\r\n"),
+            &["HD", &format!("VA {}", value.len()), value],
+        );
+    }
+    let has = number(&mut c);
+    c.talk(&format!("ms k 1 ME C{has}\r\nx\r\n"), &["NS"]);
+    c.talk("ms k 1 MR C9999\r\nx\r\n", &["EX"]);
+    c.talk(&format!("ms k 1 MR C{has}\r\ny\r\n"), &["HD"]);
+    // One that is older than what is there, with I: what is stored then is stale, and the number that is said is its own.
+    c.say("ms k 1 C1 I c\r\nz\r\n");
+    let said = c.line();
+    assert_eq!(said, format!("HD c{}", number(&mut c)));
+    c.talk("mg k v\r\n", &["VA 1 X Z", "z"]);
+    // What does not have the number is neither emptied nor stale nor deleted.
+    c.talk("ms k 1\r\nn\r\n", &["HD"]);
+    for ask in ["md k C1 x", "md k C1 I", "md k C1"] {
+        c.talk(&format!("{ask}\r\nmg k v\r\n"), &["EX", "VA 1", "n"]);
+    }
+    let has = number(&mut c);
+    c.talk(&format!("md k C{has} x\r\nmg k v\r\n"), &["HD", "VA 0", ""]);
+    c.talk("md nothing x\r\nmd nothing I\r\n", &["NF", "NF"]);
+}
+
+/// They hold memory that is nobody's yet, and what is stored is not evicted for it.
+#[test]
+fn who_announces_values_and_sends_none_takes_nothing_from_others() {
+    let server = server(|options| {
+        options.memory = 8 << 20;
+        options.patience = Duration::from_millis(400);
+    });
+    let mut c = client(&server);
+    c.talk("set k 0 0 5\r\nvalue\r\n", &["STORED"]);
+    let announced = |number: usize| {
+        let mut silent = client(&server);
+        silent.say(&format!("set silent{number} 0 0 1048576\r\n"));
+        silent
+    };
+    let silent: Vec<Client> = (0..100).map(announced).collect();
+    let held_up = |stats: &tranship_cache::Stats| stats.cmd_set > 100;
+    while !held_up(&server.stats()) {
+        c.talk("get k\r\n", &["VALUE k 0 5", "value", "END"]);
+    }
+    // Each is either refused at once, or closed when nothing has come for a while.
+    while server.stats().slow_clients_closed == 0 {
+        c.talk("get k\r\n", &["VALUE k 0 5", "value", "END"]);
+    }
+    drop(silent);
+    // They are gone then, and there is room again.
+    let long = "y".repeat(1 << 19);
+    c.talk(
+        &format!("set long 0 0 {}\r\n{long}\r\n", long.len()),
+        &["STORED"],
+    );
 }

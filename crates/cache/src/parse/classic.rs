@@ -16,8 +16,8 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
         b"set" => put(Mode::Set, rest),
         b"add" => put(Mode::Add, rest),
         b"replace" => put(Mode::Replace, rest),
-        b"append" => put(Mode::Append, rest),
-        b"prepend" => put(Mode::Prepend, rest),
+        b"append" => put(Mode::Append(None), rest),
+        b"prepend" => put(Mode::Prepend(None), rest),
         b"cas" => put(Mode::Cas(0), rest),
         b"delete" => {
             let key = key(words.next())?;

@@ -30,8 +30,15 @@ impl Owned {
         }
     }
 
+    /// Its value is refused: of a `set` what was there is no longer what the client wants there.
     pub(super) fn forget(&self, shared: &Shared) {
-        shared.store.delete(&self.key, None);
+        if self.mode == Mode::Set {
+            shared.store.delete(&self.key, None);
+        }
+    }
+
+    pub(super) fn noreply(&self) -> bool {
+        self.noreply
     }
 
     pub(super) fn store(self, shared: &Shared, worker: usize, value: Value, replies: &mut Replies) {
@@ -90,7 +97,7 @@ pub(super) fn answer(command: Command<'_>, shared: &Shared, worker: usize, repli
             } else {
                 (&counts.incr_hits, &counts.incr_misses)
             };
-            let line = match store.arithmetic(key, delta, down, None) {
+            let line = match store.arithmetic(key, delta, down, None, None) {
                 Ok((new, _)) => {
                     Counts::bump(hits, 1);
                     new.to_string()

@@ -3,6 +3,7 @@
 //! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
 //! does.
 
+use super::announced::Credit;
 use super::incoming::Incoming;
 use super::shared::{Sending, Shared};
 use super::{classic, meta};
@@ -15,7 +16,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::Interest;
-use tranship_zcopy::{Sender, Socket};
+use tranship_zcopy::{Sender, Socket, ValueMut};
 
 /// The longest command line: as many keys as anybody asks for at once.
 const LINE: usize = 64 << 10;
@@ -47,6 +48,8 @@ enum Expect {
         value: Incoming,
         /// The command, as it came.
         line: Vec<u8>,
+        /// Unless all of it was there with its command.
+        _credit: Option<Credit>,
     },
     /// Bytes that are no command.
     Swallow(usize),
@@ -59,6 +62,16 @@ enum Expect {
 pub(super) enum Store {
     Classic(classic::Owned),
     Meta(meta::OwnedSet),
+}
+
+impl Store {
+    /// Says that the value is refused, to a client that wants to know: any other would take it for the answer to its next command.
+    fn refuse(&self, answer: &str, replies: &mut Replies) {
+        match self {
+            Store::Classic(put) if put.noreply() => {}
+            Store::Classic(_) | Store::Meta(_) => replies.line(answer),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -75,6 +88,8 @@ pub(super) struct Connection {
     interest: Interest,
     /// Since when replies wait without a byte being taken.
     stuck: Option<Instant>,
+    /// Since when a value that was announced waits without a byte of it.
+    awaited: Option<Instant>,
     ending: bool,
 }
 
@@ -95,6 +110,7 @@ impl Connection {
             },
             interest: Interest::Read,
             stuck: None,
+            awaited: None,
             ending: false,
         })
     }
@@ -160,8 +176,8 @@ impl Connection {
     }
 
     pub(super) fn is_stuck(&self, now: Instant, patience: Duration) -> bool {
-        self.stuck
-            .is_some_and(|since| now.saturating_duration_since(since) >= patience)
+        let has_waited = |since| now.saturating_duration_since(since) >= patience;
+        self.stuck.is_some_and(has_waited) || self.awaited.is_some_and(has_waited)
     }
 
     fn is_choked(&self) -> bool {
@@ -190,6 +206,10 @@ impl Connection {
         if self.is_choked() {
             Counts::bump(&counts.conn_yields, 1);
         }
+        self.awaited = match self.expect {
+            Expect::Value { .. } => self.awaited.or_else(|| Some(Instant::now())),
+            _ => None,
+        };
         let waited = !self.replies.is_empty();
         match self
             .replies
@@ -243,6 +263,7 @@ impl Connection {
             if let Expect::Value { value, .. } = &mut self.expect {
                 value.came(of_value);
             }
+            self.awaited = None;
         }
         match result {
             Ok(0) => {
@@ -314,7 +335,7 @@ impl Connection {
                 if !ended {
                     self.expect = Expect::SwallowLine;
                 }
-                return self.replies.line("CLIENT_ERROR bad data chunk");
+                return put.refuse("CLIENT_ERROR bad data chunk", &mut self.replies);
             }
         };
         match put {
@@ -384,6 +405,16 @@ impl Connection {
         );
     }
 
+    /// Memory for a value that follows. One that is still to be sent evicts nothing while there are many such.
+    fn reserve(&self, shared: &Shared, len: usize) -> Option<(ValueMut, Option<Credit>)> {
+        let is_here = self.filled - self.at >= len;
+        let credit = match is_here {
+            true => None,
+            false => Some(shared.announced.take(len)?),
+        };
+        Some((shared.store.reserve(len)?, credit))
+    }
+
     /// A value follows: its memory first.
     fn expect_value(&mut self, shared: &Shared, worker: usize, len: usize, put: Store) {
         let counts = &shared.counts[worker];
@@ -391,23 +422,22 @@ impl Connection {
         let answer = if len > shared.options.longest {
             Counts::bump(&counts.store_too_large, 1);
             "SERVER_ERROR object too large for cache"
-        } else if let Some(value) = shared.store.reserve(len) {
-            let line = Vec::new();
+        } else if let Some((value, credit)) = self.reserve(shared, len) {
             self.expect = Expect::Value {
                 put,
                 value: Incoming::new(value),
-                line,
+                line: Vec::new(),
+                _credit: credit,
             };
             return;
         } else {
             "SERVER_ERROR out of memory storing object"
         };
-        // As in memcached: what was there is no longer what the client wants there.
         match &put {
             Store::Classic(put) => put.forget(shared),
             Store::Meta(set) => set.forget(shared),
         }
-        self.replies.line(answer);
+        put.refuse(answer, &mut self.replies);
         self.expect = Expect::Swallow(len.saturating_add(2));
     }
 }

@@ -128,6 +128,10 @@ fn bytes(
     let (value, after) = rest.split_at(whole);
     *rest = after;
     let value = &value[..len];
+    if len > shared.options.longest {
+        replies.line("SERVER_ERROR object too large for cache");
+        return None;
+    }
     let Some(mut stored) = shared.store.reserve(len) else {
         replies.line("SERVER_ERROR out of memory storing object");
         return None;

@@ -12,6 +12,7 @@ use tranship_zcopy::Value;
 type Answer<T> = Result<T, &'static str>;
 
 const INVALID: &str = "CLIENT_ERROR invalid flag";
+const DUPLICATE: &str = "CLIENT_ERROR duplicate flag";
 const TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 
 /// An `ms` whose value is on its way.
@@ -21,9 +22,12 @@ pub(super) struct OwnedSet {
     written: Box<[u8]>,
     flags: Box<[u8]>,
     mode: Mode,
+    /// The number it gets.
+    number: Option<u64>,
+    /// Where nothing is to be put to, it is stored by itself, with this time to live.
+    vivify: Option<i64>,
     client: u32,
     expiry: i64,
-    invalidate: bool,
 }
 
 /// The key itself, of one that may be written in base64.
@@ -46,39 +50,56 @@ fn number<T: std::str::FromStr>(meta: &Meta<'_>, letter: u8) -> Answer<Option<T>
         .transpose()
 }
 
+/// Each of these letters at most once: so no line asks for more than there are letters.
 fn only(meta: &Meta<'_>, letters: &[u8]) -> Answer<()> {
-    match meta.flags().all(|flag| letters.contains(&flag.letter)) {
-        true => Ok(()),
-        false => Err(INVALID),
+    let mut seen = 0u64;
+    for flag in meta.flags() {
+        let at = letters.iter().position(|letter| *letter == flag.letter);
+        let bit = 1 << at.ok_or(INVALID)?;
+        if seen & bit != 0 {
+            return Err(DUPLICATE);
+        }
+        seen |= bit;
     }
+    Ok(())
 }
 
 impl OwnedSet {
     pub(super) fn new(meta: &Meta<'_>) -> Answer<OwnedSet> {
-        only(meta, b"bcCEFIkOqsTM")?;
+        only(meta, b"bcCEFIkNOqsTM")?;
         let cas: Option<u64> = number(meta, b'C')?;
+        let numbered = |mode| match cas {
+            // An older number than what is there: with I, stored all the same, and marked as stale.
+            Some(cas) if meta.has(b'I') => Mode::CasOrStale(cas),
+            Some(cas) => Mode::Cas(cas),
+            None => mode,
+        };
         let mode = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
-            None => Mode::Set,
-            Some(Some(b'S' | b's')) => Mode::Set,
+            None | Some(Some(b'S' | b's')) => numbered(Mode::Set),
+            Some(Some(b'R' | b'r')) => numbered(Mode::Replace),
+            // What is not there has no number: asked for or not, it is the same.
             Some(Some(b'E' | b'e')) => Mode::Add,
-            Some(Some(b'A' | b'a')) => Mode::Append,
-            Some(Some(b'P' | b'p')) => Mode::Prepend,
-            Some(Some(b'R' | b'r')) => Mode::Replace,
+            Some(Some(b'A' | b'a')) => Mode::Append(cas),
+            Some(Some(b'P' | b'p')) => Mode::Prepend(cas),
             Some(_) => return Err("CLIENT_ERROR invalid mode for ms M flag"),
         };
         Ok(OwnedSet {
             key: key(meta)?,
             written: meta.key.into(),
             flags: meta.flags.into(),
-            mode: cas.map_or(mode, Mode::Cas),
+            mode,
+            number: number(meta, b'E')?,
+            vivify: number(meta, b'N')?,
             client: number(meta, b'F')?.unwrap_or(0),
             expiry: number(meta, b'T')?.unwrap_or(0),
-            invalidate: meta.has(b'I'),
         })
     }
 
+    /// Its value is refused: of one that is to be there in any case, what was there is no longer what the client wants there.
     pub(super) fn forget(&self, shared: &Shared) {
-        shared.store.delete(&self.key, None);
+        if self.mode == Mode::Set {
+            shared.store.delete(&self.key, None);
+        }
     }
 
     pub(super) fn store(self, shared: &Shared, worker: usize, value: Value, replies: &mut Replies) {
@@ -89,17 +110,28 @@ impl OwnedSet {
         };
         let len = value.len();
         let store = &shared.store;
-        let put = |mode| store.put(&self.key, value.clone(), self.client, self.expiry, mode);
-        let mut outcome = put(self.mode);
-        // An older number than what is there: with I, stored all the same, and marked as stale.
-        if let (Mode::Cas(wanted), Outcome::Exists, true) = (self.mode, &outcome, self.invalidate)
-            && store.peek(&self.key).is_some_and(|item| item.cas > wanted)
-        {
-            outcome = put(Mode::Set);
-            store.invalidate(&self.key, None, None);
+        let put = |mode, expiry| {
+            store.put_as(
+                &self.key,
+                value.clone(),
+                self.client,
+                expiry,
+                mode,
+                self.number,
+            )
+        };
+        let mut outcome = put(self.mode, self.expiry);
+        if let (Mode::Append(_) | Mode::Prepend(_), Some(expiry)) = (self.mode, self.vivify) {
+            // Another may store it, or delete it, in between.
+            while let Outcome::NotStored = outcome {
+                outcome = match put(Mode::Add, expiry) {
+                    Outcome::NotStored => put(self.mode, expiry),
+                    stored => stored,
+                };
+            }
         }
         let counts = &shared.counts[worker];
-        if let Mode::Cas(_) = self.mode {
+        if let Mode::Cas(_) | Mode::CasOrStale(_) = self.mode {
             match outcome {
                 Outcome::Stored(_) => Counts::bump(&counts.cas_hits, 1),
                 Outcome::Exists => Counts::bump(&counts.cas_badval, 1),
@@ -176,7 +208,14 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
             let Some(value) = store.reserve(0) else {
                 return Err("SERVER_ERROR out of memory storing object");
             };
-            store.put(&key, value.freeze(), 0, expiry, Mode::Add);
+            store.put_as(
+                &key,
+                value.freeze(),
+                0,
+                expiry,
+                Mode::Add,
+                number(meta, b'E')?,
+            );
             won = store.win(&key);
             match store.peek(&key) {
                 Some(item) => Item { won: false, ..item },
@@ -236,25 +275,18 @@ fn delete(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Repli
     let new: Option<u64> = number(meta, b'E')?;
     let expiry: Option<i64> = number(meta, b'T')?;
     let store = &shared.store;
-    let there = store.peek(&key);
-    let code = match there {
-        None => "NF",
-        Some(item) if cas.is_some_and(|wanted| wanted != item.cas) => "EX",
-        Some(_) if meta.has(b'I') => {
-            store.invalidate(&key, expiry, new);
-            "HD"
-        }
-        Some(_) if meta.has(b'x') => {
-            if let Some(empty) = store.reserve(0) {
-                store.put(&key, empty.freeze(), 0, expiry.unwrap_or(0), Mode::Set);
-            }
-            "HD"
-        }
-        Some(_) => match store.delete(&key, cas) {
-            Outcome::Stored(_) => "HD",
-            Outcome::Exists => "EX",
-            _ => "NF",
-        },
+    let outcome = if meta.has(b'I') {
+        store.invalidate(&key, cas, expiry, new)
+    } else if meta.has(b'x') {
+        store.empty(&key, cas, expiry.unwrap_or(0))
+    } else {
+        store.delete(&key, cas)
+    };
+    let code = match outcome {
+        Outcome::Stored(_) => "HD",
+        Outcome::Exists => "EX",
+        Outcome::NoMemory => return Err("SERVER_ERROR out of memory"),
+        _ => "NF",
     };
     let count = if code == "HD" {
         &counts.delete_hits
@@ -284,6 +316,7 @@ fn arithmetic(
     let delta = number(meta, b'D')?.unwrap_or(1);
     let first: u64 = number(meta, b'J')?.unwrap_or(0);
     let cas: Option<u64> = number(meta, b'C')?;
+    let renumber: Option<u64> = number(meta, b'E')?;
     let vivify: Option<i64> = number(meta, b'N')?;
     let touch: Option<i64> = number(meta, b'T')?;
     let down = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
@@ -297,7 +330,7 @@ fn arithmetic(
     } else {
         (&counts.incr_hits, &counts.incr_misses)
     };
-    let (new, outcome) = match store.arithmetic(&key, delta, down, cas) {
+    let (new, outcome) = match store.arithmetic(&key, delta, down, cas, renumber) {
         Err(NotCounted::NoNumber) => {
             return Err("CLIENT_ERROR cannot increment or decrement non-numeric value");
         }
@@ -309,7 +342,11 @@ fn arithmetic(
                     return Err("SERVER_ERROR out of memory storing object");
                 };
                 value[..text.len()].copy_from_slice(text.as_bytes());
-                (first, store.put(&key, value.freeze(), 0, expiry, Mode::Add))
+                let value = value.freeze();
+                (
+                    first,
+                    store.put_as(&key, value, 0, expiry, Mode::Add, renumber),
+                )
             }
             None => (0, Outcome::NotFound),
         },

@@ -1,5 +1,6 @@
 //! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it (`handover`).
 
+mod announced;
 mod classic;
 mod connection;
 mod datagram;
@@ -19,6 +20,7 @@ pub use shared::{Options, Sending};
 use crate::share::{self, ShareServer};
 use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
+use announced::Announced;
 use connection::Connection;
 use running::{Crew, Running};
 use shared::Shared;
@@ -279,6 +281,7 @@ impl Server {
             store: begin.store,
             counts: (0..threads).map(|_| Counts::default()).collect(),
             shown: share::Counts::default(),
+            announced: Announced::new(options.memory),
             options,
             open: AtomicUsize::new(0),
             stop: AtomicBool::new(false),

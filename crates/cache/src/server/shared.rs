@@ -1,5 +1,6 @@
 //! What all workers share, options included.
 
+use super::announced::Announced;
 use crate::share::{self, Share};
 use crate::stats::{Counts, Stats};
 use crate::store::Store;
@@ -72,6 +73,8 @@ impl Default for Options {
 pub(crate) struct Shared {
     pub(super) store: Store,
     pub(super) options: Options,
+    /// Values that are on their way here.
+    pub(super) announced: Announced,
     pub(super) counts: Box<[Counts]>,
     pub(super) shown: share::Counts,
     /// Connections now.

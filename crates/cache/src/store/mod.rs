@@ -4,6 +4,7 @@
 //! protocol, for which one of whole pages would need a page more. It is never changed in place: a new one takes its place.
 
 mod adopt;
+mod change;
 mod clean;
 mod entry;
 mod lru;
@@ -28,12 +29,14 @@ pub enum Mode {
     Add,
     /// Only if something is there.
     Replace,
-    /// Behind what is there.
-    Append,
-    /// Before what is there.
-    Prepend,
+    /// Behind what is there, if that has this number.
+    Append(Option<u64>),
+    /// Before what is there, if that has this number.
+    Prepend(Option<u64>),
     /// Only if what is there has this number.
     Cas(u64),
+    /// Only if what is there has this number, or a greater one: then the new value is marked as stale.
+    CasOrStale(u64),
 }
 
 /// What came of it.
@@ -174,79 +177,55 @@ impl Store {
 
     /// Stores a value.
     pub fn put(&self, key: &[u8], value: Value, flags: u32, expiry: i64, mode: Mode) -> Outcome {
-        if let Mode::Append | Mode::Prepend = mode {
-            return self.join(key, &value, mode);
+        self.put_as(key, value, flags, expiry, mode, None)
+    }
+
+    /// The same under this number, if there is one.
+    pub fn put_as(
+        &self,
+        key: &[u8],
+        value: Value,
+        flags: u32,
+        expiry: i64,
+        mode: Mode,
+        number: Option<u64>,
+    ) -> Outcome {
+        if let Mode::Append(cas) | Mode::Prepend(cas) = mode {
+            let is_front = matches!(mode, Mode::Prepend(_));
+            return self.join(key, &value, is_front, cas, number);
         }
         let now = self.now();
         let expires = self.expires(expiry, now);
         let (mut shard, hash) = self.shard(key);
         let there = self.find_living(&mut shard, hash, key, now);
+        let mut stale = false;
         match (mode, there) {
             (Mode::Add, Some(index)) => {
                 shard.touch(index, now);
                 return Outcome::NotStored;
             }
             (Mode::Replace, None) => return Outcome::NotStored,
-            (Mode::Cas(_), None) => return Outcome::NotFound,
+            (Mode::Cas(_) | Mode::CasOrStale(_), None) => return Outcome::NotFound,
             (Mode::Cas(wanted), Some(index)) if shard.entry(index).cas != wanted => {
                 return Outcome::Exists;
+            }
+            (Mode::CasOrStale(wanted), Some(index)) => {
+                let has = shard.entry(index).cas;
+                if has < wanted {
+                    return Outcome::Exists;
+                }
+                stale = has > wanted;
             }
             _ => {}
         }
         if let Some(index) = there {
             self.remove(&mut shard, index);
         }
-        let cas = self.number();
-        let entry = Entry::new(key, hash, value, flags, expires, cas, now);
+        let cas = number.unwrap_or_else(|| self.number());
+        let mut entry = Entry::new(key, hash, value, flags, expires, cas, now);
+        entry.stale = stale;
         self.insert(&mut shard, entry);
         Outcome::Stored(cas)
-    }
-
-    /// Puts more behind a value, or before it.
-    fn join(&self, key: &[u8], more: &Value, mode: Mode) -> Outcome {
-        let mut reserved = None::<ValueMut>;
-        loop {
-            let now = self.now();
-            let (mut shard, hash) = self.shard(key);
-            // What was there before room was made for it was evicted for that.
-            let Some(index) = self.find_living(&mut shard, hash, key, now) else {
-                return match reserved {
-                    Some(_) => Outcome::NoMemory,
-                    None => Outcome::NotStored,
-                };
-            };
-            let old = &shard.entry(index).value;
-            let len = old.len() + more.len();
-            if len > self.longest {
-                return Outcome::TooLarge;
-            }
-            match self.room_for(&mut reserved, len) {
-                Some(mut joined) => {
-                    let (first, second) = match mode {
-                        Mode::Prepend => (more, old),
-                        _ => (old, more),
-                    };
-                    joined[..first.len()].copy_from_slice(first);
-                    joined[first.len()..].copy_from_slice(second);
-                    return Outcome::Stored(self.exchange(&mut shard, index, joined.freeze()));
-                }
-                None => {
-                    shard.touch(index, now);
-                    drop(shard);
-                    reserved = self.reserve(len);
-                    if reserved.is_none() {
-                        return Outcome::NoMemory;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting. Else he lets
-    /// go of the lock and reserves it, as what is evicted for it may be of this shard. The item is touched before, so that it itself is so last.
-    fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
-        let fits = reserved.take().filter(|value| value.len() == len);
-        fits.or_else(|| self.arena.alloc(len).ok())
     }
 
     /// What is stored under a key; `touch` gives it a new time to live.
@@ -279,18 +258,47 @@ impl Store {
         self.change(key, |entry, expires| entry.expires = expires, expiry)
     }
 
-    /// Marks what is stored as stale, with a new number; and gives it a new time to live if there is one.
-    pub fn invalidate(&self, key: &[u8], expiry: Option<i64>, number: Option<u64>) -> bool {
-        let cas = number.unwrap_or_else(|| self.number());
-        let change = |entry: &mut Entry, expires| {
-            entry.stale = true;
-            entry.won = false;
-            entry.cas = cas;
-            if expiry.is_some() {
-                entry.expires = expires;
-            }
+    /// Marks what is stored as stale, if it has that number, with a new one, this one if there is one; and gives it a new time to live if there is one.
+    pub fn invalidate(
+        &self,
+        key: &[u8],
+        cas: Option<u64>,
+        expiry: Option<i64>,
+        number: Option<u64>,
+    ) -> Outcome {
+        let now = self.now();
+        let expires = expiry.map(|expiry| self.expires(expiry, now));
+        let (mut shard, hash) = self.shard(key);
+        let index = match self.find_numbered(&mut shard, hash, key, now, cas) {
+            Ok(index) => index,
+            Err(why) => return why,
         };
-        self.change(key, change, expiry.unwrap_or(0))
+        let number = number.unwrap_or_else(|| self.number());
+        let entry = shard.entry_mut(index);
+        entry.stale = true;
+        entry.won = false;
+        entry.cas = number;
+        entry.expires = expires.unwrap_or(entry.expires);
+        Outcome::Stored(number)
+    }
+
+    /// Takes what is stored out of a key that has that number, and leaves the key with nothing in it, and with this time to live.
+    pub fn empty(&self, key: &[u8], cas: Option<u64>, expiry: i64) -> Outcome {
+        let Some(nothing) = self.reserve(0) else {
+            return Outcome::NoMemory;
+        };
+        let now = self.now();
+        let expires = self.expires(expiry, now);
+        let (mut shard, hash) = self.shard(key);
+        let index = match self.find_numbered(&mut shard, hash, key, now, cas) {
+            Ok(index) => index,
+            Err(why) => return why,
+        };
+        self.remove(&mut shard, index);
+        let number = self.number();
+        let entry = Entry::new(key, hash, nothing.freeze(), 0, expires, number, now);
+        self.insert(&mut shard, entry);
+        Outcome::Stored(number)
     }
 
     /// The first who asks is told to renew it.
@@ -316,66 +324,13 @@ impl Store {
     pub fn delete(&self, key: &[u8], cas: Option<u64>) -> Outcome {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
-        let Some(index) = self.find_living(&mut shard, hash, key, now) else {
-            return Outcome::NotFound;
-        };
-        let has = shard.entry(index).cas;
-        if cas.is_some_and(|wanted| wanted != has) {
-            return Outcome::Exists;
-        }
-        self.remove(&mut shard, index);
-        Outcome::Stored(has)
-    }
-
-    /// Adds to or takes from a decimal number.
-    ///
-    /// # Errors
-    /// [`NotCounted`]; a number that is not the wanted one is no error.
-    pub fn arithmetic(
-        &self,
-        key: &[u8],
-        delta: u64,
-        down: bool,
-        cas: Option<u64>,
-    ) -> Result<(u64, Outcome), NotCounted> {
-        let mut reserved = None::<ValueMut>;
-        loop {
-            let now = self.now();
-            let (mut shard, hash) = self.shard(key);
-            let found = self.find_living(&mut shard, hash, key, now);
-            // What was there before room was made for it was evicted for that.
-            let Some(index) = found else {
-                return Err(match reserved {
-                    Some(_) => NotCounted::NoMemory,
-                    None => NotCounted::NotFound,
-                });
-            };
-            let entry = shard.entry(index);
-            if cas.is_some_and(|wanted| wanted != entry.cas) {
-                return Ok((0, Outcome::Exists));
+        match self.find_numbered(&mut shard, hash, key, now, cas) {
+            Ok(index) => {
+                let has = shard.entry(index).cas;
+                self.remove(&mut shard, index);
+                Outcome::Stored(has)
             }
-            let text = &entry.value;
-            let old: u64 = std::str::from_utf8(text)
-                .ok()
-                .and_then(|text| text.trim_end_matches(' ').parse().ok())
-                .ok_or(NotCounted::NoNumber)?;
-            let new = if down {
-                old.saturating_sub(delta)
-            } else {
-                old.wrapping_add(delta)
-            };
-            // A shorter number keeps the length, as in memcached.
-            let text = format!("{new:<width$}", width = if down { text.len() } else { 0 });
-            let Some(mut value) = self.room_for(&mut reserved, text.len()) else {
-                shard.touch(index, now);
-                drop(shard);
-                let value = self.reserve(text.len());
-                reserved = Some(value.ok_or(NotCounted::NoMemory)?);
-                continue;
-            };
-            value.copy_from_slice(text.as_bytes());
-            let cas = self.exchange(&mut shard, index, value.freeze());
-            return Ok((new, Outcome::Stored(cas)));
+            Err(why) => why,
         }
     }
 
@@ -456,9 +411,26 @@ impl Store {
         Some(index)
     }
 
-    /// Another value for an item. Says its number.
-    fn exchange(&self, shard: &mut Shard, index: u32, value: Value) -> u64 {
-        let cas = self.number();
+    /// A living item that has that number, if one is asked for.
+    fn find_numbered(
+        &self,
+        shard: &mut Shard,
+        hash: u64,
+        key: &[u8],
+        now: u32,
+        cas: Option<u64>,
+    ) -> Result<u32, Outcome> {
+        let index = self.find_living(shard, hash, key, now);
+        let index = index.ok_or(Outcome::NotFound)?;
+        match cas {
+            Some(wanted) if wanted != shard.entry(index).cas => Err(Outcome::Exists),
+            _ => Ok(index),
+        }
+    }
+
+    /// Another value for an item, under this number if there is one. Says its number.
+    fn exchange(&self, shard: &mut Shard, index: u32, value: Value, number: Option<u64>) -> u64 {
+        let cas = number.unwrap_or_else(|| self.number());
         let entry = shard.entry_mut(index);
         let (before, after) = (entry.cost(), {
             entry.value = value;
@@ -560,8 +532,13 @@ impl Store {
 }
 
 fn arena_options(memory: u64) -> tranship_zcopy::Options {
-    // Pageblocks are never quite full, and the cleaner needs room to work.
-    tranship_zcopy::Options::new().max(memory + memory / 4 + (64 << 20))
+    tranship_zcopy::Options::new().max(memory + beyond(memory))
+}
+
+/// Bytes of the arena beyond what is stored: pageblocks are never quite full, the cleaner needs room to work, and values that come or go are in nobody's
+/// memory but the arena's.
+pub(crate) fn beyond(memory: u64) -> u64 {
+    memory / 4 + (64 << 20)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

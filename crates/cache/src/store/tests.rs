@@ -44,8 +44,8 @@ fn modes_hold_what_they_promise() {
         set(&store, b"k", b"1", Mode::Add),
         Outcome::NotStored
     ));
-    set(&store, b"k", b"c", Mode::Append);
-    set(&store, b"k", b"a", Mode::Prepend);
+    set(&store, b"k", b"c", Mode::Append(None));
+    set(&store, b"k", b"a", Mode::Prepend(None));
     let item = store.get(b"k", None).expect("there");
     assert_eq!(
         (&item.value[..], item.flags, item.ttl),
@@ -73,7 +73,9 @@ fn numbers_go_up_and_down_as_in_memcached() {
     let store = store(64 << 20);
     set(&store, b"n", b"10", Mode::Set);
     let go = |delta, down| {
-        let (new, _) = store.arithmetic(b"n", delta, down, None).expect("a number");
+        let (new, _) = store
+            .arithmetic(b"n", delta, down, None, None)
+            .expect("a number");
         (new, store.get(b"n", None).expect("there").value.to_vec())
     };
     assert_eq!(go(5, true), (5, b"5 ".to_vec()));
@@ -84,7 +86,7 @@ fn numbers_go_up_and_down_as_in_memcached() {
     set(&store, b"t", b"text", Mode::Set);
     let no = |key| {
         store
-            .arithmetic(key, 1, false, None)
+            .arithmetic(key, 1, false, None, None)
             .expect_err("no number")
     };
     assert_eq!(no(b"t"), NotCounted::NoNumber);
@@ -133,7 +135,7 @@ fn what_grows_has_others_evicted_and_stays_within_the_longest_value() {
     while let Ok(value) = store.arena().copy(&part) {
         read.push(value);
     }
-    let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append);
+    let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append(None));
     assert!(matches!(grown, Outcome::Stored(_)), "{grown:?}");
     let item = store.peek(b"grows").expect("there");
     assert_eq!(item.value[..], [&part[..], b"more"].concat());
@@ -146,12 +148,12 @@ fn what_grows_has_others_evicted_and_stays_within_the_longest_value() {
     while let Ok(value) = store.arena().copy(&part) {
         read.push(value);
     }
-    let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append);
+    let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append(None));
     assert!(matches!(grown, Outcome::NoMemory), "{grown:?}");
     drop(read);
     // No longer than a value may be, however it came to be.
     set(&store, b"k", &vec![b'v'; LONGEST - 4], Mode::Set);
-    for (mode, fits) in [(Mode::Append, true), (Mode::Prepend, false)] {
+    for (mode, fits) in [(Mode::Append(None), true), (Mode::Prepend(None), false)] {
         let grown = store.put(b"k", more.clone(), 0, 0, mode);
         assert_eq!(matches!(grown, Outcome::Stored(_)), fits, "{grown:?}");
         assert_eq!(matches!(grown, Outcome::TooLarge), !fits, "{grown:?}");

@@ -2,7 +2,7 @@
 //!
 //! Neighbouring classes differ by a sixteenth at most (by 16 bytes below 256), so rounding wastes at most 6.25 % of a value of
 //! 256 bytes or more. No slot of up to a page crosses a page: what a page has left over beside slots of one class is cut
-//! into slots of the largest class that fits (a *side* class), so that a page of slots wastes less than 256 bytes, 6.25 %.
+//! into slots of the largest class that fits (a *side* class), so that a page all of whose slots are in use wastes less than 256 bytes, 6.25 %.
 //! Classes of several pages leave whole pages over, which take no memory, as nobody touches them.
 
 /// Bytes of a page.

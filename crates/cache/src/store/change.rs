@@ -1,0 +1,121 @@
+//! Values that are made of what is there: a new one takes its place, for which memory may have to be found first.
+
+use super::{NotCounted, Outcome, Store};
+use tranship_zcopy::{Value, ValueMut};
+
+impl Store {
+    /// Adds to or takes from a decimal number, if its item has the number `cas`, which becomes `number`.
+    ///
+    /// # Errors
+    /// [`NotCounted`]; a number that is not the wanted one is no error.
+    pub fn arithmetic(
+        &self,
+        key: &[u8],
+        delta: u64,
+        down: bool,
+        cas: Option<u64>,
+        number: Option<u64>,
+    ) -> Result<(u64, Outcome), NotCounted> {
+        let mut reserved = None::<ValueMut>;
+        loop {
+            let now = self.now();
+            let (mut shard, hash) = self.shard(key);
+            let found = self.find_living(&mut shard, hash, key, now);
+            // What was there before room was made for it was evicted for that.
+            let Some(index) = found else {
+                return Err(match reserved {
+                    Some(_) => NotCounted::NoMemory,
+                    None => NotCounted::NotFound,
+                });
+            };
+            let entry = shard.entry(index);
+            if cas.is_some_and(|wanted| wanted != entry.cas) {
+                return Ok((0, Outcome::Exists));
+            }
+            let text = &entry.value;
+            let old: u64 = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.trim_end_matches(' ').parse().ok())
+                .ok_or(NotCounted::NoNumber)?;
+            let new = if down {
+                old.saturating_sub(delta)
+            } else {
+                old.wrapping_add(delta)
+            };
+            let digits = new.to_string();
+            // A shorter number keeps the length, as in memcached. Not by `format!`, which panics where it is to fill up more than 65,535 characters.
+            let least = if down { text.len() } else { 0 };
+            let len = least.max(digits.len());
+            let Some(mut value) = self.room_for(&mut reserved, len) else {
+                shard.touch(index, now);
+                drop(shard);
+                let value = self.reserve(len);
+                reserved = Some(value.ok_or(NotCounted::NoMemory)?);
+                continue;
+            };
+            let (start, rest) = value.split_at_mut(digits.len());
+            start.copy_from_slice(digits.as_bytes());
+            rest.fill(b' ');
+            let cas = self.exchange(&mut shard, index, value.freeze(), number);
+            return Ok((new, Outcome::Stored(cas)));
+        }
+    }
+
+    /// Puts more behind a value that has that number, or before it.
+    pub(super) fn join(
+        &self,
+        key: &[u8],
+        more: &Value,
+        is_front: bool,
+        cas: Option<u64>,
+        number: Option<u64>,
+    ) -> Outcome {
+        let mut reserved = None::<ValueMut>;
+        loop {
+            let now = self.now();
+            let (mut shard, hash) = self.shard(key);
+            // What was there before room was made for it was evicted for that.
+            let Some(index) = self.find_living(&mut shard, hash, key, now) else {
+                return match reserved {
+                    Some(_) => Outcome::NoMemory,
+                    None => Outcome::NotStored,
+                };
+            };
+            if cas.is_some_and(|wanted| wanted != shard.entry(index).cas) {
+                return Outcome::Exists;
+            }
+            let old = &shard.entry(index).value;
+            let len = old.len() + more.len();
+            if len > self.longest {
+                return Outcome::TooLarge;
+            }
+            match self.room_for(&mut reserved, len) {
+                Some(mut joined) => {
+                    let (first, second) = match is_front {
+                        true => (more, old),
+                        false => (old, more),
+                    };
+                    joined[..first.len()].copy_from_slice(first);
+                    joined[first.len()..].copy_from_slice(second);
+                    let joined = joined.freeze();
+                    return Outcome::Stored(self.exchange(&mut shard, index, joined, number));
+                }
+                None => {
+                    shard.touch(index, now);
+                    drop(shard);
+                    reserved = self.reserve(len);
+                    if reserved.is_none() {
+                        return Outcome::NoMemory;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting. Else he lets
+    /// go of the lock and reserves it, as what is evicted for it may be of this shard. The item is touched before, so that it itself is so last.
+    fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
+        let fits = reserved.take().filter(|value| value.len() == len);
+        fits.or_else(|| self.arena.alloc(len).ok())
+    }
+}
