@@ -4,6 +4,7 @@
 //! counters of its own, and the writer may be waited for by nobody.
 
 use super::Receiver;
+use super::pools::FIRST;
 use super::take::Untaken;
 use crate::cbuf::{CbufMut, Home};
 use crate::error::{Error, Kind, RingFull, SendError, Violation};
@@ -42,12 +43,12 @@ impl Receiver {
             let passed = self.pass_inside(buf, meta);
             return passed.map_err(|(error, buf)| SendError::new(error, buf));
         }
-        let at = match self
-            .way_back(&buf)
-            .and_then(|at| self.control_room().map(|()| at))
-        {
-            Ok(at) => at,
-            Err(error) => return Err(SendError::new(error, buf)),
+        let at = match self.is_at_hand(&buf) {
+            true => FIRST,
+            false => match self.look_for_way_back(&buf) {
+                Ok(at) => at,
+                Err(error) => return Err(SendError::new(error, buf)),
+            },
         };
         let handle = buf.handle();
         let (offset, serial) = handle.place();
@@ -64,6 +65,27 @@ impl Receiver {
         tranship_ledger::pass_back(rcvd, publish, || drop(buf), reached);
         self.link.notify();
         Ok(())
+    }
+
+    /// Whether the buffer is of the pool that was assigned first, by its writer, and can go back without looking any further.
+    #[inline(always)]
+    fn is_at_hand(&self, buf: &CbufMut) -> bool {
+        let is_home = self.at_hand.as_ref().is_some_and(|pool| {
+            !pool.forwarded && ptr::eq(buf.handle().home_key(), pool.foreign.as_ptr().cast())
+        });
+        is_home
+            && self.control.known_room(self.control_lines) > 0
+            && !self.fork.is_child()
+            && !self.link.their_closed()
+            && self.link.gone() == Gone::No
+    }
+
+    /// The assignment by which the buffer can go back, if there is room for it.
+    #[inline(never)]
+    fn look_for_way_back(&mut self, buf: &CbufMut) -> Result<usize, Error> {
+        let at = self.way_back(buf)?;
+        self.control_room()?;
+        Ok(at)
     }
 
     pub(in crate::link) fn sender_is_there(&self) -> Result<(), Error> {

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tranship_proto::{PoolId, Trust};
 
+/// The place of the pool that was assigned first, which is the one at hand.
+pub(super) const FIRST: usize = 0;
+
 /// A pool that can be received from.
 pub(super) struct In {
     pub(super) pool: PoolId,

@@ -9,7 +9,7 @@ use crate::cbuf::CbufMut;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
-use crate::link::shared::{Assigned, Gone, LinkShared, Replies, Reply};
+use crate::link::shared::{Assigned, Assignment, Gone, LinkShared, Replies, Reply};
 use std::sync::atomic::{Ordering, fence};
 use tranship_ledger::ReturnStep;
 use tranship_proto::CbufId;
@@ -25,16 +25,50 @@ impl Sender {
     ///
     /// # Errors
     /// `PeerGone`, `PeerViolation` when the channel is over and everything was taken; `Forked`.
+    #[inline(always)]
     pub fn try_recv_control(&mut self) -> Result<Option<Message>, Error> {
+        if !self.fork.is_child() && self.store.is_none() {
+            // Who looks again and again takes no lock.
+            if !self.link.has_reply() {
+                return Ok(None);
+            }
+            if let Some((meta, buf)) = self.take_returned() {
+                let body = Body::Moved(buf);
+                return Ok(Some(Message { meta, body }));
+            }
+        }
+        std::hint::cold_path();
+        self.try_recv_control_slow()
+    }
+
+    /// A buffer of the pool that was sent from last, if that is what comes next. `None` leaves the line for the long way, which believes nothing
+    /// of what was seen here.
+    #[inline]
+    fn take_returned(&mut self) -> Option<(u64, CbufMut)> {
+        let mut replies = lock(&self.link.replies);
+        if !replies.early.is_empty() {
+            return None;
+        }
+        let out = self.outs.first()?;
+        let (first, line) = replies.consumer.peek(self.link.their_lines())?;
+        let (meta, reference) = descriptor::named(Carries::Moved, first, line)?;
+        if reference.id.pool() != out.assignment.pool {
+            return None;
+        }
+        let buf = out.assignment.returned(reference, Counted::ByUs).ok()?;
+        replies.consumer.advance();
+        self.link.ring.give_back(replies.consumer.head());
+        Some((meta, buf))
+    }
+
+    /// Not boxed, as what is received is: words come this way in a steady state, too, which takes nothing from the heap.
+    #[inline(never)]
+    fn try_recv_control_slow(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {
             return Ok(None);
         }
         if self.store.is_some() {
             return self.take_reply_inside();
-        }
-        // Who looks again and again takes no lock.
-        if !self.link.has_reply() {
-            return Ok(None);
         }
         let mut replies = lock(&self.link.replies);
         let reply = match replies.early.pop_front() {
@@ -172,29 +206,46 @@ impl LinkShared {
 
     /// A buffer of ours that is passed back.
     fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<CbufMut, Violation> {
+        let pool = reference.id.pool();
+        let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
+        let counted = match outs {
+            Some(_) => Counted::ByUs,
+            None => Counted::ByTheSender,
+        };
+        match known {
+            Some(out) => out.assignment.returned(reference, counted),
+            None => {
+                let found = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
+                found.returned(reference, counted)
+            }
+        }
+    }
+}
+
+/// Whose the counter of what was sent is to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    ByUs,
+    ByTheSender,
+}
+
+impl Assignment {
+    /// A buffer of its pool that is passed back. The sending is taken back, too, by who may.
+    #[inline]
+    fn returned(&self, reference: Reference, counted: Counted) -> Result<CbufMut, Violation> {
         let Reference {
             id, offset, length, ..
         } = reference;
-        let (pool, slot) = (id.pool(), id.slot());
-        let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
-        let found;
-        let assignment = match known {
-            Some(out) => &*out.assignment,
-            None => {
-                found = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
-                &*found
-            }
+        let Assigned::Own(own) = &self.side else {
+            return Err(Violation::NotAssigned { pool: id.pool() });
         };
-        let Assigned::Own(own) = &assignment.side else {
-            return Err(Violation::NotAssigned { pool });
-        };
-        let slots = own.slot_count();
-        let sent = assignment.counts.counts().get(slot as usize);
+        let (slot, slots) = (id.slot(), own.slot_count());
+        let sent = self.counts.counts().get(slot as usize);
         let sent = sent.ok_or(Violation::Slot { slot, slots })?;
         let hold = || CbufMut::taken_back(own, id, offset, length);
-        match outs {
-            Some(_) => tranship_ledger::take_return(sent, hold, reached),
-            None => hold(),
+        match counted {
+            Counted::ByUs => tranship_ledger::take_return(sent, hold, reached),
+            Counted::ByTheSender => hold(),
         }
     }
 }
