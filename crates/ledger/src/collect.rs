@@ -124,7 +124,7 @@ impl<R: Words, C: Words> Roster<R, C> {
             generations.store(slot, next_free(was));
             was
         }));
-        // Ordering: partner of the fence in `receive_forwarded`. Of a receiver's (ref++, read generation)
+        // Ordering: partner of the fence in `still_names`. Of a receiver's (ref++, read generation)
         // and our (store generation, read ref) at least one sees the other.
         fence(Ordering::SeqCst);
         if counted.are_dead(pending, own, seen) {

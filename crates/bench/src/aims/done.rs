@@ -48,13 +48,19 @@ impl Done {
         bounds: [(Placement, Bound); 2],
         found: impl Fn(&[Row]) -> Vec<Found>,
     ) {
-        for (placement, bound) in bounds {
+        let each = bounds.map(|(placement, bound)| {
             let rows = self.rows.iter();
             let rows = rows.filter(|row| row.key.placement == Some(placement.name()));
             let rows: Vec<Row> = rows.cloned().collect();
+            (placement, bound, found(&rows), rows.is_empty())
+        });
+        // What was found of cores that lie otherwise had all its peers.
+        let is_found = each.iter().any(|(_, _, found, _)| !found.is_empty());
+        for (placement, bound, found, has_no_rows) in each {
             let number = format!("{number}, cores {}", placement.name());
-            self.claim(what, number, unit, bound, found(&rows));
-            if let (true, Some(last)) = (rows.is_empty(), self.claims.last_mut()) {
+            let is_missing = found.is_empty() && (has_no_rows || is_found);
+            self.claim(what, number, unit, bound, found);
+            if let (true, Some(last)) = (is_missing, self.claims.last_mut()) {
                 last.missing = Some("the cores did not lie so meanwhile");
             }
         }
@@ -113,5 +119,52 @@ mod tests {
                 ("number, cores far", "reached".to_owned()),
             ]
         );
+    }
+
+    /// Near only one of two was met: that is no missing peer.
+    #[test]
+    fn a_placement_that_one_of_two_did_not_meet_was_not_met() {
+        let row = |system: &str, placement| {
+            let placement = Some(placement);
+            Row::of(
+                system,
+                Key {
+                    placement,
+                    ..Key::default()
+                },
+                &[],
+            )
+        };
+        let both_there = |rows: &[Row]| {
+            let found = |at: String| Found {
+                at,
+                value: 1.0,
+                least: 1.0,
+                most: 1.0,
+            };
+            let both = ["ours", "theirs"].map(|name| rows.iter().any(|row| row.system == name));
+            both.iter()
+                .all(|is_there| *is_there)
+                .then(|| found("both".to_owned()))
+                .into_iter()
+                .collect()
+        };
+        let verdicts = |rows| {
+            let mut done = Done {
+                rows,
+                ..Done::default()
+            };
+            done.claim_apart("what", "number", "x", both(Bound::AtMost(1.0)), both_there);
+            done.claims.iter().map(Claim::verdict).collect::<Vec<_>>()
+        };
+        let unmet = "not measured: the cores did not lie so meanwhile";
+        let far = [row("ours", "far"), row("theirs", "far")];
+        let near = row("ours", "near");
+        assert_eq!(
+            verdicts([vec![near.clone()], far.to_vec()].concat()),
+            [unmet, "reached"]
+        );
+        let missing = "not measured: its peer is missing";
+        assert_eq!(verdicts(vec![near]), [missing, unmet]);
     }
 }

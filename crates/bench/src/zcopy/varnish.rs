@@ -1,5 +1,5 @@
 //! `zc-varnish`: Debian's Varnish (`-s malloc`), unmodified, as it is (`stock`) and with `libtranship_zcopy.so` before the other
-//! libraries: `preload` takes blocks of 16 KiB and more, its default, `preload-1k` those of 1 KiB and more. Objects that it has, asked
+//! libraries: `preload` takes blocks of 16 KiB and more, its default, `preload-1k` those of 4 KiB and more, the least that can be asked for. Objects that it has, asked
 //! for by wrk, or ab if that is all there is; Varnish has the first core, the client the second. The paper's figure 10, and on from
 //! there.
 
