@@ -177,7 +177,10 @@ pub fn instructions(common: &Common) -> Result<Done> {
     };
     let (all, calls) = (sides("own_instructions"), sides("system_calls"));
     let receipt = sum("receive", &["receive"], "locked");
-    let publishing = sum("send", &["send"], "locked");
+    // Collection is bounded by its time, elsewhere: how many it executes is only said.
+    let collecting = sum("", &["send"], "locked_in_collection").map_or(0.0, |found| found.value);
+    let at = format!("send, beside {collecting:.2} of collection");
+    let publishing = sum(&at, &["send"], "locked_outside_collection");
     done.claim(WHAT, "instructions of a side", "", AtMost(300.0), all);
     done.claim(WHAT, "locked ones on receipt", "", AtMost(0.0), receipt);
     let number = "locked ones on publishing to a spinning peer";

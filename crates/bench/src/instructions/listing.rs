@@ -20,6 +20,8 @@ pub struct Counted {
     /// Those of them that are the bench's own: its stamp, its results, its calls.
     pub bench: f64,
     pub locked: f64,
+    /// Those of them that collect: what was sent before and nobody holds any more.
+    pub collecting: f64,
     pub calls: f64,
     /// By name.
     functions: BTreeMap<String, f64>,
@@ -35,7 +37,7 @@ impl Counted {
     ) -> Counted {
         let sum = |f: fn(&Tally) -> u64| tally.iter().map(|t| f(t)).sum::<u64>() as f64 / messages;
         let mut functions: BTreeMap<String, f64> = BTreeMap::new();
-        let mut bench = 0.0;
+        let (mut bench, mut collecting) = (0.0, 0.0);
         for one in tally {
             let (name, times) = (names.get(&one.at), one.times as f64 / messages);
             let text = match name {
@@ -47,6 +49,9 @@ impl Counted {
             if name.is_some_and(|name| name.is_bench) {
                 bench += times;
             }
+            if one.is_locked && name.is_some_and(|name| name.is_collection) {
+                collecting += times;
+            }
         }
         Counted {
             system,
@@ -54,6 +59,7 @@ impl Counted {
             instructions: sum(|t| t.times),
             bench,
             locked: sum(|t| t.times * u64::from(t.is_locked)),
+            collecting,
             calls: sum(|t| t.times * u64::from(t.is_call)),
             functions,
         }
@@ -79,8 +85,8 @@ pub fn file(all: &[Counted]) -> String {
     for one in all {
         let _ = writeln!(
             out,
-            "\n{} {}: {:.0} instructions, {:.0} of them the bench's, {:.1} locked, {:.1} system calls",
-            one.system, one.op, one.instructions, one.bench, one.locked, one.calls
+            "\n{} {}: {:.0} instructions, {:.0} of them the bench's, {:.1} locked, {:.1} of them in collection, {:.1} system calls",
+            one.system, one.op, one.instructions, one.bench, one.locked, one.collecting, one.calls
         );
         let named = |each: f64| each >= LEAST;
         for (name, each) in one.functions.iter().filter(|(_, each)| named(**each)) {
@@ -118,12 +124,13 @@ mod tests {
         let name = |text: &str| Name {
             text: text.to_owned(),
             is_bench: text == "b",
+            is_collection: text == "a",
         };
         let names = names.map(|(at, text)| (at, name(text))).into();
         let one = Counted::of("ours", "send", &all.each_ref(), &names, 10.0);
         assert_eq!(one.line(), "ours send: 200.1 a, 10.0 (bench) b, 3.0 ?");
         let file = file(&[one]);
-        let want = "ours send: 213 instructions, 10 of them the bench's, 200.1 locked, 0.0 system calls\n    10  (bench) b\n     3  ?\n   200  a\n   0.1  in functions";
+        let want = "ours send: 213 instructions, 10 of them the bench's, 200.1 locked, 200.1 of them in collection, 0.0 system calls\n    10  (bench) b\n     3  ?\n   200  a\n   0.1  in functions";
         assert!(file.contains(want), "{file}");
     }
 }

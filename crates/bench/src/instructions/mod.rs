@@ -95,6 +95,11 @@ fn row(counted: &Counted) -> Row {
         ("instructions", counted.instructions),
         ("own_instructions", counted.instructions - counted.bench),
         ("locked", counted.locked),
+        ("locked_in_collection", counted.collecting),
+        (
+            "locked_outside_collection",
+            counted.locked - counted.collecting,
+        ),
         ("system_calls", counted.calls),
     ]
     .into();

@@ -7,6 +7,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+/// The files in which a writer finds out what nobody holds any more, and takes it back.
+const COLLECTION: [&str; 6] = [
+    "core/link/sender/collect",
+    "core/pool/collect",
+    "core/pool/few",
+    "core/pool/gc",
+    "ledger/collect",
+    "ledger/direct",
+];
+
 /// A mapping of a file into this process.
 struct Mapped {
     from: u64,
@@ -22,6 +32,8 @@ type Frame = (String, String);
 pub struct Name {
     pub text: String,
     pub is_bench: bool,
+    /// Whether it is executed to find out what nobody holds any more: it stands beside what the operation is for.
+    pub is_collection: bool,
 }
 
 /// The name of each address: of the innermost function of ours that it lies in, else of the outermost.
@@ -42,8 +54,12 @@ pub fn of(addresses: impl Iterator<Item = u64>) -> Result<BTreeMap<u64, Name>> {
             Some(m) => {
                 let file = m.file.rsplit('/').next().unwrap_or_default();
                 let text = file.to_owned();
-                let is_bench = false;
-                names.insert(at, Name { text, is_bench });
+                let name = Name {
+                    text,
+                    is_bench: false,
+                    is_collection: false,
+                };
+                names.insert(at, name);
             }
             None => {}
         }
@@ -117,8 +133,17 @@ fn pick(chain: &[Frame]) -> Name {
     let is_bench = in_file.is_none()
         && !chain.iter().any(|frame| is_ours(&frame))
         && chain.iter().any(is_of_bench);
-    let text = in_file.unwrap_or_else(by_name);
-    Name { text, is_bench }
+    Name {
+        text: in_file.unwrap_or_else(by_name),
+        is_bench,
+        is_collection: chain.iter().any(is_of_collection),
+    }
+}
+
+/// The collector's lock is the only one that is tried on these ways.
+fn is_of_collection((name, place): &Frame) -> bool {
+    let file = file_of(place);
+    file.is_some_and(|file| COLLECTION.contains(&&*file)) || name.contains("try_lock")
 }
 
 /// Only where there are line tables: without, what is inlined into the bench's functions bears their name, the product's too.
@@ -190,8 +215,8 @@ mod tests {
         ];
         let named = |name: &str| (name.to_owned(), "??:?".to_owned());
         let picked = |chain: &[Frame]| {
-            let Name { text, is_bench } = pick(chain);
-            (text, is_bench)
+            let name = pick(chain);
+            (name.text, name.is_bench)
         };
         let ours = |text: &str| (text.to_owned(), false);
         let bench = |text: &str| (text.to_owned(), true);
@@ -219,5 +244,22 @@ mod tests {
         assert_eq!(picked(&placed[2..]), bench("give"));
         assert_eq!(picked(&placed[..1]), ours("inner"));
         assert_eq!(picked(&[]), ours("?"));
+    }
+
+    #[test]
+    fn collection_is_told_from_publishing() {
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        for file in COLLECTION {
+            let (name, rest) = file.split_once('/').unwrap();
+            let path = format!("{crates}/{name}/src/{rest}.rs");
+            assert!(std::fs::exists(&path).unwrap(), "{path} is not there");
+            let inside = ("f".to_owned(), format!("{path}:12"));
+            let outside = (
+                "send".to_owned(),
+                "/a/crates/core/src/link/sender.rs:1".to_owned(),
+            );
+            assert!(!pick(std::slice::from_ref(&outside)).is_collection);
+            assert!(pick(&[inside, outside]).is_collection);
+        }
     }
 }

@@ -322,7 +322,7 @@ impl Peer for C {
         Ok(this)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         ensure!(
             self.touch == Touch::Word,
@@ -337,7 +337,7 @@ impl Peer for C {
         self.good(status)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         let mut buf = self.received()?;
         ensure!(buf.len == self.payload, "{} bytes", buf.len);

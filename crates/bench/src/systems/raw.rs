@@ -62,7 +62,7 @@ impl Lane {
         unsafe { self.shared.at(WAKE, 4).cast::<AtomicU32>().as_ref() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, position: u64) -> (NonNull<u8>, usize) {
         // The remainder is below `count`, a usize.
         #[allow(clippy::cast_possible_truncation)]
@@ -112,13 +112,13 @@ impl Peer for Raw {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         let position = self.alloc()?;
         self.give(position, stamp)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         let (position, stamp) = self.take()?;
         self.release(position)?;
@@ -131,7 +131,7 @@ impl Ops for Raw {
     type Held = u64;
 
     /// The next slot's position. It is free as soon as its line is: the reader moves `head` past both.
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self) -> Result<u64> {
         let want = u32::try_from(self.loaned)? + 1;
         // Ordering: acquire; partner: the store of head in release.
@@ -145,13 +145,13 @@ impl Ops for Raw {
         Ok(self.producer.tail() + self.loaned - 1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, _position: u64) -> Result<()> {
         self.loaned -= 1;
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn give(&mut self, position: u64, stamp: u64) -> Result<()> {
         let (at, offset) = self.out.slot(position);
         match self.touch {
@@ -184,7 +184,7 @@ impl Ops for Raw {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Result<(u64, u64)> {
         let line = loop {
             // Ordering: acquire, before the look; partner: the increment in give.
@@ -225,7 +225,7 @@ impl Ops for Raw {
         Ok((position, stamp))
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, position: u64) -> Result<()> {
         // Ordering: release, after the last read of line and slot; partner: the load in alloc.
         self.back.head().store(position + 1, Ordering::Release);

@@ -171,13 +171,13 @@ impl Peer for Iceoryx2 {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         let loan = self.alloc()?;
         self.give(loan, stamp)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         let (held, stamp) = self.take()?;
         self.release(held)?;
@@ -189,20 +189,20 @@ impl Ops for Iceoryx2 {
     type Loan = SampleMutUninit<Service, [MaybeUninit<u64>], u64>;
     type Held = Sample<Service, [u64], u64>;
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self) -> Result<Self::Loan> {
         self.publisher
             .loan_slice_uninit(self.words)
             .map_err(text("loan"))
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, loan: Self::Loan) -> Result<()> {
         drop(loan);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn give(&mut self, mut sample: Self::Loan, stamp: u64) -> Result<()> {
         match self.touch {
             Touch::Untouched => *sample.user_header_mut() = stamp,
@@ -233,7 +233,7 @@ impl Ops for Iceoryx2 {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Result<(Self::Held, u64)> {
         let sample = loop {
             if let Some(sample) = self.subscriber.receive().map_err(text("receive"))? {
@@ -264,7 +264,7 @@ impl Ops for Iceoryx2 {
         Ok((sample, stamp))
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, held: Self::Held) -> Result<()> {
         drop(held);
         Ok(())

@@ -27,17 +27,17 @@ impl Allocator for Zones {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self) -> Result<CbufMut> {
         Ok(self.pool.alloc(std::hint::black_box(self.bytes))?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn address(held: &mut CbufMut) -> *mut u8 {
         held.as_mut_ptr()
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, held: CbufMut) -> Result<()> {
         drop(held);
         Ok(())

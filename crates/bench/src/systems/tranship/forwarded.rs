@@ -83,14 +83,14 @@ impl Peer for Forwarded {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         let ends = self.ends()?;
         let buf = ends.stock.pop_front().context("nothing to pass on")?;
         Ok(ends.sender.send_buf(buf, stamp)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         let ends = self.ends()?;
         let message = ends.receiver.recv()?;

@@ -37,14 +37,14 @@ impl Peer for Inlined {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         let mut bytes = [stamp.to_le_bytes()[0]; MOST];
         bytes[..8].copy_from_slice(&stamp.to_le_bytes());
         Ok(self.sender.send_inline(&bytes[..self.payload], stamp)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         let message = self.receiver.recv()?;
         let Body::Inline(bytes) = message.body else {

@@ -62,13 +62,13 @@ impl Peer for Tranship {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         let loan = self.alloc()?;
         self.give(loan, stamp)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         let (held, stamp) = self.take()?;
         self.release(held)?;
@@ -80,18 +80,18 @@ impl Ops for Tranship {
     type Loan = CbufMut;
     type Held = Cbuf;
 
-    #[inline]
+    #[inline(always)]
     fn alloc(&mut self) -> Result<CbufMut> {
         Ok(self.pool.alloc(self.payload)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self, loan: CbufMut) -> Result<()> {
         drop(loan);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn give(&mut self, mut loan: CbufMut, stamp: u64) -> Result<()> {
         match self.touch {
             Touch::Untouched => {}
@@ -102,7 +102,7 @@ impl Ops for Tranship {
         Ok(self.sender.send_buf(loan.freeze(), stamp)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Result<(Cbuf, u64)> {
         let message = self.receiver.recv()?;
         let meta = message.meta;
@@ -125,7 +125,7 @@ impl Ops for Tranship {
         Ok((held, stamp))
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, held: Cbuf) -> Result<()> {
         drop(held);
         Ok(())

@@ -61,7 +61,7 @@ impl<const FULL: bool> Peer for Moved<FULL> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
         match &mut self.ends {
             Ends::Mover(sender, pool, case) => {
@@ -81,7 +81,7 @@ impl<const FULL: bool> Peer for Moved<FULL> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self) -> Result<u64> {
         match &mut self.ends {
             Ends::Mover(sender, _, case) => loop {
