@@ -253,7 +253,7 @@ mod tests {
             let (name, rest) = file.split_once('/').unwrap();
             let path = format!("{crates}/{name}/src/{rest}.rs");
             assert!(std::fs::exists(&path).unwrap(), "{path} is not there");
-            let inside = ("f".to_owned(), format!("{path}:12"));
+            let inside = ("f".to_owned(), format!("/a/crates/{name}/src/{rest}.rs:12"));
             let outside = (
                 "send".to_owned(),
                 "/a/crates/core/src/link/sender.rs:1".to_owned(),
