@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the loom models of every crate that has some (tests/loom_*.rs), with their own target folder because
-# `--cfg loom` changes every crate. LOOM_MAX_PREEMPTIONS bounds the search; 2 finds nearly everything.
+# Runs the models with weak memory of every crate that has some: under loom (tests/loom_*.rs), and under total store order (tests/tso_*.rs).
+# With their own target folder because `--cfg loom` changes every crate. LOOM_MAX_PREEMPTIONS bounds loom's search; 2 finds nearly everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -8,17 +8,17 @@ export LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-2}
 export RUSTFLAGS="--cfg loom ${RUSTFLAGS:-}"
 
 crates=()
-for model in crates/*/tests/loom_*.rs; do
+for model in crates/*/tests/{loom,tso}_*.rs; do
     [ -e "$model" ] || continue
     manifest=${model%/tests/*}/Cargo.toml
     crate=$(sed -n 's/^name = "\(.*\)"/\1/p;T;q' "$manifest")
     [[ " ${crates[*]:-} " == *" -p $crate "* ]] || crates+=(-p "$crate")
 done
 if [ ${#crates[@]} = 0 ]; then
-    echo "loom: no crate has models (tests/loom_*.rs)"
+    echo "loom: no crate has models (tests/loom_*.rs, tests/tso_*.rs)"
     exit 0
 fi
 echo "loom: ${crates[*]} (at most $LOOM_MAX_PREEMPTIONS preemptions)"
 # Optimised: the models run some 20 times faster. Not across crates: that takes longer than it saves.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-"$cargo" test --quiet --release "${crates[@]}" --test 'loom_*' --target-dir "${CARGO_TARGET_DIR:-target}/loom"
+"$cargo" test --quiet --release "${crates[@]}" --test 'loom_*' --test 'tso_*' --target-dir "${CARGO_TARGET_DIR:-target}/loom"

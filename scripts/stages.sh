@@ -18,7 +18,7 @@ stage_test() { TRANSHIP_BUILT=1 "$cargo" test --quiet --workspace --no-fail-fast
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }
-stage_loom-torture() { LOOM_MAX_PREEMPTIONS=3 scripts/loom.sh; }
+stage_loom-torture() { TRANSHIP_TORTURE=1 LOOM_MAX_PREEMPTIONS=3 scripts/loom.sh; }
 
 # Every skip of every test adds a line (the test kit's `skipped`); with TRANSHIP_NO_SKIP=1 it is a failure as well.
 mkdir -p "${CARGO_TARGET_DIR:-target}"

@@ -17,7 +17,7 @@
 
 use std::ptr;
 use tranship_sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
-use tranship_sync::{Mark, Marks};
+use tranship_sync::{Mark, Marks, light_fence};
 
 /// Who receives out of a pool without locked instructions: nobody yet, the thread that has a mark, or nobody any more.
 #[derive(Debug)]
@@ -58,10 +58,7 @@ impl Bias {
     #[inline(always)]
     fn is_of(&self, mark: &Mark) -> bool {
         // Ordering: the mark before the look; the processor's half is the fence that who ends this makes all threads pass.
-        #[cfg(not(loom))]
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        #[cfg(loom)]
-        fence(Ordering::SeqCst);
+        light_fence();
         // Relaxed: it is the thread's own mark that it looks for, stored by itself or by who had the mark before.
         ptr::eq(self.who.load(Ordering::Relaxed), mark)
     }

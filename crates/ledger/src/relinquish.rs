@@ -14,7 +14,7 @@
 //! of which nobody tells: the writer looks again after a time that is many times what that takes.
 
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
-use tranship_sync::fence_after_rmw;
+use tranship_sync::{fence_after_rmw, light_fence};
 
 /// The writer's word: whether it wants to hear of releases. Then it reads the wake words, and then looks.
 pub fn want_releases(relinquish: &AtomicU32, wanted: bool) {
@@ -37,10 +37,7 @@ pub fn release_and_tell(
 ) {
     if alone(refs) {
         // Ordering: `ref--` before the look; the processor's half is left out, and the writer knows it.
-        #[cfg(not(loom))]
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        #[cfg(loom)]
-        fence(Ordering::SeqCst);
+        light_fence();
     } else {
         // Ordering: release as in `release`; SeqCst, as the fence below is one only with it.
         if refs.fetch_sub(1, Ordering::SeqCst) != 1 {

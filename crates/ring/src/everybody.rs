@@ -2,7 +2,8 @@
 
 /// Every thread of the machine that runs has passed a full fence when it returns. Blocks for milliseconds.
 pub(crate) fn fence_everybody() {
-    // Under loom whoever publishes to one that spins does fence.
+    #[cfg(loom)]
+    tranship_sync::tso::fence_everybody();
     #[cfg(not(loom))]
     if !tranship_sys::membarrier::global() {
         // Many times what a store takes to become visible.

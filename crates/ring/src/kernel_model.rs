@@ -1,10 +1,11 @@
-//! The kernel's futexes as loom sees them: a wait has no limit, so that a wake-up that is lost is a deadlock.
+//! The kernel's futexes as models see them: a wait has no limit, so that a wake-up that is lost is a deadlock.
 
 use crate::wait::{Futex, Point, Waited};
 use loom::sync::{Condvar, Mutex};
 use std::convert::Infallible;
 use std::time::Duration;
 use tranship_sync::atomic::{AtomicU32, Ordering};
+use tranship_sync::tso;
 
 /// One bucket for all words. As in the kernel, a word is compared under the lock under which wakers look for waiters.
 #[derive(Debug)]
@@ -30,6 +31,9 @@ impl Futex for Kernel {
     type Error = Infallible;
 
     fn wait_any(&self, points: &[Point<'_>], _limit: Duration) -> Result<Waited, Infallible> {
+        if tso::sleep_on(points.iter().map(|point| (point.wake, point.seen))) {
+            return Ok(Waited::Woken);
+        }
         let held = BUCKET.held.lock().expect("no panic");
         let same = |point: &Point<'_>| point.wake.load(Ordering::Relaxed) == point.seen;
         if points.iter().all(same) {
@@ -40,7 +44,10 @@ impl Futex for Kernel {
 }
 
 /// Wakes everybody who waits.
-pub fn wake_all(_word: &AtomicU32) {
+pub fn wake_all(word: &AtomicU32) {
+    if tso::wake_all(word) {
+        return;
+    }
     let held = BUCKET.held.lock().expect("no panic");
     BUCKET.woken.notify_all();
     drop(held);

@@ -7,6 +7,7 @@ use crate::line::Lines;
 use crate::producer::Publish;
 use crate::wait::{self, AWAKE, Asleep, Point, SPINNING, is_asleep};
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
+use tranship_sync::light_fence;
 
 /// Both halves; the cursors ([`Producer`](crate::Producer), [`Consumer`](crate::Consumer)) belong to who uses it.
 ///
@@ -97,10 +98,7 @@ impl Ring {
         }
         // Ordering: the publish before the load; the processor's half is what who stops spinning makes everybody do (`wait::arm`). If that was
         // before our publish, or between the two, its flag is seen here; if it comes after the load, the line was shown by it.
-        #[cfg(not(loom))]
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        #[cfg(loom)]
-        fence(Ordering::SeqCst);
+        light_fence();
         if self.theirs.front().asleep.load(Ordering::Relaxed) != SPINNING {
             self.notify_after_all(press);
         }

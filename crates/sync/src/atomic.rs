@@ -1,13 +1,11 @@
-//! The atomics of the whole workspace: std's, or loom's under `--cfg loom`.
+//! The atomics of the whole workspace: std's, or those of models under `--cfg loom`: loom's, and those of `tso`.
 //!
 //! loom gives `SeqCst` on a load, store or swap the meaning of `AcqRel` only; it models `fence(SeqCst)`
 //! fully. Code whose proof needs a `SeqCst` access therefore adds a fence under loom (see `Publish::SeqCst`).
 
 #[cfg(loom)]
-pub use loom::{
-    hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-    thread::yield_now,
+pub use crate::modelled::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, spin_loop, yield_now,
 };
 #[cfg(not(loom))]
 pub use std::{

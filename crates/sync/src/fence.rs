@@ -1,4 +1,4 @@
-//! A fence that is free where a locked instruction has just been one.
+//! Fences that cost nothing: where a locked instruction has just been one, and where another thread pays.
 
 use crate::atomic::Ordering;
 
@@ -12,4 +12,14 @@ pub fn fence_after_rmw() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
     crate::atomic::fence(Ordering::SeqCst);
+}
+
+/// The cheap half of a fence between a store and a load, of which another thread pays the processor's half: between its own store and load it has
+/// every thread pass a fence (`membarrier(2)`).
+#[inline(always)]
+pub fn light_fence() {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    crate::modelled::light_fence();
 }

@@ -13,10 +13,14 @@
 pub mod atomic;
 mod fence;
 mod hazard;
+#[cfg(loom)]
+mod modelled;
 mod mpsc;
 mod prefetch;
+#[cfg(loom)]
+pub mod tso;
 
-pub use fence::fence_after_rmw;
+pub use fence::{fence_after_rmw, light_fence};
 pub use hazard::{Mark, Marks};
 pub use mpsc::{Pop, SlotQueue, Taker};
 pub use prefetch::{prefetch_read, prefetch_write};

@@ -1,0 +1,223 @@
+//! Atomics in models: loom's, or, in an exploration of [`tso`](crate::tso), words of its memory.
+
+use crate::tso::{Change, Op, Word, is_running, perform};
+use loom::sync::atomic as weak;
+pub use loom::sync::atomic::Ordering;
+
+macro_rules! atomic {
+    ($name:ident $([$t:ident])?, $value:ty, $mask:expr) => {
+        /// As std's.
+        #[derive(Debug)]
+        pub struct $name $(<$t>)? (Either<weak::$name $(<$t>)?>);
+
+        impl $(<$t>)? $name $(<$t>)? {
+            #[track_caller]
+            pub fn new(value: $value) -> Self {
+                let to = <$value as Bits>::to_bits;
+                Self(match Word::new(to(value), $mask) {
+                    Some(word) => Either::Explored(word),
+                    None => Either::Loom(weak::$name::new(value)),
+                })
+            }
+
+            #[track_caller]
+            pub fn load(&self, order: Ordering) -> $value {
+                match &self.0 {
+                    Either::Loom(weak) => weak.load(order),
+                    Either::Explored(word) => Bits::from_bits(perform(Op::Load(*word))),
+                }
+            }
+
+            #[track_caller]
+            pub fn store(&self, value: $value, order: Ordering) {
+                match &self.0 {
+                    Either::Loom(weak) => weak.store(value, order),
+                    // What the compiler makes of it: an exchange.
+                    Either::Explored(_) if order == Ordering::SeqCst => _ = self.swap(value, order),
+                    Either::Explored(word) => _ = perform(Op::Store(*word, value.to_bits())),
+                }
+            }
+
+            #[track_caller]
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                match &self.0 {
+                    Either::Loom(weak) => weak.swap(value, order),
+                    Either::Explored(word) => {
+                        let change = Change::Swap(value.to_bits());
+                        Bits::from_bits(perform(Op::Locked(*word, change)))
+                    }
+                }
+            }
+
+            #[track_caller]
+            pub fn compare_exchange(
+                &self,
+                from: $value,
+                to: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                match &self.0 {
+                    Either::Loom(weak) => weak.compare_exchange(from, to, success, failure),
+                    Either::Explored(word) => {
+                        let (from, to) = (from.to_bits(), to.to_bits());
+                        let was = perform(Op::Locked(*word, Change::Exchange { from, to }));
+                        let result = Bits::from_bits(was);
+                        if was == from { Ok(result) } else { Err(result) }
+                    }
+                }
+            }
+
+            /// It never fails without a reason: neither loom's nor the processor's does.
+            #[track_caller]
+            pub fn compare_exchange_weak(
+                &self,
+                from: $value,
+                to: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(from, to, success, failure)
+            }
+        }
+    };
+}
+
+macro_rules! number {
+    ($name:ident, $value:ty) => {
+        atomic!($name, $value, <$value as Bits>::to_bits(<$value>::MAX));
+
+        impl Default for $name {
+            #[track_caller]
+            fn default() -> Self {
+                Self::new(0)
+            }
+        }
+
+        impl $name {
+            #[track_caller]
+            pub fn fetch_add(&self, by: $value, order: Ordering) -> $value {
+                match &self.0 {
+                    Either::Loom(weak) => weak.fetch_add(by, order),
+                    Either::Explored(word) => {
+                        let change = Change::Add(by.to_bits());
+                        Bits::from_bits(perform(Op::Locked(*word, change)))
+                    }
+                }
+            }
+
+            #[track_caller]
+            pub fn fetch_sub(&self, by: $value, order: Ordering) -> $value {
+                match &self.0 {
+                    Either::Loom(weak) => weak.fetch_sub(by, order),
+                    Either::Explored(word) => {
+                        let change = Change::Sub(by.to_bits());
+                        Bits::from_bits(perform(Op::Locked(*word, change)))
+                    }
+                }
+            }
+        }
+    };
+}
+
+/// Which of the two a word is of.
+#[derive(Debug)]
+enum Either<W> {
+    Loom(W),
+    Explored(Word),
+}
+
+/// A value as a word of the explored memory.
+trait Bits: Sized {
+    fn to_bits(self) -> u64;
+    fn from_bits(bits: u64) -> Self;
+}
+
+macro_rules! bits {
+    ($value:ty) => {
+        impl Bits for $value {
+            #[allow(trivial_numeric_casts)]
+            fn to_bits(self) -> u64 {
+                self as u64
+            }
+            #[allow(trivial_numeric_casts, clippy::cast_possible_truncation)] // it was one
+            fn from_bits(bits: u64) -> $value {
+                bits as $value
+            }
+        }
+    };
+}
+
+bits!(u32);
+bits!(u64);
+bits!(usize);
+
+impl Bits for bool {
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
+    fn from_bits(bits: u64) -> bool {
+        bits != 0
+    }
+}
+
+impl<T> Bits for *mut T {
+    fn to_bits(self) -> u64 {
+        self.expose_provenance().to_bits()
+    }
+    fn from_bits(bits: u64) -> *mut T {
+        std::ptr::with_exposed_provenance_mut(usize::from_bits(bits))
+    }
+}
+
+number!(AtomicU32, u32);
+number!(AtomicU64, u64);
+number!(AtomicUsize, usize);
+atomic!(AtomicBool, bool, 1);
+atomic!(AtomicPtr[T], *mut T, u64::MAX);
+
+impl<T> Default for AtomicPtr<T> {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new(std::ptr::null_mut())
+    }
+}
+
+impl AtomicU32 {
+    /// Its place in an exploration.
+    pub(crate) fn word(&self) -> Option<Word> {
+        match &self.0 {
+            Either::Loom(_) => None,
+            Either::Explored(word) => Some(*word),
+        }
+    }
+}
+
+/// As std's. In an exploration acquire and release order nothing that is not in order anyway.
+pub fn fence(order: Ordering) {
+    if !is_running() {
+        weak::fence(order);
+    } else if order == Ordering::SeqCst {
+        perform(Op::Fence);
+    }
+}
+
+/// See [`light_fence`](crate::light_fence). In an exploration nothing, as on the processor: whoever pays has the threads pass one. loom knows no such
+/// thing, so it is a whole fence there.
+pub(crate) fn light_fence() {
+    if !is_running() {
+        weak::fence(Ordering::SeqCst);
+    }
+}
+
+/// As std's.
+pub fn yield_now() {
+    if !Word::yields() {
+        loom::thread::yield_now();
+    }
+}
+
+/// As std's.
+pub fn spin_loop() {
+    yield_now();
+}

@@ -1,0 +1,461 @@
+//! Every way in which threads and their store buffers can go on, depth first.
+//!
+//! A thread's code is run anew for each result that it gets: where it is, is what it was answered so far. Those ways are kept as a tree, so that
+//! each is run once, whatever the others did meanwhile. A visited state is remembered by 128 bits (for n states the chance that two share
+//! them is below n^2 / 2^129).
+//!
+//! What concerns one thread alone is done at once, before anything else goes on, as it makes no difference when it is done: to load what no other thread writes, to store or change
+//! what no other thread touches, to fence where nothing is held back. Who touches what is found out on the way; what proves to be wrong is explored anew.
+
+use super::session::{self, Next, Op};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Write;
+
+/// A system: what its threads share, and what each does.
+pub struct Model<S> {
+    shared: S,
+    memory: Vec<u64>,
+    threads: Vec<Run<S>>,
+    at_end: Box<dyn Fn(&S)>,
+}
+
+struct Run<S> {
+    name: &'static str,
+    run: Box<dyn Fn(&S)>,
+}
+
+/// What there was to see.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How many states.
+    pub states: usize,
+    /// What goes wrong, and a way there; nothing, if all ways are right.
+    pub wrong: Option<(String, Vec<String>)>,
+}
+
+impl<S> std::fmt::Debug for Model<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.threads.iter().map(|t| t.name).collect();
+        f.debug_struct("Model").field("threads", &names).finish()
+    }
+}
+
+impl<S> Model<S> {
+    /// The threads share what `setup` makes. All that it does comes before them.
+    pub fn new(setup: impl FnOnce() -> S) -> Model<S> {
+        let (shared, memory) = session::direct(Vec::new(), setup);
+        Model {
+            shared: shared.expect("it can be set up"),
+            memory,
+            threads: Vec::new(),
+            at_end: Box::new(|_| {}),
+        }
+    }
+
+    /// One more thread. It must do the same whenever it is answered the same.
+    #[must_use]
+    pub fn thread(mut self, name: &'static str, run: impl Fn(&S) + 'static) -> Model<S> {
+        let run = Box::new(run);
+        self.threads.push(Run { name, run });
+        self
+    }
+
+    /// What must be so when all threads have ended and all stores are in memory.
+    #[must_use]
+    pub fn at_end(mut self, check: impl Fn(&S) + 'static) -> Model<S> {
+        self.at_end = Box::new(check);
+        self
+    }
+
+    /// Goes all ways, up to the first that is wrong: where a thread panics, or none of those that are left can go on.
+    #[must_use]
+    pub fn explore(&self) -> Outcome {
+        let mut explorer = Explorer {
+            model: self,
+            trees: self.threads.iter().map(|_| Tree::default()).collect(),
+            seen: Seen::default(),
+            touched: vec![Touched::default(); self.memory.len()],
+            was_wrong: false,
+        };
+        explorer.begin();
+        loop {
+            let outcome = explorer.run();
+            if !std::mem::take(&mut explorer.was_wrong) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Explores a system that must be right; prints how large it is, and returns that.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn holds(&self, name: &str) -> usize {
+        let Outcome { states, wrong } = self.explore();
+        if let Some((why, way)) = wrong {
+            panic!("{name}: {why}, after\n  {}", way.join("\n  "));
+        }
+        println!("{name}: {states} states, right");
+        states
+    }
+
+    /// Explores one that must not be, and says what goes wrong.
+    ///
+    /// # Panics
+    /// If it is right.
+    pub fn breaks(&self, name: &str) -> String {
+        let Outcome { states, wrong } = self.explore();
+        let Some((why, way)) = wrong else {
+            panic!("{name}: nothing goes wrong in all {states} states");
+        };
+        println!(
+            "{name}: {why}, in {states} states, after\n  {}",
+            way.join("\n  ")
+        );
+        why
+    }
+}
+
+/// Where one thread is.
+#[derive(Clone, Default)]
+struct Thread {
+    /// In its tree.
+    at: usize,
+    /// What it has stored and nobody else sees yet.
+    buffer: VecDeque<(usize, u64)>,
+    /// In the kernel until it is woken.
+    sleeps: bool,
+    /// Has asked everybody for a fence, and who has not passed one yet: bit by thread.
+    asked: bool,
+    owed: u32,
+}
+
+#[derive(Clone)]
+struct State {
+    memory: Vec<u64>,
+    threads: Vec<Thread>,
+}
+
+impl State {
+    /// A thread sees its own stores at once.
+    fn load(&self, t: usize, index: usize) -> u64 {
+        let own = self.threads[t]
+            .buffer
+            .iter()
+            .rev()
+            .find(|(at, _)| *at == index);
+        own.map_or(self.memory[index], |(_, value)| *value)
+    }
+
+    /// The oldest store reaches memory.
+    fn drain(&mut self, t: usize) {
+        if let Some((index, value)) = self.threads[t].buffer.pop_front() {
+            self.memory[index] = value;
+        }
+        if self.threads[t].buffer.is_empty() {
+            self.threads
+                .iter_mut()
+                .for_each(|other| other.owed &= !(1 << t));
+        }
+    }
+
+    fn fingerprint(&self) -> u128 {
+        let mut lanes = (1u64, 2u64);
+        let mut mix = |word: u64| {
+            let (a, b) = lanes;
+            let a = (a ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let b = (b.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+            lanes = (a ^ a >> 29, b ^ b >> 32);
+        };
+        self.memory.iter().for_each(|word| mix(*word));
+        for thread in &self.threads {
+            mix(thread.at as u64);
+            mix(u64::from(thread.owed) << 2
+                | u64::from(thread.asked) << 1
+                | u64::from(thread.sleeps));
+            mix(thread.buffer.len() as u64);
+            for &(index, value) in &thread.buffer {
+                mix(index as u64);
+                mix(value);
+            }
+        }
+        mix(0);
+        u128::from(lanes.0) << 64 | u128::from(lanes.1)
+    }
+}
+
+/// All ways of one thread, each as far as it was gone.
+#[derive(Default)]
+struct Tree {
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    /// From where, and by which result.
+    came: Option<(usize, u64)>,
+    next: Next,
+    ways: HashMap<u64, usize>,
+}
+
+impl Tree {
+    fn results(&self, mut at: usize) -> Vec<u64> {
+        let mut results = Vec::new();
+        while let Some((before, result)) = self.nodes[at].came {
+            results.push(result);
+            at = before;
+        }
+        results.reverse();
+        results
+    }
+
+    fn add(&mut self, came: Option<(usize, u64)>, run: impl FnOnce()) -> usize {
+        let mut results = came.map_or(Vec::new(), |(at, _)| self.results(at));
+        results.extend(came.map(|(_, result)| result));
+        let next = session::next(results, run);
+        self.nodes.push(Node {
+            came,
+            next,
+            ways: HashMap::new(),
+        });
+        self.nodes.len() - 1
+    }
+
+    fn go(&mut self, at: usize, result: u64, run: impl FnOnce()) -> usize {
+        if let Some(to) = self.nodes[at].ways.get(&result) {
+            return *to;
+        }
+        let to = self.add(Some((at, result)), run);
+        self.nodes[at].ways.insert(result, to);
+        to
+    }
+}
+
+type Seen = HashSet<u128>;
+
+/// One step: whose, and what (`None`: a store of its reaches memory).
+type Step = (usize, Option<Op>);
+
+/// Who touches a word, as far as is known: bit by thread.
+#[derive(Clone, Copy, Default)]
+struct Touched {
+    loads: u32,
+    stores: u32,
+    /// Something was done at once because of that.
+    is_relied_on: bool,
+}
+
+struct Explorer<'a, S> {
+    model: &'a Model<S>,
+    trees: Vec<Tree>,
+    seen: Seen,
+    /// By word.
+    touched: Vec<Touched>,
+    /// Somebody touches a word after it was relied on that he does not.
+    was_wrong: bool,
+}
+
+impl<S> Explorer<'_, S> {
+    fn begin(&mut self) {
+        let model = self.model;
+        for (t, thread) in model.threads.iter().enumerate() {
+            let at = self.trees[t].add(None, || (thread.run)(&model.shared));
+            self.touches(t, at);
+        }
+    }
+
+    /// What a thread does next is known now.
+    fn touches(&mut self, t: usize, at: usize) {
+        let (words, is_load, is_store) = match &self.trees[t].nodes[at].next {
+            Next::Op(Op::Load(word) | Op::Yield(word, _)) => (vec![word.index], true, false),
+            Next::Op(Op::Store(word, _)) => (vec![word.index], false, true),
+            Next::Op(Op::Locked(word, _)) => (vec![word.index], true, true),
+            Next::Op(Op::Sleep(words)) => {
+                let words = words.iter().map(|(word, _)| word.index);
+                (words.collect(), true, false)
+            }
+            Next::Op(Op::Fence | Op::FenceEverybody | Op::Wake(_)) => return,
+            Next::Done | Next::Panics(_) => return,
+        };
+        for index in words {
+            let before = self.touched[index];
+            let touched = &mut self.touched[index];
+            touched.loads |= u32::from(is_load) << t;
+            touched.stores |= u32::from(is_store) << t;
+            let is_new = (touched.loads, touched.stores) != (before.loads, before.stores);
+            self.was_wrong |= is_new && before.is_relied_on;
+        }
+    }
+
+    /// Whether it makes no difference to others when a thread does that.
+    fn is_alone(&mut self, state: &State, t: usize, op: &Op) -> bool {
+        let (index, is_load) = match op {
+            Op::Load(word) => (word.index, true),
+            Op::Store(word, _) => (word.index, false),
+            Op::Locked(word, _) if state.threads[t].buffer.is_empty() => (word.index, false),
+            Op::Fence => return state.threads[t].buffer.is_empty(),
+            _ => return false,
+        };
+        let touched = &mut self.touched[index];
+        let others = touched.stores | if is_load { 0 } else { touched.loads };
+        let is_alone = others & !(1 << t) == 0;
+        touched.is_relied_on |= is_alone;
+        is_alone
+    }
+
+    fn run(&mut self) -> Outcome {
+        let model = self.model;
+        self.seen.clear();
+        self.touched.iter_mut().for_each(|t| t.is_relied_on = false);
+        let start = State {
+            memory: model.memory.clone(),
+            threads: vec![Thread::default(); model.threads.len()],
+        };
+        self.seen.insert(start.fingerprint());
+        let mut way: Vec<Step> = Vec::new();
+        let mut open = vec![self.successors(&start)];
+        let mut wrong = self.judge(&start, &open[0]);
+        while let (None, false, Some(steps)) = (&wrong, self.was_wrong, open.last_mut()) {
+            let Some((step, state)) = steps.pop() else {
+                open.pop();
+                way.pop();
+                continue;
+            };
+            if self.seen.insert(state.fingerprint()) {
+                let next = self.successors(&state);
+                way.push(step);
+                wrong = self.judge(&state, &next);
+                open.push(next);
+            }
+        }
+        Outcome {
+            states: self.seen.len(),
+            wrong: wrong.map(|why| (why, way.iter().map(|step| self.describe(step)).collect())),
+        }
+    }
+
+    fn next(&self, t: usize, state: &State) -> &Next {
+        &self.trees[t].nodes[state.threads[t].at].next
+    }
+
+    /// What is wrong with a state.
+    fn judge(&self, state: &State, steps: &[(Step, State)]) -> Option<String> {
+        let mut left = String::new();
+        for (t, thread) in self.model.threads.iter().enumerate() {
+            match self.next(t, state) {
+                Next::Panics(why) => return Some(format!("{}: {why}", thread.name)),
+                Next::Op(op) => _ = write!(left, " {} waits in {op:?}", thread.name),
+                Next::Done => {}
+            }
+        }
+        if !steps.is_empty() {
+            return None;
+        }
+        if !left.is_empty() {
+            return Some(format!("nobody goes on:{left}"));
+        }
+        let check = || (self.model.at_end)(&self.model.shared);
+        session::direct(state.memory.clone(), check).0.err()
+    }
+
+    fn successors(&mut self, state: &State) -> Vec<(Step, State)> {
+        for t in 0..state.threads.len() {
+            if let Next::Op(op) = self.next(t, state).clone()
+                && self.is_alone(state, t, &op)
+            {
+                let mut next = state.clone();
+                let result = match &op {
+                    Op::Load(word) => state.load(t, word.index),
+                    op => session::at_once(&mut next.memory, op),
+                };
+                self.answer(&mut next, t, result);
+                return vec![((t, Some(op)), next)];
+            }
+        }
+        let mut out = Vec::new();
+        for t in 0..state.threads.len() {
+            if !state.threads[t].buffer.is_empty() {
+                let mut next = state.clone();
+                next.drain(t);
+                out.push(((t, None), next));
+            }
+            if let Next::Op(op) = self.next(t, state).clone()
+                && let Some(next) = self.step(state, t, &op)
+            {
+                out.push(((t, Some(op)), next));
+            }
+        }
+        out
+    }
+
+    fn answer(&mut self, state: &mut State, t: usize, result: u64) {
+        let model = self.model;
+        let at = state.threads[t].at;
+        let to = self.trees[t].go(at, result, || (model.threads[t].run)(&model.shared));
+        state.threads[t].at = to;
+        self.touches(t, to);
+    }
+
+    /// `None`: not now. What is done by a locked instruction, or in the kernel, waits until the thread's stores are in memory.
+    fn step(&mut self, state: &State, t: usize, op: &Op) -> Option<State> {
+        let thread = &state.threads[t];
+        let is_drained = thread.buffer.is_empty();
+        let mut next = state.clone();
+        let result = match op {
+            Op::Load(word) => state.load(t, word.index),
+            Op::Store(word, value) => {
+                next.threads[t].buffer.push_back((word.index, *value));
+                0
+            }
+            Op::Yield(word, value) if state.load(t, word.index) == *value => return None,
+            Op::Yield(..) => 0,
+            _ if !is_drained || thread.sleeps => return None,
+            Op::Fence => 0,
+            Op::Locked(word, change) => {
+                let was = state.memory[word.index];
+                next.memory[word.index] = word.change(was, *change);
+                was
+            }
+            // Those whose buffers are empty now have passed one; the others have when theirs are for the first time.
+            Op::FenceEverybody if !thread.asked => {
+                let owing = state.threads.iter().enumerate();
+                let owing = owing.filter(|(_, other)| !other.buffer.is_empty());
+                next.threads[t].owed = owing.fold(0, |bits, (other, _)| bits | 1 << other);
+                next.threads[t].asked = true;
+                return Some(next);
+            }
+            Op::FenceEverybody if thread.owed != 0 => return None,
+            Op::FenceEverybody => {
+                next.threads[t].asked = false;
+                0
+            }
+            Op::Sleep(words) if words.iter().all(|(w, seen)| state.memory[w.index] == *seen) => {
+                next.threads[t].sleeps = true;
+                return Some(next);
+            }
+            Op::Sleep(_) => 0,
+            Op::Wake(word) => {
+                for other in 0..state.threads.len() {
+                    let sleeps_on_it = match self.next(other, state) {
+                        Next::Op(Op::Sleep(words)) => words.iter().any(|(on, _)| on == word),
+                        _ => false,
+                    };
+                    if state.threads[other].sleeps && sleeps_on_it {
+                        next.threads[other].sleeps = false;
+                        self.answer(&mut next, other, 0);
+                    }
+                }
+                0
+            }
+        };
+        self.answer(&mut next, t, result);
+        Some(next)
+    }
+
+    fn describe(&self, (t, op): &Step) -> String {
+        let name = self.model.threads[*t].name;
+        match op {
+            Some(op) => format!("{name}: {op:?}"),
+            None => format!("{name}: a store reaches memory"),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What an operation on a modelled word does: outside of an exploration it is loom's; before and after the threads it acts at once; in a
+//! thread it is what the explorer is asked for.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// A word of the explored memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(super) index: usize,
+    /// The bits that it has.
+    mask: u64,
+}
+
+/// What a locked instruction makes of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Swap(u64),
+    Add(u64),
+    Sub(u64),
+    Exchange { from: u64, to: u64 },
+}
+
+/// What a thread does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Load(Word),
+    Store(Word, u64),
+    Locked(Word, Change),
+    Fence,
+    /// Every thread passes a fence before it returns (`membarrier(2)`).
+    FenceEverybody,
+    /// Goes on when the word that it has loaded last is another one.
+    Yield(Word, u64),
+    /// Sleeps in the kernel until one of the words is woken, unless one is another one by now.
+    Sleep(Vec<(Word, u64)>),
+    Wake(Word),
+}
+
+enum Now {
+    /// No exploration runs here.
+    Elsewhere,
+    /// What everybody shares is made, or looked at in the end.
+    Direct(Vec<u64>),
+    /// A thread goes once more the way that it has gone.
+    Thread(Replay),
+}
+
+struct Replay {
+    results: Vec<u64>,
+    done: usize,
+    loaded: Option<(Word, u64)>,
+    wants: Option<Op>,
+}
+
+std::thread_local! {
+    static NOW: RefCell<Now> = const { RefCell::new(Now::Elsewhere) };
+}
+
+/// How far a thread comes with the results that it had so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Op(Op),
+    Done,
+    Panics(String),
+}
+
+/// Thrown through a thread's code where it asks for a result that is not there yet.
+struct Stop;
+
+impl Word {
+    /// A new one, in an exploration.
+    pub(crate) fn new(value: u64, mask: u64) -> Option<Word> {
+        NOW.with_borrow_mut(|now| match now {
+            Now::Elsewhere => None,
+            Now::Direct(memory) => {
+                memory.push(value);
+                let index = memory.len() - 1;
+                Some(Word { index, mask })
+            }
+            Now::Thread(_) => panic!("threads share what was made before them, and nothing else"),
+        })
+    }
+
+    pub(super) fn change(self, was: u64, change: Change) -> u64 {
+        let is = match change {
+            Change::Swap(to) => to,
+            Change::Add(by) => was.wrapping_add(by),
+            Change::Sub(by) => was.wrapping_sub(by),
+            Change::Exchange { from, to } if was == from => to,
+            Change::Exchange { .. } => was,
+        };
+        is & self.mask
+    }
+
+    /// Waits, if this thread is explored, until the word that it has loaded last has changed.
+    pub(crate) fn yields() -> bool {
+        let loaded = NOW.with_borrow(|now| match now {
+            Now::Thread(replay) => replay.loaded,
+            Now::Elsewhere | Now::Direct(_) => None,
+        });
+        let Some((word, value)) = loaded else {
+            return false;
+        };
+        perform(Op::Yield(word, value));
+        true
+    }
+}
+
+/// Whether an exploration runs here.
+pub(crate) fn is_running() -> bool {
+    NOW.with_borrow(|now| !matches!(now, Now::Elsewhere))
+}
+
+/// In an exploration.
+pub(crate) fn perform(op: Op) -> u64 {
+    if std::thread::panicking() {
+        return 0; // what is dropped on the way out
+    }
+    let result = NOW.with_borrow_mut(|now| match now {
+        Now::Elsewhere => panic!("a word outlives its exploration"),
+        Now::Direct(memory) => Some(at_once(memory, &op)),
+        Now::Thread(replay) => {
+            let result = replay.results.get(replay.done).copied();
+            replay.done += 1;
+            match (result, &op) {
+                (Some(result), Op::Load(word)) => replay.loaded = Some((*word, result)),
+                (Some(_), _) => {}
+                (None, _) => replay.wants = Some(op),
+            }
+            result
+        }
+    });
+    result.unwrap_or_else(|| resume_unwind(Box::new(Stop)))
+}
+
+/// Does it where nothing is held back.
+pub(super) fn at_once(memory: &mut [u64], op: &Op) -> u64 {
+    match op {
+        Op::Load(word) => memory[word.index],
+        Op::Store(word, value) => {
+            memory[word.index] = *value;
+            0
+        }
+        Op::Locked(word, change) => {
+            let was = memory[word.index];
+            memory[word.index] = word.change(was, *change);
+            was
+        }
+        Op::Fence | Op::FenceEverybody | Op::Wake(_) => 0,
+        Op::Yield(..) | Op::Sleep(_) => panic!("nobody is there to wait for"),
+    }
+}
+
+/// Runs what is not a thread of the exploration over that memory.
+pub(super) fn direct<R>(
+    memory: Vec<u64>,
+    run: impl FnOnce() -> R,
+) -> (Result<R, String>, Vec<u64>) {
+    NOW.with_borrow_mut(|now| *now = Now::Direct(memory));
+    let result = catch_unwind(AssertUnwindSafe(run)).map_err(|why| text(&*why));
+    match NOW.replace(Now::Elsewhere) {
+        Now::Direct(memory) => (result, memory),
+        Now::Elsewhere | Now::Thread(_) => unreachable!("it was that"),
+    }
+}
+
+/// What a thread does after these results.
+pub(super) fn next(results: Vec<u64>, run: impl FnOnce()) -> Next {
+    let had = results.len();
+    let replay = Replay {
+        results,
+        done: 0,
+        loaded: None,
+        wants: None,
+    };
+    NOW.with_borrow_mut(|now| *now = Now::Thread(replay));
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    let Now::Thread(replay) = NOW.replace(Now::Elsewhere) else {
+        unreachable!("it was that")
+    };
+    match (ended, replay.wants) {
+        (Ok(()), None) => {
+            assert_eq!(replay.done, had, "a thread went another way than before");
+            Next::Done
+        }
+        (_, Some(op)) => Next::Op(op),
+        (Err(why), None) => Next::Panics(text(&*why)),
+    }
+}
+
+fn text(why: &(dyn Any + Send)) -> String {
+    let text = why.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| why.downcast_ref::<&str>().map(|text| (*text).to_string()));
+    text.unwrap_or_else(|| "it panics".into())
+}
