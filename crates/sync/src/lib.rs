@@ -3,6 +3,7 @@
 //! * [`atomic`]: the atomics everybody uses, which loom can replace.
 //! * [`Marks`]: who still looks at something that it does not hold any more.
 //! * [`SlotQueue`]: a private queue of slot numbers, many pushers, one taker.
+//! * [`DeferQueue`]: a ring of them with one pusher, and the number of its message with each.
 //! * [`prefetch_read`], [`prefetch_write`]: asking for a cache line before it is needed.
 //!
 //! NOT here: system calls, and anything in shared memory (`ring`, `region`).
@@ -11,6 +12,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p tranship-sync --release --test 'loom_*' --target-dir target/loom`.
 
 pub mod atomic;
+mod defer;
 mod fence;
 mod hazard;
 #[cfg(loom)]
@@ -20,6 +22,7 @@ mod prefetch;
 #[cfg(loom)]
 pub mod tso;
 
+pub use defer::{DeferProducer, DeferQueue};
 pub use fence::{fence_after_rmw, light_fence};
 pub use hazard::{Mark, Marks};
 pub use mpsc::{Pop, SlotQueue, Taker};

@@ -21,7 +21,7 @@ use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::{DeferProducer, FEW, OwnPool, Place};
+use crate::pool::{FEW, OwnPool, Place};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -30,6 +30,7 @@ use tranship_ledger::{FirstSend, SendStep};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::layout::CountsRw;
 use tranship_ring::{Lines, Producer, Publish};
+use tranship_sync::DeferProducer;
 use tranship_sys::{ForkGuard, crash};
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,

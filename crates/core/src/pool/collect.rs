@@ -1,6 +1,5 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
-use super::defer::DeferProducer;
 use super::gc::{AHEAD, Gc, LOOK, Standing};
 use super::own::{Class, OwnPool};
 use super::run::each_among;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use tranship_ledger::{Few, Generations, Slots, Words};
 use tranship_region::layout::{LoadU64, Slot as TableSlot};
-use tranship_sync::Pop;
+use tranship_sync::{DeferProducer, Pop};
 use tranship_sys::crash;
 use tranship_zone::Backend;
 

@@ -1,7 +1,6 @@
 //! What a sender collects after it has sent: the few oldest buffers of its own defer queue in one pass, or, of large ones that it sends
 //! at leisure, the oldest as soon as it is dead.
 
-use super::defer::DeferProducer;
 use super::gc::Gc;
 use super::own::OwnPool;
 use super::run::{Run, each_among};
@@ -10,6 +9,7 @@ use std::iter::repeat;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, TryLockError};
 use tranship_ledger::{Few, Slots};
+use tranship_sync::DeferProducer;
 
 /// Of those that a sender looks at after it has sent.
 pub(crate) const FEW: u32 = 8;

@@ -1,13 +1,12 @@
 //! The collector's state: who counts, what was sent and is alive, what is dead and not yet asked for.
 
 use super::counts::{Counts, Refs};
-use super::defer::DeferQueue;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tranship_ledger::{Batch, Roster};
 use tranship_proto::{ChannelId, DomainId};
-use tranship_sync::Taker;
+use tranship_sync::{DeferQueue, Taker};
 
 /// Candidates looked at together: four cache lines of each counter.
 pub(super) const LOOK: usize = 64;

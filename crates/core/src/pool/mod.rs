@@ -1,7 +1,7 @@
 //! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
 //! handed out is a [`RawBuf`], of which `cbuf/` makes one.
 //!
-//! An own pool's files, from below: what it consists of (`slots`, `place`, `run`, `short`, `store`, `resizing`, `waiters`; `counts`, `defer` and `gc`, which is the
+//! An own pool's files, from below: what it consists of (`slots`, `place`, `run`, `short`, `store`, `resizing`, `waiters`; `counts` and `gc`, which is the
 //! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`, `few`), where slots come from (`slabs`),
 //! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
 //! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
@@ -9,7 +9,6 @@
 mod collect;
 mod counts;
 mod create;
-mod defer;
 mod few;
 mod figures;
 mod foreign;
@@ -39,7 +38,6 @@ mod tag;
 mod wait;
 mod waiters;
 
-pub(crate) use defer::DeferProducer;
 pub(crate) use few::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};
 pub use handle::{Pool, PoolStats};

@@ -53,6 +53,57 @@ fn queues_that_come_meanwhile() {
     holds(&chain().with(|c| (c.late, c.closable) = (0b10, 0b11)));
 }
 
+/// Lists with a piece each, of which every part is counted; also where B's link to C comes at run time, and two passes are needed from then on.
+#[test]
+fn aggregates() {
+    let aggregate = |c: &mut Config| (c.aggregates, c.slots) = (true, 2);
+    holds(&fan("fan, aggregates").with(aggregate));
+    holds(&fan("fan, aggregates, deaths and ends").with(|c| {
+        aggregate(c);
+        (c.mortal, c.deaths, c.closable) = (1 << B, 1, 3);
+    }));
+    let chain = || {
+        Config::new(
+            "aggregates, the second link at run time",
+            3,
+            &[(A, B), (B, C)],
+        )
+    };
+    holds(&chain().with(|c| {
+        aggregate(c);
+        c.late = 0b10;
+    }));
+    holds(&chain().with(|c| {
+        aggregate(c);
+        (c.late, c.manager_dies) = (0b10, true);
+    }));
+    let wraps = |c: &mut Config| (c.normalise, c.counter_bits, c.generation_bits) = (false, 2, 3);
+    holds(
+        &Config::new("one reader, aggregates, counters wrap around", 2, &[(A, B)]).with(|c| {
+            aggregate(c);
+            wraps(c);
+        }),
+    );
+    if torture() {
+        holds(
+            &fan("fan, aggregates, deep rings, a death and ends").with(|c| {
+                aggregate(c);
+                (c.mortal, c.deaths, c.closable, c.ring) = (1 << B, 1, 3, 2);
+            }),
+        );
+    }
+    early(&fan("fan, the list alone is counted").with(|c| {
+        aggregate(c);
+        c.count_the_list_only = true;
+    }));
+    let why = breaks(&chain().with(|c| {
+        aggregate(c);
+        c.late = 0b10;
+        c.collection_direct.remove(2);
+    }));
+    assert_eq!(why, "an honest reference was refused");
+}
+
 #[test]
 fn what_is_passed_back() {
     holds(&passes("passes over the only queue", 1).with(|c| (c.ring, c.holds) = (2, 2)));

@@ -2,23 +2,25 @@
 //! the collector's lock takes from. Unlike the queue of all that is sent it costs the sender no locked instruction, and it says when each buffer
 //! was sent, so that the sender looks only at those whose receipt is likely over.
 
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Buffers that a defer queue holds; more go to the pool's queue.
-const LENGTH: u32 = 512;
+const LENGTH: u32 = if cfg!(loom) { 2 } else { 512 };
 /// How many messages the receiver must be past one that is looked at: it has let go of it, too, unless it keeps it.
 const LAG: u32 = 16;
 
-/// The ring.
+/// The ring, for who has the collector's lock.
 #[derive(Debug)]
-pub(crate) struct DeferQueue {
+pub struct DeferQueue {
     /// The message's number in the upper half, the slot in the lower.
     entries: [AtomicU64; LENGTH as usize],
     /// Written by the sender.
     tail: Apart,
     /// Written under the collector's lock.
     head: Apart,
+    /// The sender's end is gone.
+    is_left: AtomicBool,
 }
 
 /// On lines of its own.
@@ -29,9 +31,10 @@ struct Apart(AtomicU32);
 impl DeferQueue {
     fn new() -> DeferQueue {
         DeferQueue {
-            entries: [const { AtomicU64::new(0) }; LENGTH as usize],
+            entries: std::array::from_fn(|_| AtomicU64::new(0)),
             tail: Apart::default(),
             head: Apart::default(),
+            is_left: AtomicBool::new(false),
         }
     }
 
@@ -49,21 +52,21 @@ impl DeferQueue {
     /// The slot that will be the last of the next `count` to be taken, or one of an earlier use of the queue: a hint. Where slots follow each other the
     /// counters of the others lie beside its own, or beside those of the ones before. For who has the collector's lock.
     #[inline]
-    pub(super) fn ahead(&self, count: u32) -> u32 {
+    pub fn ahead(&self, count: u32) -> u32 {
         let head = self.head.0.load(Ordering::Relaxed);
         self.slot(head.wrapping_add(count - 1))
     }
 
     /// Whether the sender is gone and all that it pushed was taken. For who has the collector's lock.
-    pub(super) fn is_over(self: &Arc<DeferQueue>) -> bool {
-        let is_left = Arc::strong_count(self) == 1;
+    pub fn is_over(&self) -> bool {
         // Ordering: acquire; partner is the release with which the sender's end went: what it pushed before is seen.
-        fence(Ordering::Acquire);
+        let is_left = self.is_left.load(Ordering::Acquire);
         is_left && self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Relaxed)
     }
 
     /// The oldest slot. For who has the collector's lock.
-    pub(super) fn oldest(&self) -> Option<u32> {
+    #[inline]
+    pub fn oldest(&self) -> Option<u32> {
         // Relaxed, acquire: as in `take`.
         let head = self.head.0.load(Ordering::Relaxed);
         let is_there = self.tail.0.load(Ordering::Acquire) != head;
@@ -72,7 +75,7 @@ impl DeferQueue {
 
     /// Takes the `N` oldest slots, or, if there are not as many, none. For who has the collector's lock.
     #[inline(always)]
-    pub(super) fn take_few<const N: usize>(&self) -> Option<[u32; N]> {
+    pub fn take_few<const N: usize>(&self) -> Option<[u32; N]> {
         // Relaxed, acquire: as in `take`.
         let head = self.head.0.load(Ordering::Relaxed);
         let there = self.tail.0.load(Ordering::Acquire).wrapping_sub(head);
@@ -103,7 +106,7 @@ impl DeferQueue {
 
     /// Takes the oldest slots, up to so many. For who has the collector's lock.
     #[inline]
-    pub(super) fn take(&self, slots: &mut Vec<u32>, most: usize) {
+    pub fn take(&self, slots: &mut Vec<u32>, most: usize) {
         // Relaxed: written under the collector's lock.
         let head = self.head.0.load(Ordering::Relaxed);
         // Ordering: acquire; partner is the release in `push`: the entries are written, and the slots let go of.
@@ -126,7 +129,7 @@ fn slot_of(entry: &AtomicU64) -> u32 {
 
 /// The sender's end.
 #[derive(Debug)]
-pub(crate) struct DeferProducer {
+pub struct DeferProducer {
     queue: Arc<DeferQueue>,
     /// The head, when it was looked at last.
     head: u32,
@@ -134,13 +137,14 @@ pub(crate) struct DeferProducer {
 
 impl DeferProducer {
     /// A new defer queue, which the collector knows from here on.
-    pub(super) fn new(queues: &mut Vec<Arc<DeferQueue>>) -> DeferProducer {
+    pub fn new(queues: &mut Vec<Arc<DeferQueue>>) -> DeferProducer {
         let queue = Arc::new(DeferQueue::new());
         queues.push(queue.clone());
         DeferProducer { queue, head: 0 }
     }
 
-    pub(super) fn queue(&self) -> &DeferQueue {
+    #[inline]
+    pub fn queue(&self) -> &DeferQueue {
         &self.queue
     }
 
@@ -153,7 +157,7 @@ impl DeferProducer {
     /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the queue so far, modulo 2^32; `None` if
     /// there is no room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
+    pub fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
         let tail = self.tail();
         if tail.wrapping_sub(self.head) >= LENGTH && !self.look() {
             return None;
@@ -178,7 +182,7 @@ impl DeferProducer {
     /// Whether the receiver, which has taken that many messages, is well past the oldest `count` buffers. What it says is not believed: if they
     /// are alive they are found so.
     #[inline]
-    pub(crate) fn is_due(&mut self, count: u32, taken: u32) -> bool {
+    pub fn is_due(&mut self, count: u32, taken: u32) -> bool {
         // Ordering: acquire; partner is the release in `take`, as in `look`: there may be room again.
         self.head = self.queue.head.0.load(Ordering::Acquire);
         if self.tail().wrapping_sub(self.head) < count {
@@ -191,7 +195,14 @@ impl DeferProducer {
     }
 }
 
-#[cfg(test)]
+impl Drop for DeferProducer {
+    fn drop(&mut self) {
+        // Ordering: release; partner is the acquire in `is_over`.
+        self.queue.is_left.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
