@@ -97,6 +97,39 @@ fn of_many_that_are_dead_the_one_that_is_held_is_left() {
     }
 }
 
+/// A pool has room for far fewer buffers than it has slots: what counts is how many buffers are under way, of those that it can have.
+#[test]
+fn a_sender_leaves_it_to_who_is_short_when_most_buffers_are_under_way() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let all = 4 * CHUNK / LEN;
+    // Of 63 buffers, at the 64th: the eight oldest are well past in each case.
+    for (taken, collected) in [(24, 0), (31, 0), (32, 8), (40, 8)] {
+        let pool = pool(&a, 4);
+        let options = LinkOptions::new().lines(256);
+        let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{taken}"), options);
+        for n in 0..all {
+            let buf = filled(&pool, LEN, 1);
+            sender.send_with(buf, n as u64).expect("send");
+            drop(receiver.recv().expect("recv"));
+        }
+        drop(pool.alloc_now(4 * CHUNK).expect("all of it, and all news"));
+        let before = pool.stats().collected;
+        for n in 0..all {
+            if n + 1 == all {
+                (0..taken).for_each(|_| drop(receiver.recv().expect("recv")));
+            }
+            let buf = filled(&pool, LEN, 1);
+            sender.send_with(buf, n as u64).expect("send");
+        }
+        let found = pool.stats().collected - before;
+        assert_eq!(found, collected, "{taken} taken of {all}");
+        // Who is short finds all that is dead.
+        let again: Vec<_> = std::iter::from_fn(|| pool.alloc_now(LEN).ok()).collect();
+        assert_eq!(again.len(), taken);
+    }
+}
+
 #[test]
 fn more_can_be_under_way_than_a_trail_holds() {
     let _dog = dog();

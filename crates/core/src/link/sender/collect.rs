@@ -2,7 +2,7 @@
 
 use super::{Out, Sender};
 use crate::link::shared::Assigned;
-use crate::pool::FEW;
+use crate::pool::{FEW, OwnPool};
 use tranship_sys::time;
 
 /// Messages between two looks at how many the receiver has taken.
@@ -12,6 +12,17 @@ const TAKEN_LOOK: u32 = 32;
 const LARGE: u64 = 64 << 10;
 /// Nanoseconds for each large buffer, from which on a look at a receiver's counters is cheap beside the bytes.
 const LEISURE_NS: u64 = 4096;
+
+/// The smallest buffer.
+const LEAST: u64 = 64;
+
+/// Whether so many messages with buffers like this one are less than half of what the pool can have: of its bytes, and of its slots, of which there are mostly more than
+/// buffers find room. (The number is a peer's, and may be anything.)
+#[inline]
+fn is_little(messages: u32, length: u64, pool: &OwnPool) -> bool {
+    let bytes = u64::from(messages).saturating_mul(length.max(LEAST));
+    messages < pool.slot_count() / 2 && bytes < pool.max_bytes / 2
+}
 
 // The bits below are a mask.
 const _: () = assert!(FEW.is_power_of_two());
@@ -24,7 +35,7 @@ impl Sender {
             if length >= LARGE || self.eight_at > 0 {
                 self.take_pace(length);
             }
-            self.collect_few(at, message, number);
+            self.collect_few(at, message, number, length);
         }
         if self.look_mask == 0 {
             self.collect_warm(at);
@@ -62,7 +73,9 @@ impl Sender {
 
     /// Looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for. When it is time is counted by what is on
     /// the defer queue: so those that are handed back together are sent, and looked at, together again.
-    fn collect_few(&mut self, at: usize, message: u32, number: u32) {
+    ///
+    /// The gate is the receiver's cursor (`is_due`): of what is looked at nearly all is dead.
+    fn collect_few(&mut self, at: usize, message: u32, number: u32, length: u64) {
         // The receiver's line, which it writes all the time: looked at rarely.
         if number.is_multiple_of(TAKEN_LOOK) {
             #[allow(clippy::cast_possible_truncation)] // compared with others nearby
@@ -75,8 +88,8 @@ impl Sender {
             ..
         }) = self.outs.get_mut(at)
             && let Assigned::Own(pool) = &assignment.side
-            // Else most buffers are under way, and who is short looks at all of them at once, which is cheaper.
-            && message.wrapping_sub(taken) < pool.slot_count() / 2
+            // Else most buffers are under way, and who is short looks at many of them at once, which is cheaper.
+            && is_little(message.wrapping_sub(taken), length, pool)
             && defer.is_due(FEW, taken)
         {
             pool.collect_few(defer);
