@@ -87,7 +87,8 @@ fn a_sleeper_of_single_waits_is_woken() {
     });
 }
 
-/// Who spun, and sleeps now, is woken by whoever found it spinning. (What makes everybody fence is here a fence of the publisher's.)
+/// Who spun, and sleeps now, is woken by whoever found it spinning. (What makes everybody fence is here the publisher's
+/// light fence, which loom takes for a whole one; `tso_spin.rs` has it as it is.)
 #[test]
 fn who_spun_is_woken() {
     model::explore(3, || {
@@ -97,8 +98,13 @@ fn who_spun_is_woken() {
         let waker = thread::spawn(move || {
             for value in 1..3 {
                 let how = theirs.waker.how_to_publish();
-                theirs.value.swap(value, Ordering::SeqCst);
-                tranship_sync::atomic::fence(Ordering::SeqCst);
+                match how {
+                    Publish::Release => theirs.value.store(value, Ordering::Release),
+                    Publish::SeqCst => {
+                        theirs.value.swap(value, Ordering::SeqCst);
+                        tranship_sync::atomic::fence(Ordering::SeqCst);
+                    }
+                }
                 theirs
                     .waker
                     .notify_of(how, || panic!("it sleeps on the word"));
