@@ -2,12 +2,10 @@
 
 mod kit;
 
-use kit::{dog, pattern};
+use kit::{bound, dog, has_error, pattern, ring_possible};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
-use tranship_sys::map;
-use tranship_sys::ring::Ring;
 use tranship_testkit::lab::{self, Lab};
 use tranship_testkit::{Random, is_root, skipped};
 use tranship_zcopy::{Arena, Explanation, Piece, Sender, Socket, Value, Way};
@@ -247,7 +245,7 @@ fn through_a_device(way: Way) {
             referred += counts.referred_bytes;
             gave_up = counts.gave_up_notified;
         }
-        assert!(!has_error(&near), "a notification was left");
+        assert!(!has_error(near.as_fd()), "a notification was left");
         assert!(referred > 0);
         assert_eq!(gave_up, u64::from(way == Way::Notified));
         drop(expect);
@@ -273,23 +271,6 @@ fn registering_is_found_to_be_worth_it() {
         return skipped(why);
     }
     into_a_device(None);
-}
-
-/// Does the kernel send out of registered memory?
-fn ring_possible() -> Result<(), String> {
-    let mut ring = Ring::new().map_err(|error| format!("no io_uring: {error}"))?;
-    let (near, far) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
-    let len = 4096;
-    let room = map::reserve_private(len, len).expect("a page");
-    let pieces = [(room.as_ptr().cast_const(), 10)];
-    // SAFETY: our own, and written by nobody; it goes with this process.
-    let (sent, _) = unsafe {
-        room.as_ptr().write(1);
-        ring.register(room, len).expect("a page");
-        let to = Some(far.local_addr().expect("an address"));
-        ring.send(&near, to, &pieces, None, 0, &mut |_| {})
-    };
-    sent.map_err(|error| format!("no SENDMSG_ZC out of registered memory (Linux 6.15): {error}"))
 }
 
 fn into_a_device(way: Option<Way>) {
@@ -343,7 +324,7 @@ fn into_a_device(way: Option<Way>) {
         assert_eq!(sent.expect("room"), datagrams.len());
     }
     sender.settle(&near, &mut socket).expect("settled");
-    assert!(!has_error(&near), "a notification was left");
+    assert!(!has_error(near.as_fd()), "a notification was left");
     let counts = sender.counts();
     let of_values = counts.referred_bytes + counts.copied_bytes;
     assert_eq!(of_values, 20 * 256 * 1024);
@@ -354,23 +335,4 @@ fn into_a_device(way: Option<Way>) {
     );
     // 16 pages at once, or 17.
     assert!(counts.together <= 20 * 256 / 16, "{counts:?}");
-}
-
-fn bound(at: &str) -> UdpSocket {
-    UdpSocket::bind(at.parse::<SocketAddr>().expect("an address")).expect("bind")
-}
-
-/// Is there something in the socket's queue of errors?
-fn has_error(socket: &UdpSocket) -> bool {
-    let socket = socket.as_fd();
-    let mut poll = [rustix::event::PollFd::new(
-        &socket,
-        rustix::event::PollFlags::IN,
-    )];
-    let now = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    rustix::event::poll(&mut poll, Some(&now)).expect("poll");
-    poll[0].revents().contains(rustix::event::PollFlags::ERR)
 }
