@@ -273,10 +273,10 @@ fn registering_is_found_to_be_worth_it() {
     into_a_device(None);
 }
 
-fn into_a_device(way: Option<Way>) {
-    let _dog = dog();
+/// An ifb device in a network namespace of this thread's own.
+fn device() -> Result<(), String> {
     if !is_root() {
-        return skipped("needs root, to make a network namespace and a device");
+        return Err("needs root, to make a network namespace and a device".into());
     }
     // The namespace is this thread's, and goes with it.
     // SAFETY: a new network namespace for this thread takes nothing from anybody.
@@ -294,7 +294,15 @@ fn into_a_device(way: Option<Way>) {
     .into_iter()
     .all(ip);
     if !made {
-        return skipped("no ifb device (ip link add type ifb)");
+        return Err("no ifb device (ip link add type ifb)".into());
+    }
+    Ok(())
+}
+
+fn into_a_device(way: Option<Way>) {
+    let _dog = dog();
+    if let Err(why) = device() {
+        return skipped(why);
     }
     let arena = Arena::new().expect("arena");
     let values: Vec<_> = (0..256)

@@ -2,7 +2,7 @@
 
 use super::block::{Block, GROUP, Kind, Large, State, States};
 use super::children::Children;
-use super::classes::{Class, LARGEST, PAGE};
+use super::classes::{Class, PAGE};
 use super::debt::Debt;
 use super::epochs::Epochs;
 use super::fork;
@@ -19,16 +19,22 @@ use tranship_sys::ForkGuard;
 
 /// How many blocks with pages are kept: 4 MiB of them at the default size.
 const WARM: u32 = 64;
+/// Addresses of an arena's window that large values may make necessary: of the 128 TiB that a process has, so that two such fit twice.
+const ADDRESSES: usize = 16 << 40;
 /// The longest value whose pages come in one call: who is told of a longer one may never see its bytes.
 const POPULATED: usize = 4 << 20;
 
 impl Inner {
     pub(crate) fn new(options: &Options) -> Result<Arc<Inner>, Error> {
-        let block_bytes = options.block_bytes();
-        // Addresses cost nothing; with twice as many, a long value finds room between others.
-        let blocks = options.max.saturating_mul(2).div_ceil(block_bytes as u64);
+        let (block_bytes, large) = (options.block_bytes(), options.large());
+        // Addresses cost nothing. With twice as many, a long value finds room between others; and each large one takes those of a whole pageblock,
+        // however few pages it has.
+        let shortest = (large / PAGE + 1) * PAGE;
+        let twice = options.max.saturating_mul(2).div_ceil(block_bytes as u64);
+        let each = options.max / shortest as u64 + u64::from(GROUP);
+        let blocks = twice.max(each.min((ADDRESSES / block_bytes) as u64));
         let blocks = u32::try_from(blocks)
-            .unwrap_or(u32::MAX)
+            .unwrap_or(u32::MAX - GROUP)
             .next_multiple_of(GROUP);
         Inner::over(View::new(blocks as usize * block_bytes, ALIGN)?, options)
     }
@@ -36,7 +42,7 @@ impl Inner {
     /// Over a file in which nothing is in use.
     pub(super) fn over(view: View, options: &Options) -> Result<Arc<Inner>, Error> {
         let block_bytes = options.block_bytes();
-        let large = options.large.clamp(PAGE, LARGEST).min(block_bytes / 2);
+        let large = options.large();
         let blocks = u32::try_from(view.len() / block_bytes).unwrap_or(0);
         let inner = Arc::new(Inner {
             view,

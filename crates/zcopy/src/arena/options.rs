@@ -32,6 +32,10 @@ impl Options {
         self.block_pages * PAGE
     }
 
+    pub(super) fn large(&self) -> usize {
+        self.large.clamp(PAGE, LARGEST).min(self.block_bytes() / 2)
+    }
+
     /// At most that many bytes of pageblocks and large values. Taken when they are needed.
     #[must_use]
     pub fn max(mut self, bytes: u64) -> Options {
@@ -46,7 +50,8 @@ impl Options {
         self
     }
 
-    /// Values above that many bytes have pages of their own (from a page to half a pageblock, at most 32 KiB).
+    /// Values above that many bytes have pages of their own (from a page to half a pageblock, at most 32 KiB). Such a value's memory goes back when it is freed,
+    /// but it is protected by a call of its own, and takes addresses of a whole pageblock. The paper's threshold is 4096.
     #[must_use]
     pub fn large_threshold(mut self, bytes: usize) -> Options {
         self.large = bytes;

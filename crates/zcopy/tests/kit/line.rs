@@ -47,12 +47,17 @@ impl Line {
 
     /// To another host, which is not found yet. The error says what is missing here.
     pub fn datagrams(way: Way) -> Result<Line, String> {
+        Line::datagrams_with_room(way, 4 << 20)
+    }
+
+    /// As [`Line::datagrams`], with a send buffer of so many bytes.
+    pub fn datagrams_with_room(way: Way, room: usize) -> Result<Line, String> {
         if way == Way::Registered {
             ring_possible()?;
         }
         let hosts = Hosts::new()?;
         let (near, far) = (hosts.bound(0, "0.0.0.0:0"), hosts.bound(1, "10.79.0.2:0"));
-        sockopt::set_socket_send_buffer_size(&near, 4 << 20).expect("a buffer");
+        sockopt::set_socket_send_buffer_size(&near, room).expect("a buffer");
         let socket = Socket::new(&near).expect("a socket");
         Ok(Line::over(way, socket, Ends::Datagrams(hosts, near, far)))
     }
@@ -129,6 +134,11 @@ impl Line {
                 assert!(far.recv(&mut [0]).is_err(), "a datagram has come");
             }
         }
+    }
+
+    /// That all of `bytes` were sent by somebody who had this line before.
+    pub fn expects(&mut self, bytes: &[Vec<u8>]) {
+        self.expected.extend_from_slice(bytes);
     }
 
     /// All of it arrives as it was sent, and no more.

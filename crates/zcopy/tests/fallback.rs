@@ -1,0 +1,209 @@
+//! What the kernel refuses by reference, or copies all the same, goes by copying; where there is no room, no more is said to have gone than went. All
+//! arrives as it was sent.
+
+mod kit;
+
+use kit::line::Line;
+use kit::{dog, has_error, pair, pattern};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tranship_testkit::{is_root, skipped};
+use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
+
+/// A child that one test forks has its own copy of what another one still fills, which is then sent by copying.
+static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn protected(arena: &Arena, len: usize) -> (Vec<Value>, Vec<Vec<u8>>) {
+    let bytes: Vec<_> = (0..200_000 / len + 70)
+        .map(|seed| pattern(seed, len))
+        .collect();
+    let values: Vec<_> = bytes
+        .iter()
+        .map(|bytes| arena.copy(bytes).expect("room"))
+        .collect();
+    arena.protect();
+    assert!(values[0].is_protected());
+    (values, bytes)
+}
+
+/// ENOBUFS, until there is room again.
+#[test]
+fn a_stream_that_has_no_room_for_notifications_is_copied() {
+    let (_alone, _dog) = (alone(), dog());
+    if !is_root() {
+        return skipped("needs root, to make a network namespace");
+    }
+    // SAFETY: a new network namespace for this thread takes nothing from anybody.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "unshare");
+    let up = Command::new("ip")
+        .args(["link", "set", "lo", "up"])
+        .status();
+    if !up.is_ok_and(|status| status.success()) {
+        return skipped("no ip (package iproute2)");
+    }
+    let room = |bytes: &str| std::fs::write("/proc/sys/net/core/optmem_max", bytes);
+    if let Err(error) = room("1") {
+        return skipped(format!(
+            "net.core.optmem_max of a namespace (Linux 6.8): {error}"
+        ));
+    }
+    let arena = Arena::new().expect("arena");
+    let (values, bytes) = protected(&arena, 20_000);
+    let mut line = Line::stream(Way::Notified, false);
+    let referred = |line: &Line| line.counts().referred_bytes;
+    for number in 0..3 {
+        line.send(&[Piece::Value(&values[number])], &bytes[number..=number]);
+    }
+    assert_eq!((referred(&line), line.counts().copied_bytes), (0, 60_000));
+    room("131072").expect("as before");
+    line.send(&[Piece::Value(&values[3])], &bytes[3..4]);
+    assert_eq!(referred(&line), 20_000, "{:?}", line.counts());
+    line.waits();
+    line.arrives();
+}
+
+/// Little memory may be locked from here on, and nobody's privileges count. False, and said, if that cannot be had.
+fn without_privileges() -> bool {
+    let little = libc::rlimit {
+        rlim_cur: 64 << 10,
+        rlim_max: 64 << 10,
+    };
+    // A user that nobody else is.
+    let user = 1_000_000 + std::process::id();
+    // SAFETY: of this child, which has one thread.
+    let done = unsafe {
+        libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const little) == 0
+            && (!is_root() || (libc::setgid(user) == 0 && libc::setuid(user) == 0))
+    };
+    if !done {
+        let error = std::io::Error::last_os_error();
+        skipped(format!(
+            "a process without privileges, and 64 KiB to lock: {error}"
+        ));
+    }
+    done
+}
+
+#[test]
+fn where_little_memory_may_be_locked_the_rest_is_copied() {
+    let (_alone, _dog) = (alone(), dog());
+    let child = kit::fork(|| {
+        if !without_privileges() {
+            return true;
+        }
+        let arena = Arena::new().expect("arena");
+        let (values, bytes) = protected(&arena, 16_000);
+        let mut line = Line::stream(Way::Notified, false);
+        for number in 0..12 {
+            let went = line.send(&[Piece::Value(&values[number])], &bytes[number..=number]);
+            assert_eq!(went, 1, "room for {number}");
+        }
+        let counts = line.counts();
+        assert!(
+            counts.referred_bytes > 0 && counts.copied_bytes > 0,
+            "{counts:?}"
+        );
+        line.arrives();
+        true
+    });
+    assert!(child.succeeds());
+}
+
+#[test]
+fn where_too_little_memory_may_be_locked_nothing_is_registered() {
+    let (_alone, _dog) = (alone(), dog());
+    let mut line = match Line::datagrams(Way::Registered) {
+        Ok(line) => line,
+        Err(why) => return skipped(why),
+    };
+    let bytes: Vec<_> = (0..10).map(|seed| pattern(seed, 1000)).collect();
+    let child = kit::fork(|| {
+        let given_up = without_privileges();
+        let arena = Arena::new().expect("arena");
+        let (values, _) = protected(&arena, 1000);
+        let pieces: Vec<_> = values[..10].iter().map(Piece::Value).collect();
+        let went = line.send(&pieces, &bytes);
+        let counts = line.counts();
+        assert_eq!(went, 10);
+        assert!(!given_up || counts.referred_bytes == 0, "{counts:?}");
+        true
+    });
+    assert!(child.succeeds());
+    line.expects(&bytes);
+    line.arrives();
+}
+
+/// On loopback it copies what was to go by reference, and says so with the notification.
+#[test]
+fn a_socket_for_which_the_kernel_copies_is_copied_to_and_no_other() {
+    let (_alone, _dog) = (alone(), dog());
+    let arena = Arena::new().expect("arena");
+    let (values, bytes) = protected(&arena, 20_000);
+    let mut sender = Sender::new().expect("sender");
+    sender.force(Some(Way::Notified));
+    let mut lines = [pair::tcp(), pair::tcp()].map(|pair| {
+        let socket = Socket::elsewhere(pair.near()).expect("a socket");
+        (pair, socket)
+    });
+    for (number, (pair, socket)) in lines.iter_mut().enumerate() {
+        let before = sender.counts();
+        let value = &values[number];
+        let send = |sender: &mut Sender, socket: &mut Socket| {
+            let sent = sender.send(pair.near(), socket, &[Piece::Value(value)]);
+            assert_eq!(sent.expect("room"), value.len());
+            assert!(pair.takes(value.len()) == bytes[number]);
+        };
+        send(&mut sender, socket);
+        let after = sender.counts();
+        let referred = after.referred_bytes - before.referred_bytes;
+        assert_eq!(referred, 20_000, "socket {number}: {after:?}");
+        while sender.counts().gave_up_notified == before.gave_up_notified {
+            // The acknowledgement is under way.
+            std::thread::yield_now();
+            sender.settle(pair.near(), socket).expect("settled");
+        }
+        let given_up = sender.counts();
+        send(&mut sender, socket);
+        let after = sender.counts();
+        assert_eq!(
+            (after.referred_bytes, after.copied_bytes),
+            (given_up.referred_bytes, given_up.copied_bytes + 20_000),
+            "socket {number}"
+        );
+        assert!(!has_error(pair.near()), "a notification was left");
+    }
+    assert_eq!(sender.counts().gave_up_notified, 2);
+}
+
+#[test]
+fn of_datagrams_that_have_no_room_it_is_said_how_many_went() {
+    let (_alone, _dog) = (alone(), dog());
+    for way in [Way::Copy, Way::Notified, Way::Registered] {
+        let mut line = match Line::datagrams_with_room(way, 40_000) {
+            Ok(line) => line,
+            Err(why) => return skipped(format!("{way}: {why}")),
+        };
+        let arena = Arena::new().expect("arena");
+        let (values, bytes) = protected(&arena, 1000);
+        // Of two lengths in turn, so that each goes by itself; then many of one, which go together.
+        let cut = |number: usize| if number % 2 == 0 { 1000 } else { 999 };
+        let pieces: Vec<_> = (0..100)
+            .map(|number| Piece::Part(&values[number], 0..cut(number)))
+            .collect();
+        let bytes: Vec<_> = (0..100)
+            .map(|number| bytes[number][..cut(number)].to_vec())
+            .collect();
+        let went = line.send(&pieces, &bytes);
+        assert!((1..100).contains(&went), "{way}: {went} of 100 had room");
+        assert_eq!(line.counts().partial, 1, "{way}");
+        let more = line.send(&pieces[went..], &bytes[went..]);
+        assert_eq!(more, 0, "{way}: no room, and then room");
+        let referred = line.counts().referred_bytes;
+        assert_eq!(referred > 0, way != Way::Copy, "{way}");
+        line.arrives();
+    }
+}
