@@ -5,6 +5,7 @@
 
 use super::announced::Credit;
 use super::incoming::Incoming;
+use super::pace::Pace;
 use super::shared::{Sending, Shared};
 use super::{classic, meta};
 use crate::parcel::{Client, Next};
@@ -90,6 +91,7 @@ pub(super) struct Connection {
     stuck: Option<Instant>,
     /// Since when a value that was announced waits without a byte of it.
     awaited: Option<Instant>,
+    pace: Pace,
     ending: bool,
 }
 
@@ -111,6 +113,7 @@ impl Connection {
             interest: Interest::Read,
             stuck: None,
             awaited: None,
+            pace: Pace::default(),
             ending: false,
         })
     }
@@ -175,9 +178,17 @@ impl Connection {
         (std::mem::replace(&mut self.interest, wish) != wish).then_some(wish)
     }
 
-    pub(super) fn is_stuck(&self, now: Instant, patience: Duration) -> bool {
+    /// Does it hold memory, and nothing has gone on for so long (`patience`), or too little (`deadline`)?
+    pub(super) fn is_stuck(&self, now: Instant, patience: Duration, deadline: Duration) -> bool {
         let has_waited = |since| now.saturating_duration_since(since) >= patience;
-        self.stuck.is_some_and(has_waited) || self.awaited.is_some_and(has_waited)
+        self.stuck.is_some_and(has_waited)
+            || self.awaited.is_some_and(has_waited)
+            || self.pace.is_behind(now, deadline)
+    }
+
+    /// Is a part of a command here, or of its value?
+    fn has_part(&self) -> bool {
+        self.at < self.filled || matches!(self.expect, Expect::Value { .. })
     }
 
     fn is_choked(&self) -> bool {
@@ -210,12 +221,16 @@ impl Connection {
             Expect::Value { .. } => self.awaited.or_else(|| Some(Instant::now())),
             _ => None,
         };
+        // What is not looked at because replies wait is not the client's delay.
+        let part = self.has_part() && !self.is_choked();
+        self.pace.received(commands > 0, part);
         let waited = !self.replies.is_empty();
         match self
             .replies
             .send(self.stream.as_fd(), &mut self.socket, sender)
         {
             Ok(sent) => {
+                self.pace.took(sent, self.replies.waiting().0);
                 self.stuck = match self.stuck {
                     _ if self.replies.is_empty() => None,
                     Some(since) if sent == 0 => Some(since),
@@ -223,6 +238,7 @@ impl Connection {
                 };
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.pace.took(0, self.replies.waiting().0);
                 self.stuck = self.stuck.or_else(|| waited.then(Instant::now));
             }
             Err(_) => return Turn::End,

@@ -46,7 +46,11 @@ fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<
         _ => return Err(odd("a successor that begins with something else")),
     }
     let mut crew = running.pause();
-    let given = give(running, &mut crew, to, listener);
+    let given = match running.failure() {
+        None => give(running, &mut crew, to, listener),
+        // What a thread left half done is nobody's to go on with.
+        Some(why) => say(to, &Say::No(why.clone()), &[]).and(Err(odd(why))),
+    };
     if given.is_ok() {
         // They have nothing to give back any more: the arena is not ours.
         drop(crew);

@@ -9,6 +9,7 @@ mod handover;
 mod incoming;
 mod keep;
 mod meta;
+mod pace;
 mod report;
 mod running;
 mod shared;
@@ -338,7 +339,12 @@ impl Server {
             let doorbell = eventfd::create()?;
             let rung = doorbell.try_clone()?;
             let thread = std::thread::Builder::new().name("cache-control".to_owned());
-            let thread = thread.spawn(move || give::wait(&running, &listener, &rung))?;
+            let wait = move || {
+                let wait = || give::wait(&running, &listener, &rung);
+                // It may end: then nobody takes over.
+                running.watch_panics("cache-control", wait);
+            };
+            let thread = thread.spawn(wait)?;
             server.control = Some(Control {
                 thread,
                 doorbell,
@@ -354,9 +360,17 @@ impl Server {
         self.taken
     }
 
-    /// Has something called when another server has taken over: then this one does nothing any more.
+    /// Has something called when another server has taken over, or one of its threads has failed ([`Server::failure`]): then this one is to be
+    /// stopped.
     pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
         self.running.when_gone(Box::new(tell));
+    }
+
+    /// Why it cannot go on, if it cannot: one of its threads panicked, or ended by itself. What that thread's clients asked for is lost, and what it left half
+    /// done is not known; so nothing of it is to be kept.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.running.failure()
     }
 
     /// The process of the server that has taken over, if one has.
@@ -434,5 +448,59 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpStream;
+    use std::sync::mpsc::channel;
+
+    /// A worker that has no place for its counts panics at its first look at them.
+    #[test]
+    fn a_worker_that_panics_is_told_of_and_its_clients_do_not_wait() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let options = Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            threads: 1,
+            ..Options::default()
+        };
+        let server = Server::start(options).expect("a server");
+        assert_eq!(server.failure(), None);
+        let (tell, told) = channel();
+        server.when_gone(move || tell.send(()).expect("heard"));
+        let running = &server.running;
+        // It has a client of its own.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let at = listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(at).expect("connect");
+        let (stream, _) = listener.accept().expect("accept");
+        listener.set_nonblocking(true).expect("nonblocking");
+        let mut worker = worker::Worker::new(
+            Arc::clone(&running.shared),
+            99,
+            Arc::new(listener),
+            None,
+            eventfd::create().expect("a doorbell"),
+        )
+        .expect("a worker");
+        let connection = Connection::new(stream, Sending::default()).expect("a connection");
+        worker.resume(vec![connection]).expect("one");
+        let crew = Crew {
+            workers: vec![worker],
+            share_server: None,
+        };
+        running.serve(crew).expect("a thread");
+        told.recv().expect("told");
+        let why = server.failure().expect("a reason");
+        assert!(why.contains("`cache-99` panicked: index out of"), "{why}");
+        assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+        // Who asks later hears it at once.
+        let (tell, told) = channel();
+        server.when_gone(move || tell.send(()).expect("heard"));
+        told.recv().expect("told");
+        server.stop();
     }
 }

@@ -3,9 +3,11 @@
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::share::ShareServer;
+use std::any::Any;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -36,14 +38,16 @@ pub(super) struct Crew {
 
 #[derive(Default)]
 struct Threads {
-    workers: Vec<JoinHandle<Worker>>,
-    share_server: Option<JoinHandle<ShareServer>>,
+    workers: Vec<JoinHandle<Option<Worker>>>,
+    share_server: Option<JoinHandle<Option<ShareServer>>>,
 }
 
 #[derive(Default)]
 struct Gone {
     /// The process that has it.
     to: Option<u32>,
+    /// Which thread ended although nobody told it to, and why.
+    failed: Option<String>,
     tell: Option<Told>,
 }
 
@@ -77,20 +81,26 @@ impl Running {
     }
 
     /// Has these work.
-    pub(super) fn serve(&self, crew: Crew) -> io::Result<()> {
+    pub(super) fn serve(self: &Arc<Running>, crew: Crew) -> io::Result<()> {
         // Ordering: as in `pause`; threads that begin see it.
         let ends = self.is_stopping();
         self.shared.stop.store(ends, Ordering::Release);
         let mut threads = lock(&self.threads);
         for worker in crew.workers {
-            let thread = std::thread::Builder::new().name(format!("cache-{}", worker.number()));
-            threads.workers.push(thread.spawn(move || worker.run())?);
+            let name = format!("cache-{}", worker.number());
+            let own = Arc::clone(self);
+            let thread = std::thread::Builder::new().name(name.clone());
+            let work = move || own.watch(&name, || worker.run());
+            threads.workers.push(thread.spawn(work)?);
         }
         if let Some(share_server) = crew.share_server {
-            let (shared, doorbell) = (Arc::clone(&self.shared), self.share_doorbell.try_clone()?);
+            let (own, doorbell) = (Arc::clone(self), self.share_doorbell.try_clone()?);
             let work = move || {
-                let share_server =
-                    share_server.run(&shared.store, &shared.shown, &shared.stop, &doorbell);
+                let Shared {
+                    store, shown, stop, ..
+                } = &*own.shared;
+                let serve = || share_server.run(store, shown, stop, &doorbell);
+                let share_server = own.watch("cache-shm", serve);
                 let _ = eventfd::drain(&doorbell);
                 share_server
             };
@@ -110,10 +120,32 @@ impl Running {
         let threads = std::mem::take(&mut *lock(&self.threads));
         let ended = threads.workers.into_iter().map(JoinHandle::join);
         Crew {
-            workers: ended.filter_map(Result::ok).collect(),
+            workers: ended.filter_map(|worker| worker.ok().flatten()).collect(),
             share_server: threads
                 .share_server
-                .and_then(|share_server| share_server.join().ok()),
+                .and_then(|share_server| share_server.join().ok().flatten()),
+        }
+    }
+
+    /// A thread's work, which goes on until all are told to stop. One that ends before takes the server with it: its clients are gone, its part of the
+    /// work is done by nobody, and what it left half done nobody knows.
+    fn watch<T>(&self, name: &str, work: impl FnOnce() -> T) -> Option<T> {
+        let done = self.watch_panics(name, work)?;
+        // Ordering: acquire, partner of the release in `pause`.
+        if !self.shared.stop.load(Ordering::Acquire) {
+            self.failed(format!("thread `{name}` ended by itself"));
+        }
+        Some(done)
+    }
+
+    /// As [`Running::watch`], of one that may end.
+    pub(super) fn watch_panics<T>(&self, name: &str, work: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => Some(done),
+            Err(panic) => {
+                self.failed(format!("thread `{name}` panicked: {}", words(&*panic)));
+                None
+            }
         }
     }
 
@@ -137,17 +169,40 @@ impl Running {
         }
     }
 
+    fn failed(&self, why: String) {
+        tracing::error!(why, "the cache cannot go on");
+        let mut gone = lock(&self.gone);
+        gone.failed.get_or_insert(why);
+        let tell = gone.tell.take();
+        drop(gone);
+        if let Some(tell) = tell {
+            tell();
+        }
+    }
+
+    /// Why it cannot go on, if it cannot.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.gone).failed.clone()
+    }
+
     pub(super) fn gone_to(&self) -> Option<u32> {
         lock(&self.gone).to
     }
 
     pub(super) fn when_gone(&self, tell: Told) {
         let mut gone = lock(&self.gone);
-        if gone.to.is_some() {
+        if gone.to.is_some() || gone.failed.is_some() {
             drop(gone);
             tell();
         } else {
             gone.tell = Some(tell);
         }
     }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a word")
 }

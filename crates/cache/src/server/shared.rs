@@ -27,6 +27,8 @@ pub struct Options {
     pub longest: usize,
     /// How long replies may wait for somebody who does not take them.
     pub patience: Duration,
+    /// How long one may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait.
+    pub deadline: Duration,
     /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
     /// connections; and lets itself be taken over there.
     pub take_over: Option<PathBuf>,
@@ -61,6 +63,7 @@ impl Default for Options {
             connections: 1024,
             longest: 1 << 20,
             patience: Duration::from_secs(60),
+            deadline: Duration::from_secs(300),
             take_over: None,
             share: None,
             sending: Sending::Chosen,

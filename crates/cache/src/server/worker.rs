@@ -219,11 +219,11 @@ impl Worker {
     }
 
     fn tick(&mut self, now: Instant) {
-        let patience = self.shared.options.patience;
+        let (patience, deadline) = (self.shared.options.patience, self.shared.options.deadline);
         let slow: Vec<u64> = self
             .connections
             .iter()
-            .filter(|(_, connection)| connection.is_stuck(now, patience))
+            .filter(|(_, connection)| connection.is_stuck(now, patience, deadline))
             .map(|(token, _)| *token)
             .collect();
         Counts::bump(&self.counts().slow_clients_closed, slow.len() as u64);

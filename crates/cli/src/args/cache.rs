@@ -78,6 +78,10 @@ pub(crate) struct ServeArgs {
     /// How long replies wait for a client that does not take them, before its connection is closed.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub patience: Duration,
+    /// How long a client may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait for it; then its
+    /// connection is closed. One that sends nothing and waits for nothing may stay.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time)]
+    pub deadline: Duration,
     /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening sockets and
     /// connections, and that one ends; else this one begins empty. It can be taken over there itself: the same command is for the first
     /// start and for each upgrade.

@@ -5,7 +5,7 @@ use crate::args::cache::ServeArgs;
 use crate::commands::connect;
 use crate::exit::Answer;
 use crate::output;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -44,6 +44,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
         } else if let Err(error) = start.again() {
             eprintln!("tranship: no successor: {error:#}");
         }
+    }
+    if let Some(why) = server.failure() {
+        server.stop();
+        bail!("the cache ends, and what it stored with it: {why}");
     }
     if let Some(successor) = server.gone_to() {
         if let Some(service) = &service {
@@ -93,6 +97,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
         connections: args.connections,
         longest: usize::try_from(args.max_value)?,
         patience: args.patience,
+        deadline: args.deadline,
         take_over: args.take_over.clone(),
         share: share(args)?,
         sending: defaults.sending,
