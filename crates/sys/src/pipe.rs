@@ -48,7 +48,7 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
 }
 
 /// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the socket
-/// waits for more before it sends a packet that is not full.
+/// waits for more before it sends a packet that is not full. A socket that blocks is waited for; a signal ends that as it ends send(2).
 pub fn splice(
     from: impl AsFd,
     offset: Option<&mut u64>,
@@ -61,11 +61,5 @@ pub fn splice(
         flags |= SpliceFlags::MORE;
     }
     let (from, to) = (from.as_fd(), to.as_fd());
-    let mut offset = offset;
-    loop {
-        match rustix::pipe::splice(from, offset.as_deref_mut(), to, None, len, flags) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => return Ok(other?),
-        }
-    }
+    Ok(rustix::pipe::splice(from, offset, to, None, len, flags)?)
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Pieces in one call: `IOV_MAX`.
 pub const MOST: usize = 1024;
 
-/// Sends the pieces in order, copied; says how many bytes had room. Waits if the socket does. With `more`, a packet that is not
+/// Sends the pieces in order, copied; says how many bytes had room. Waits if the socket does, until a signal's handler has run (`Interrupted`). With `more`, a packet that is not
 /// full waits for what comes.
 ///
 /// # Safety
@@ -65,16 +65,11 @@ unsafe fn send_flagged(
     message.msg_iov = iov.as_ptr().cast_mut();
     message.msg_iovlen = iov.len();
     let flags = flags | libc::MSG_NOSIGNAL;
-    loop {
-        // SAFETY: mapped memory, says the caller; the kernel only reads it.
-        let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
-        if let Ok(sent) = usize::try_from(sent) {
-            return Ok(sent);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+    // SAFETY: mapped memory, says the caller; the kernel only reads it.
+    let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
+    match usize::try_from(sent) {
+        Ok(sent) => Ok(sent),
+        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 

@@ -116,10 +116,8 @@ pub unsafe fn send_with(
 /// Sends as many of a file's bytes from `offset` on as there is room for, as references to its pages: they must not
 /// change until the other end has them. The socket must not block. sendfile(2).
 pub fn send_file(socket: impl AsFd, file: impl AsFd, offset: u64, len: usize) -> io::Result<usize> {
-    let sent = rustix::io::retry_on_intr(|| {
-        let mut offset = offset;
-        rustix::fs::sendfile(socket.as_fd(), file.as_fd(), Some(&mut offset), len)
-    });
+    let mut offset = offset;
+    let sent = rustix::fs::sendfile(socket.as_fd(), file.as_fd(), Some(&mut offset), len);
     Ok(sent?)
 }
 

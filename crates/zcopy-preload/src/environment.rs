@@ -7,22 +7,34 @@ const LEAST: usize = 16 << 10;
 pub(crate) struct Wishes {
     pub(crate) least: usize,
     pub(crate) max: Option<u64>,
+    /// Pages of a pageblock, and from which size on values have pages of their own.
+    pub(crate) block_pages: Option<usize>,
+    pub(crate) large: Option<usize>,
     pub(crate) stats: bool,
 }
 
 pub(crate) fn wishes() -> Wishes {
     Wishes {
-        least: size("TRANSHIP_ZCOPY_MIN")
-            .and_then(|bytes| usize::try_from(bytes).ok())
+        least: number("TRANSHIP_ZCOPY_MIN", SIZE)
+            .and_then(short)
             .unwrap_or(LEAST)
             .max(1),
-        max: size("TRANSHIP_ZCOPY_MAX"),
+        max: number("TRANSHIP_ZCOPY_MAX", SIZE),
+        block_pages: number("TRANSHIP_ZCOPY_BLOCK_PAGES", COUNT).and_then(short),
+        large: number("TRANSHIP_ZCOPY_LARGE", SIZE).and_then(short),
         stats: std::env::var_os("TRANSHIP_ZCOPY_STATS").is_some_and(|word| word != "0"),
     }
 }
 
+const SIZE: &str = "size; bytes, or a number with KiB, MiB or GiB";
+const COUNT: &str = "number of pages; such as 16";
+
+fn short(number: u64) -> Option<usize> {
+    usize::try_from(number).ok()
+}
+
 /// Bytes, or a number with `KiB`, `MiB`, `GiB`. What cannot be read is said, and left out.
-fn size(name: &str) -> Option<u64> {
+fn number(name: &str, what: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let (digits, shift) = [("KiB", 10), ("MiB", 20), ("GiB", 30)]
         .into_iter()
@@ -34,9 +46,7 @@ fn size(name: &str) -> Option<u64> {
         .ok()
         .and_then(|n| n.checked_shl(shift));
     if bytes.is_none() {
-        eprintln!(
-            "libtranship_zcopy: {name}={text} is no size; bytes, or a number with KiB, MiB or GiB"
-        );
+        eprintln!("libtranship_zcopy: {name}={text} is no {what}");
     }
     bytes
 }

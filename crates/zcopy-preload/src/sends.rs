@@ -112,7 +112,12 @@ unsafe fn piece(at: *const u8, len: usize) -> Option<Piece<'static>> {
     if len < WORTH {
         return None;
     }
-    if let Some(arena) = state::arena_of(at) {
+    // A length that cannot be is the kernel's to refuse.
+    let last = at.wrapping_add(len - 1);
+    if last < at {
+        return None;
+    }
+    if let Some(arena) = state::arena_of(at).filter(|arena| arena.owns(last)) {
         // SAFETY: mapped, says the caller.
         return Some(unsafe { Piece::raw(arena, at, len) });
     }
@@ -128,6 +133,12 @@ unsafe fn many(fd: c_int, pieces: *const libc::iovec, count: usize, flags: c_int
     }
     // SAFETY: the caller's list.
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
+    let all = list
+        .iter()
+        .try_fold(0usize, |all, one| all.checked_add(one.iov_len));
+    if all.is_none_or(|all| all > isize::MAX.unsigned_abs()) {
+        return None;
+    }
     let mut any = false;
     let pieces: Vec<_> = list
         .iter()
@@ -156,14 +167,11 @@ fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> 
     let socket = Socket::without_notifications(fd).ok();
     let mut socket = socket.filter(Socket::is_stream);
     let answer = socket.as_mut().and_then(|socket| {
-        // What waits must wait here, and what must not must not.
-        let waits = flags & libc::MSG_DONTWAIT == 0 && !tranship_sys::stream::is_nonblocking(fd);
         if flags & libc::MSG_DONTWAIT != 0 && !tranship_sys::stream::is_nonblocking(fd) {
             return None;
         }
         let quiet = flags & libc::MSG_NOSIGNAL != 0;
-        inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, waits, quiet)))
-            .flatten()
+        inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, quiet))).flatten()
     });
     match answer {
         None => {
@@ -181,32 +189,16 @@ fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> 
     }
 }
 
-/// Sends what there is room for, or all if the socket waits.
+/// Sends what there is room for. A blocking socket is waited for by the kernel, and what ends that is what ends write(2).
 fn all(
     sender: &mut zcopy::Sender,
     fd: BorrowedFd<'_>,
     socket: &mut Socket,
     pieces: &[Piece<'_>],
-    waits: bool,
     quiet: bool,
 ) -> io::Result<usize> {
     let counts = sender.counts();
-    let mut sent = 0;
-    let outcome = loop {
-        let rest = Piece::after(pieces, sent);
-        if rest.is_empty() {
-            break Ok(sent);
-        }
-        match sender.send(fd, socket, &rest) {
-            Ok(now) => sent += now,
-            Err(error) if sent == 0 => break Err(error),
-            // What went counts; the error comes again.
-            Err(_) => break Ok(sent),
-        }
-        if !waits {
-            break Ok(sent);
-        }
-    };
+    let outcome = sender.send(fd, socket, pieces);
     let now = sender.counts();
     let added = [
         now.referred_bytes - counts.referred_bytes,

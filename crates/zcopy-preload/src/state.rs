@@ -96,6 +96,12 @@ pub(crate) fn own() -> Option<&'static Arena> {
     if let Some(max) = wishes.max {
         options = options.max(max);
     }
+    if let Some(pages) = wishes.block_pages {
+        options = options.block_pages(pages);
+    }
+    if let Some(large) = wishes.large {
+        options = options.large_threshold(large);
+    }
     let arena = Box::leak(Box::new(Arena::with(&options).ok()?));
     descriptors::keep(arena.descriptor().as_raw_fd());
     // Ordering: release, partner of the acquire in `arena_of`.

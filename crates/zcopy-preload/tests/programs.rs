@@ -139,6 +139,86 @@ fn a_c_program_is_told_what_it_is_always_told() {
     assert!(sends > 0 && referred > 0);
 }
 
+/// Signals, time-outs, ends that go, no room: the same program says the same.
+#[test]
+fn what_sends_come_to_is_the_same_with_and_without() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/same.c")) else {
+        return;
+    };
+    let text = |output: &Output| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let plain = text(&Command::new(&program).output().expect("runs"));
+    assert!(plain.lines().count() > 40, "{plain}");
+    let output = preloaded(&program, &library()).output().expect("runs");
+    let [sends, referred, _] = said(&output);
+    assert!(sends > 0 && referred > 0);
+    let ours = text(&output);
+    let differs = plain.lines().zip(ours.lines()).find(|(a, b)| a != b);
+    assert_eq!(differs, None, "without it, and with it");
+    assert_eq!(plain.lines().count(), ours.lines().count());
+}
+
+#[test]
+fn what_grows_beyond_the_threshold_goes_by_reference() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/grows.c")) else {
+        return;
+    };
+    let plain = Command::new(&program).output().expect("runs");
+    assert!(plain.status.success());
+    let output = preloaded(&program, &library()).output().expect("runs");
+    let [sends, referred, copied] = said(&output);
+    // Of each of four values, in 16 parts.
+    assert!(
+        sends == 64 && referred > 0 && referred + copied == 4 << 20,
+        "{sends} sends, {referred} bytes by reference, {copied} copied"
+    );
+    // Where there is no room for them they stay where they are.
+    let output = preloaded(&program, &library())
+        .env("TRANSHIP_ZCOPY_MAX", "1MiB")
+        .output()
+        .expect("runs");
+    assert!(output.status.success());
+}
+
+/// Pageblocks of each size, with each threshold of large values.
+#[test]
+fn how_pageblocks_are_made_can_be_said() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/grows.c")) else {
+        return;
+    };
+    for (pages, large, usable) in [
+        ("4", "4096", 24_576),
+        ("16", "4KiB", 24_576),
+        ("16", "32KiB", 32_768),
+        ("512", "23KiB", 24_576),
+        ("512", "1GiB", 32_768),
+        ("0", "1GiB", 24_576),
+    ] {
+        let output = preloaded(&program, &library())
+            .env("TRANSHIP_ZCOPY_BLOCK_PAGES", pages)
+            .env("TRANSHIP_ZCOPY_LARGE", large)
+            .output()
+            .expect("runs");
+        let [_, referred, copied] = said(&output);
+        assert_eq!(referred + copied, 4 << 20, "{pages} pages, {large}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text.trim(), usable.to_string(), "{pages} pages, {large}");
+    }
+    let output = preloaded(&program, &library())
+        .env("TRANSHIP_ZCOPY_BLOCK_PAGES", "few")
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let said = "TRANSHIP_ZCOPY_BLOCK_PAGES=few is no number";
+    assert!(output.status.success() && text.contains(said), "{text}");
+}
+
 #[test]
 fn shells_and_their_children_go_on() {
     let _dog = Watchdog::new();

@@ -190,7 +190,7 @@ fn of_datagrams_that_have_no_room_it_is_said_how_many_went() {
         let arena = Arena::new().expect("arena");
         let (values, bytes) = protected(&arena, 1000);
         // Of two lengths in turn, so that each goes by itself; then many of one, which go together.
-        let cut = |number: usize| if number % 2 == 0 { 1000 } else { 999 };
+        let cut = |number: usize| if number.is_multiple_of(2) { 1000 } else { 999 };
         let pieces: Vec<_> = (0..100)
             .map(|number| Piece::Part(&values[number], 0..cut(number)))
             .collect();

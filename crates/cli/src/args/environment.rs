@@ -15,6 +15,8 @@ Environment:
   TRANSHIP_HEAP_MAX      The most that a heap under that allocator may use; `run --quota` sets it
   TRANSHIP_ZCOPY_MIN     Of programs with libtranship_zcopy.so: from which size blocks are its own
   TRANSHIP_ZCOPY_MAX     The most that it may use
+  TRANSHIP_ZCOPY_BLOCK_PAGES, TRANSHIP_ZCOPY_LARGE
+                         Pages of a pageblock; from which size on blocks have pageblocks of their own
   TRANSHIP_ZCOPY_STATS   1: a summary at exit
   TRANSHIP_ZCOPY_EXPLAIN A folder for the counts that `zcopy explain` shows
   RUST_LOG               Levels of the log: debug, tranship_manager=trace,warn

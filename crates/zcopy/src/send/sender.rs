@@ -114,8 +114,9 @@ impl Sender {
     /// send(2) does. What was sent never changes, whatever is written or freed after this returns.
     ///
     /// # Errors
-    /// As send(2): `WouldBlock` if a non-blocking socket has no room at all, `BrokenPipe` (without a signal) if the
-    /// other end is gone.
+    /// As send(2): `WouldBlock` if a non-blocking socket has no room at all or a blocking one's time-out (`SO_SNDTIMEO`) is over, `Interrupted`
+    /// if a signal's handler ran while a blocking one was waited for, `BrokenPipe` (without a signal) if the other end is gone. Where some of it
+    /// went before, that is said instead.
     pub fn send(
         &mut self,
         fd: impl AsFd,

@@ -59,9 +59,11 @@ impl Pipe {
         self.sink()?;
         let sink = self.sink.as_ref().expect("just made");
         while left > 0 {
-            match pipe::splice(&self.read, None, sink, left, false)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                gone => left -= gone,
+            match pipe::splice(&self.read, None, sink, left, false) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(gone) => left -= gone,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -188,32 +190,20 @@ fn splice_run(
     // SAFETY: pages that never change again, or the log's, which are never written twice.
     let in_pipe = unsafe { pipe::vmsplice(&pipe.write, &pieces)? };
     let more = done < segments.len();
-    let now = to_socket(socket, pipe, in_pipe, more, counts)?;
+    let now = to_socket(socket, pipe, in_pipe, more)?;
     if now < in_pipe {
         pipe.drain(in_pipe - now)?;
     }
     Ok((now, offered, done, within))
 }
 
-fn to_socket(
-    socket: BorrowedFd<'_>,
-    pipe: &mut Pipe,
-    len: usize,
-    more: bool,
-    counts: &mut Counts,
-) -> io::Result<usize> {
-    let mut sent = 0;
-    while sent < len {
-        match pipe::splice(&pipe.read, None, socket, len - sent, more) {
-            Ok(0) => break,
-            Ok(now) => sent += now,
-            Err(error) if sent == 0 => {
-                pipe.drain(len)?;
-                return Err(error);
-            }
-            Err(_) => break,
+/// What goes short was ended by a signal or a time-out, or found no more room: to go on would wait anew.
+fn to_socket(socket: BorrowedFd<'_>, pipe: &mut Pipe, len: usize, more: bool) -> io::Result<usize> {
+    match pipe::splice(&pipe.read, None, socket, len, more) {
+        Ok(sent) => Ok(sent),
+        Err(error) => {
+            pipe.drain(len)?;
+            Err(error)
         }
-        counts.calls += u64::from(sent < len);
     }
-    Ok(sent)
 }
