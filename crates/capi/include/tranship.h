@@ -723,17 +723,18 @@ tranship_status tranship_move(struct tranship_sender *sender,
 
 /**
  * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
- * of a release (tranship_release_with). Does not wait:
- * TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
+ * of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
+ * said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
  */
 tranship_status tranship_recv_control(struct tranship_sender *sender,
+                                      int64_t timeout_ns,
                                       struct tranship_buf *out,
                                       struct tranship_error **error);
 
 /**
  * Asks the receiver to take a pool, ahead of the first send out of it. With TRANSHIP_NOW it does not wait: TRANSHIP_ERR_POOL_PENDING if the
- * receiver has still to answer, which it does when it next calls the library; call it again. With TRANSHIP_FOREVER it waits for that. Other
- * times: TRANSHIP_ERR_BAD_ARGUMENT.
+ * receiver has still to answer, which it does when it next calls the library; call it again. Else it waits for that, for `timeout_ns`:
+ * TRANSHIP_ERR_TIMED_OUT.
  */
 tranship_status tranship_assign(struct tranship_sender *sender,
                                 const struct tranship_pool *pool,

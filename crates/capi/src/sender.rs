@@ -1,7 +1,7 @@
 //! The sending end of a channel.
 
 use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
-use crate::given::{bytes, patience, there, when_full};
+use crate::given::{bytes, nanoseconds, patience, there, when_full};
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
 use facade::Kind;
@@ -116,25 +116,31 @@ pub extern "C" fn tranship_move(
 }
 
 /// What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
-/// of a release (tranship_release_with). Does not wait:
-/// TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
+/// of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
+/// said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_recv_control(
     sender: Option<&mut Sender>,
+    timeout_ns: i64,
     out: Option<&mut MaybeUninit<Buf>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
         let out = place(out, "out")?;
-        let message = there(sender, "sender")?.0.try_recv_control()?;
-        out.put_message(message.ok_or(Kind::TimedOut)?);
+        let sender = &mut there(sender, "sender")?.0;
+        let message = match timeout_ns {
+            ..0 => sender.recv_control()?,
+            0 => sender.try_recv_control()?.ok_or(Kind::TimedOut)?,
+            _ => sender.recv_control_timeout(nanoseconds(timeout_ns))?,
+        };
+        out.put_message(message);
         Ok(())
     })
 }
 
 /// Asks the receiver to take a pool, ahead of the first send out of it. With TRANSHIP_NOW it does not wait: TRANSHIP_ERR_POOL_PENDING if the
-/// receiver has still to answer, which it does when it next calls the library; call it again. With TRANSHIP_FOREVER it waits for that. Other
-/// times: TRANSHIP_ERR_BAD_ARGUMENT.
+/// receiver has still to answer, which it does when it next calls the library; call it again. Else it waits for that, for `timeout_ns`:
+/// TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_assign(
     sender: Option<&mut Sender>,
@@ -149,9 +155,7 @@ pub extern "C" fn tranship_assign(
             ..0 => sender.assign(&pool),
             0 if sender.try_assign(&pool)? => Ok(()),
             0 => Err(Kind::PoolPending.into()),
-            _ => Err(crate::given::wrong(format!(
-                "timeout_ns is {timeout_ns}: TRANSHIP_NOW or TRANSHIP_FOREVER"
-            ))),
+            _ => sender.assign_timeout(&pool, nanoseconds(timeout_ns)),
         }
     })
 }

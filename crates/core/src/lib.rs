@@ -49,8 +49,9 @@ pub use error::{
 };
 pub use heap::Heap;
 pub use link::{
-    Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload,
-    PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull, poll, select,
+    Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening, Outlet,
+    Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull, poll,
+    select,
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};

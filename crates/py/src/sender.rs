@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Aggregate, Error, Kind, Payload, PollItem, WhenFull, poll};
+use tranship::{Aggregate, Error, Kind, Message, Payload, PollItem, WhenFull, poll};
 
 /// What fits in a message itself.
 pub(crate) const INLINE_BYTES: usize = 48;
@@ -57,6 +57,14 @@ impl Sender {
             doorbell.ring();
         }
         inner
+    }
+
+    fn came_back(&self, message: Message) -> Buffer {
+        let origin = Origin {
+            trust: None,
+            sender_pid: Some(self.peer_pid),
+        };
+        Buffer::received(message, origin)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
@@ -353,17 +361,9 @@ impl Sender {
                 return Ok(Some(false));
             };
             // The request goes on between the looks.
-            let mut left = turn.slice;
-            loop {
-                let begun = std::time::Instant::now();
-                if inner.driven.end().try_assign(&pool)? {
-                    return Ok(Some(true));
-                }
-                if left.is_zero() {
-                    return Err(Kind::TimedOut.into());
-                }
-                std::thread::sleep(left.min(Duration::from_millis(1)));
-                left = left.saturating_sub(begun.elapsed());
+            match inner.driven.end().assign_timeout(&pool, turn.slice) {
+                Err(error) if error == Kind::ManagerAway => Err(Kind::TimedOut.into()),
+                assigned => assigned.map(|()| Some(true)),
             }
         })?;
         done.then_some(()).ok_or_else(|| closed("sender"))
@@ -372,12 +372,24 @@ impl Sender {
     /// What the receiver sent back: a buffer that was moved to it, or its few bytes.
     fn try_recv_back(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let back = self.with(py, |inner| inner.driven.end().try_recv_control())?;
-        let origin = Origin {
-            trust: None,
-            sender_pid: Some(self.peer_pid),
-        };
-        let back = back.or_raise(py)?;
-        Ok(back.map(|message| Buffer::received(message, origin)))
+        Ok(back.or_raise(py)?.map(|message| self.came_back(message)))
+    }
+
+    /// The same, waiting for it.
+    #[pyo3(signature = (timeout=None))]
+    fn recv_back(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
+        self.fork_epoch.check(py)?;
+        let back = wait(py, limit(timeout)?, By::Time, |turn| {
+            match self.lock().as_mut() {
+                None => Ok(Some(None)),
+                Some(inner) => {
+                    let back = inner.driven.end().recv_control_timeout(turn.slice)?;
+                    Ok(Some(Some(back)))
+                }
+            }
+        })?;
+        let message = back.ok_or_else(|| closed("sender"))?;
+        Ok(self.came_back(message))
     }
 
     #[getter]

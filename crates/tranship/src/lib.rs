@@ -67,6 +67,7 @@ pub use tranship_core::{
     NoAddresses,
     NotTaken,
     Offer,
+    Opening,
     OutOfBounds,
     OutOfRange,
     OwnBuffer,

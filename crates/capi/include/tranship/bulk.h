@@ -165,13 +165,13 @@ static inline tranship_status bulk_channel_release_with(struct bulk_channel *cha
 }
 
 /**
- * What the other end did. RX: waits for `timeout_ns`. TX: looks whether a buffer, or word of one, has come back, without waiting. TRANSHIP_ERR_TIMED_OUT if
- * there is nothing.
+ * What the other end did, for which it waits for `timeout_ns`: RX a buffer, TX one, or word of one, that has come back. TRANSHIP_ERR_TIMED_OUT if there is
+ * nothing.
  */
 static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, int64_t timeout_ns, struct bulk_event *event)
 {
     tranship_status status = channel->rx ? tranship_recv(channel->rx, timeout_ns, &event->buffer, NULL)
-                                         : tranship_recv_control(channel->tx, &event->buffer, NULL);
+                                         : tranship_recv_control(channel->tx, timeout_ns, &event->buffer, NULL);
 
     event->meta = event->buffer.meta;
     if (channel->rx)

@@ -1,7 +1,9 @@
 //! What every test here starts with.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_channel::Over;
@@ -142,4 +144,25 @@ pub(crate) fn pattern(number: u64, len: usize) -> Vec<u8> {
         state.to_le_bytes()[0]
     };
     std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Wakes the thread that runs a future.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

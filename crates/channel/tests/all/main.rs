@@ -6,6 +6,7 @@ mod codes;
 mod ends;
 mod faults;
 mod forks;
+mod forms;
 mod hops;
 mod kills;
 mod kit;

@@ -4,8 +4,7 @@ use crate::kit::*;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{Kind, LinkOptions, PollItem, Role, poll, select};
@@ -71,27 +70,6 @@ fn listeners_and_receivers_of_all_addresses_together() {
         let mut all: Vec<_> = receivers.iter_mut().collect();
         assert_eq!(select(&mut all, None), Some(at), "{}", addresses[at]);
         assert_eq!(receivers[at].recv().expect("recv").to_vec(), [1]);
-    }
-}
-
-/// Wakes the thread that runs a future.
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
     }
 }
 

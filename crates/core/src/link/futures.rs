@@ -2,17 +2,17 @@
 //! its task to sleep and looks again.
 
 use super::inline::Inline;
+use super::looking::Looking;
 use super::message::{Body, Message, Payload};
-use super::open::{End, Opening};
 use super::reactor;
+use super::receiver::goes_later;
 use super::shared::LinkShared;
-use super::sleep::LOOK;
 use super::{Listener, Receiver, Sender, descriptor};
 use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::CbufMut;
-use crate::domain::{DomainCore, Key, NAP};
+use crate::domain::NAP;
 use crate::error::{Error, Kind, SendError};
-use crate::options::{LinkOptions, WhenFull};
+use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -109,6 +109,89 @@ impl Receiver {
                 }
                 self.link.domain.catch_up();
             }
+        })
+    }
+}
+
+impl Receiver {
+    /// Passes a buffer back, as [`pass_with`](Receiver::pass_with), for awaiting: it waits for room as [`pass_timeout`](Receiver::pass_timeout) does,
+    /// for ever. If the future is dropped before it is ready the buffer is, too: its pool has it again, and nobody is told.
+    ///
+    /// # Errors
+    /// As [`pass`](Receiver::pass), and `System` as for [`recv_async`](Receiver::recv_async).
+    pub fn pass_async(
+        &mut self,
+        buf: CbufMut,
+        meta: u64,
+    ) -> impl Future<Output = Result<(), SendError<CbufMut>>> + Send + Unpin {
+        self.when_room(buf, move |from: &mut Receiver, buf| {
+            from.pass_with(buf, meta)
+        })
+    }
+
+    /// Lets go of something and has the sender hear of it, as [`release_with`](Receiver::release_with), for awaiting: it waits for room as
+    /// [`pass_async`](Receiver::pass_async) does. If the future is dropped before it is ready it is released, and nobody is told.
+    ///
+    /// # Errors
+    /// As [`release_with`](Receiver::release_with), and `System` as for [`recv_async`](Receiver::recv_async).
+    pub fn release_async(
+        &mut self,
+        what: impl Into<Body>,
+        meta: u64,
+    ) -> impl Future<Output = Result<(), SendError<Body>>> + Send + Unpin {
+        let release = move |from: &mut Receiver, body: Body| from.release_with(body, meta);
+        self.when_room(what.into(), release)
+    }
+
+    /// Sends a few bytes back, as [`send_control`](Receiver::send_control), for awaiting: it waits for room as [`pass_async`](Receiver::pass_async) does.
+    /// If the future is dropped before it is ready nothing was sent.
+    ///
+    /// # Errors
+    /// As [`send_control`](Receiver::send_control), and `System` as for [`recv_async`](Receiver::recv_async).
+    pub fn send_control_async(
+        &mut self,
+        bytes: &[u8],
+        meta: u64,
+    ) -> impl Future<Output = Result<(), SendError<()>>> + Send + Unpin {
+        self.when_room((), move |from: &mut Receiver, ()| {
+            from.send_control(bytes, meta)
+        })
+    }
+
+    /// Does it whenever there may be room, until it goes.
+    fn when_room<T: Unpin>(
+        &mut self,
+        what: T,
+        mut go: impl FnMut(&mut Receiver, T) -> Result<(), SendError<T>> + Unpin,
+    ) -> impl Future<Output = Result<(), SendError<T>>> + Unpin {
+        let (mut nap, mut what) = (Nap::default(), Some(what));
+        poll_fn(move |context| {
+            let Some(unsent) = what.take() else {
+                return Poll::Pending; // it was ready before
+            };
+            let failed = match go(self, unsent) {
+                Ok(()) => {
+                    nap.end();
+                    return Poll::Ready(Ok(()));
+                }
+                Err(failed) => failed,
+            };
+            let begun = match goes_later(failed.kind()) {
+                // Nobody tells of room on that way.
+                true => nap.begin(
+                    &self.link,
+                    context,
+                    Waker::Fences,
+                    Some(Instant::now() + NAP),
+                ),
+                false => Err(failed.error),
+            };
+            if let Err(error) = begun {
+                nap.end();
+                return Poll::Ready(Err(SendError::new(error, failed.unsent)));
+            }
+            what = Some(failed.unsent);
+            Poll::Pending
         })
     }
 }
@@ -225,6 +308,28 @@ impl Sender {
                     return Poll::Pending;
                 }
                 self.link.domain.catch_up();
+            }
+        })
+    }
+
+    /// What the receiver sends back next, as [`recv_control`](Sender::recv_control), for awaiting. A future that is dropped before it is ready has taken nothing.
+    ///
+    /// # Errors
+    /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
+    pub fn recv_control_async(
+        &mut self,
+    ) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
+        let mut nap = Nap::default();
+        poll_fn(move |context| {
+            loop {
+                if let Some(done) = self.look_for_control().transpose() {
+                    nap.end();
+                    return Poll::Ready(done);
+                }
+                nap.begin(&self.link, context, Waker::Fences, None)?;
+                if !self.link.may_have_reply() && !self.link.domain.has_news() {
+                    return Poll::Pending;
+                }
             }
         })
     }
@@ -376,72 +481,5 @@ impl Listener {
             let end = self.look_for_connection()?;
             end.map(|end| end.into_receiver()).transpose()
         })
-    }
-}
-
-/// Looks whether a connection to a name is made. If it is dropped nobody who accepts gets a peer that is not there.
-pub(crate) fn open_async(
-    domain: &DomainCore,
-    name: &str,
-    role: Role,
-    options: &LinkOptions,
-) -> Box<dyn FnMut() -> Result<Option<End>, Error> + Send> {
-    let mut opening = Opening::new(domain, name, role, options);
-    Box::new(move || opening.look(Some(Instant::now())))
-}
-
-/// Awaits what is looked for.
-pub(crate) fn look_async<T>(
-    domain: &DomainCore,
-    mut look: Box<dyn FnMut() -> Result<Option<End>, Error> + Send>,
-    as_end: fn(End) -> Result<T, Error>,
-) -> impl Future<Output = Result<T, Error>> + Send + Unpin + use<T> {
-    Looking::new(domain.clone(), move || look()?.map(as_end).transpose())
-}
-
-/// A task that looks again whenever the manager has had news.
-struct Looking<F> {
-    domain: DomainCore,
-    key: Key,
-    look: F,
-}
-
-impl<F> Looking<F> {
-    fn new(domain: DomainCore, look: F) -> Looking<F> {
-        // A child's tasks are its parent's.
-        let key = match domain.fork.is_child() {
-            true => 0,
-            false => domain.tasks.key(),
-        };
-        Looking { domain, key, look }
-    }
-}
-
-impl<T, F: FnMut() -> Result<Option<T>, Error> + Unpin> Future for Looking<F> {
-    type Output = Result<T, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Looking { domain, key, look } = self.get_mut();
-        domain.check_fork()?;
-        reactor::put(domain, *key, context.waker())?;
-        match look().transpose() {
-            Some(done) => {
-                domain.tasks.forget(*key);
-                Poll::Ready(done)
-            }
-            None => {
-                // Also without news: what waits for a manager that is away is tried again.
-                domain.tasks.wake_at(*key, Instant::now() + LOOK);
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl<F> Drop for Looking<F> {
-    fn drop(&mut self) {
-        if !self.domain.fork.is_child() {
-            self.domain.tasks.forget(self.key);
-        }
     }
 }

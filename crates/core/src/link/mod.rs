@@ -2,8 +2,8 @@
 //!
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
 //! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
-//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several (`select`, `poll`, `reactor`,
-//! `futures`, `relay`, `carried`, `driven`).
+//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`select`, `poll`, `reactor`,
+//! `looking`, `futures`, `relay`, `carried`, `driven`).
 
 mod address;
 mod carried;
@@ -17,6 +17,7 @@ mod inline;
 mod inside;
 mod listener;
 mod local;
+mod looking;
 mod member;
 mod memory;
 mod message;
@@ -38,10 +39,11 @@ pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub use driver::Driver;
 pub(crate) use feed::Feed;
-pub(crate) use futures::{look_async, open_async};
 pub use inline::Inline;
 pub use listener::Listener;
 pub(crate) use local::{listen as listen_local, open as open_local};
+pub use looking::Opening;
+pub(crate) use looking::look_for_named;
 pub use message::{Body, Message, Payload};
 pub(crate) use open::{End, open as open_named};
 pub use poll::{PollItem, poll};

@@ -19,7 +19,7 @@ pub(super) struct Accepting {
 }
 
 /// A connection to a name that somebody waits for.
-pub(super) struct Opening {
+pub(super) struct NamedOpening {
     domain: DomainCore,
     name: String,
     role: Role,
@@ -73,15 +73,15 @@ pub(super) fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Erro
     })
 }
 
-impl Opening {
+impl NamedOpening {
     pub(super) fn new(
         domain: &DomainCore,
         name: &str,
         role: Role,
         options: &LinkOptions,
-    ) -> Opening {
+    ) -> NamedOpening {
         let begun = Instant::now();
-        Opening {
+        NamedOpening {
             domain: domain.clone(),
             name: name.into(),
             role,
@@ -143,7 +143,7 @@ impl Opening {
     }
 }
 
-impl Drop for Opening {
+impl Drop for NamedOpening {
     /// Whoever has got it nevertheless sees that nobody is here.
     fn drop(&mut self) {
         if let Some(asking) = self.asking.take().filter(|_| !self.domain.fork.is_child()) {
@@ -160,7 +160,7 @@ pub(crate) fn open(
     role: Role,
     options: &LinkOptions,
 ) -> Result<End, Error> {
-    let mut opening = Opening::new(domain, name, role, options);
+    let mut opening = NamedOpening::new(domain, name, role, options);
     loop {
         match opening.look(opening.deadline) {
             Ok(Some(end)) => return Ok(end),

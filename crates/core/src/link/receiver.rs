@@ -2,6 +2,7 @@
 
 mod ahead;
 mod direct;
+mod forms;
 mod guess;
 mod inside;
 mod missing;
@@ -14,6 +15,7 @@ mod snapshot;
 mod take;
 
 use self::ahead::{Ahead, Resync};
+pub(super) use self::forms::goes_later;
 use self::guess::Guess;
 pub(super) use self::pools::arrivals;
 use self::pools::{AtHand, In};
@@ -25,7 +27,7 @@ use super::sleep::sleep_on;
 use super::store::Store;
 use crate::base::millis;
 use crate::domain::DomainCore;
-use crate::error::{Awaited, Error, Kind, SendError, TimedOut};
+use crate::error::{Awaited, Error, SendError, TimedOut};
 use crate::options::{LinkOptions, Wait};
 use crate::pool::Pool;
 use std::sync::Arc;
@@ -37,7 +39,7 @@ use tranship_sys::ForkGuard;
 /// Receives messages from one sender.
 ///
 /// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
-/// only [`Kind::PeerGone`] says that it closed the link, by dropping its end; a death is [`Kind::PeerDied`].
+/// only [`Kind::PeerGone`](crate::Kind::PeerGone) says that it closed the link, by dropping its end; a death is [`Kind::PeerDied`](crate::Kind::PeerDied).
 ///
 /// ```
 /// # use tranship_core::{Domain, Kind, PoolOptions, Role};
@@ -350,7 +352,7 @@ impl Receiver {
     }
 
     /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
-    /// It does not block.
+    /// It does not block; [`send_control_timeout`](Receiver::send_control_timeout) and [`send_control_async`](Receiver::send_control_async) wait for room.
     ///
     /// # Errors
     /// `TooLarge` for more than 48 bytes; `Full` when the sender does not take what it was sent back; `PeerGone`; `Forked`.

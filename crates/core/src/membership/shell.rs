@@ -5,8 +5,8 @@ use crate::domain::DomainCore;
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
-    Address, Carrier, End, Ends, Feed, Listener, Receiver, Sender, listen_local, look_async,
-    open_async, open_local, open_named, unknown,
+    Address, Carrier, End, Ends, Feed, Listener, Opening, Receiver, Sender, listen_local,
+    look_for_named, open_local, open_named, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -169,20 +169,24 @@ impl Domain {
         self.open(address, Role::Source, &options)?.into_sender()
     }
 
-    /// The same for awaiting, in any runtime. Many may be awaited at once: nothing waits for the manager or a peer but the task, or at an address of a
-    /// carrier's a thread of its own.
+    /// The same with default choices, waiting at most that long.
     ///
-    /// If the future is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
+    /// # Errors
+    /// As [`open_sender`](Domain::open_sender), and `TimedOut`.
+    pub fn open_sender_timeout(&self, address: &str, timeout: Duration) -> Result<Sender, Error> {
+        self.open_sender_with(address, LinkOptions::new().timeout(timeout))
+    }
+
+    /// The same without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]). Many may be opened at once: nothing
+    /// waits for the manager or a peer but the task, or at an address of a carrier's a thread of its own.
+    ///
+    /// If what this gives is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
     ///
     /// # Errors
     /// As [`open_sender_with`](Domain::open_sender_with), and [`Kind::System`] as for [`Receiver::recv_async`].
-    pub fn open_sender_async(
-        &self,
-        address: &str,
-        options: LinkOptions,
-    ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin + use<> {
+    pub fn open_sender_async(&self, address: &str, options: LinkOptions) -> Opening<Sender> {
         let look = self.opening(address, Role::Source, options);
-        look_async(self.core(), look, End::into_sender)
+        Opening::new(self.core(), look, End::into_sender)
     }
 
     /// Connects to an [address](Domain::listen) at which a sender listens; waits until somebody does.
@@ -206,24 +210,32 @@ impl Domain {
         self.open(address, Role::Sink, &options)?.into_receiver()
     }
 
+    /// The same with default choices, waiting at most that long.
+    ///
+    /// # Errors
+    /// As [`open_receiver`](Domain::open_receiver), and `TimedOut`.
+    pub fn open_receiver_timeout(
+        &self,
+        address: &str,
+        timeout: Duration,
+    ) -> Result<Receiver, Error> {
+        self.open_receiver_with(address, LinkOptions::new().timeout(timeout))
+    }
+
     /// As [`open_sender_async`](Domain::open_sender_async), for an address at which a sender listens.
     ///
     /// # Errors
     /// The same.
-    pub fn open_receiver_async(
-        &self,
-        address: &str,
-        options: LinkOptions,
-    ) -> impl Future<Output = Result<Receiver, Error>> + Send + Unpin + use<> {
+    pub fn open_receiver_async(&self, address: &str, options: LinkOptions) -> Opening<Receiver> {
         let look = self.opening(address, Role::Sink, options);
-        look_async(self.core(), look, End::into_receiver)
+        Opening::new(self.core(), look, End::into_receiver)
     }
 
     /// Looks whether a channel is open, again and again.
     fn opening(&self, address: &str, role: Role, options: LinkOptions) -> Look {
         let core = self.core();
         match Address::parse(address) {
-            Address::Named(name) => open_async(core, name, role, &options),
+            Address::Named(name) => look_for_named(core, name, role, &options),
             Address::Local(name) => {
                 let (core, name, begun) = (core.clone(), name.to_owned(), Instant::now());
                 let at_once = options.clone().timeout(Duration::ZERO);

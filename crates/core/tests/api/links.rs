@@ -426,6 +426,12 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     let error = sender.send(filled(&other, 1, 1)).expect_err("consent");
     assert_eq!(error.error.kind(), Kind::PoolPending, "{error}");
     assert!(!sender.try_assign(&other).expect("asked"));
+    let late = sender.assign_timeout(&other, Duration::from_millis(1));
+    let late = late.expect_err("nobody turns for b");
+    assert!(
+        matches!(late.find(), Some(TimedOut { awaited: Awaited::Consent(of), .. }) if *of == other.id()),
+        "{late}"
+    );
     drop(error);
     drop(sender);
     until(|| {
@@ -434,6 +440,28 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
             .try_recv()
             .is_err_and(|error| error == Kind::PeerGone)
     });
+}
+
+#[test]
+fn a_pool_is_assigned_within_a_time() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let long = Duration::from_secs(1000);
+    for _ in 0..2 {
+        sender
+            .assign_timeout(&pool, long)
+            .expect("b has a thread that agrees");
+    }
+    sender.set_when_full(WhenFull::Error);
+    sender.send(filled(&pool, 100, 5)).expect("assigned");
+    assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [5; 100]);
+    drop(receiver);
+    until(|| sender.is_peer_gone());
+    let other = self::pool(&a, 1);
+    let gone = sender.assign_timeout(&other, long).expect_err("gone");
+    assert_eq!(gone.kind(), Kind::PeerGone, "{gone}");
 }
 
 #[test]

@@ -374,6 +374,8 @@ class Sender(_End):
         """Has the receiver agree to the pool now, instead of at the first send."""
     def try_recv_back(self) -> Buffer | None:
         """What the receiver passed back, its few bytes, or the word that it has let go of something (`Buffer.is_release`)."""
+    def recv_back(self, timeout: float | None = None) -> Buffer:
+        """The same, waiting for it. PeerGone when the receiver is gone and everything was taken."""
     @property
     def queued(self) -> int: ...
     @property
@@ -404,7 +406,7 @@ class Receiver(_End):
     def pass_back(self, buffer: Buffer, meta: int = 0) -> None:
         """Hands a buffer that was moved here back to the sender."""
     def release_with(self, buffer: Buffer, meta: int = 0) -> None:
-        """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from `try_recv_back`. Of anything that came: a
+        """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from `recv_back`. Of anything that came: a
         buffer, a list, a few bytes. BufferError while there are views; `Full` while the sender takes nothing back: the buffer is as it was then."""
     def send_control(self, data: _Bytes, meta: int = 0) -> None:
         """Sends up to 48 bytes back to the sender."""

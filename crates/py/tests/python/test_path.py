@@ -178,6 +178,23 @@ def test_a_receiver_answers_with_a_few_bytes(channel):
     assert bytes(sender.try_recv_back()) == b"ack"
 
 
+def test_an_answer_is_waited_for(channel):
+    sender, receiver = channel
+    with pytest.raises(TimeoutError):
+        sender.recv_back(timeout=0.01)
+    answer = apart(sender.recv_back)
+    receiver.send_control(b"ack", 9)
+    assert (bytes(answer.result()), sender.try_recv_back()) == (b"ack", None)
+    receiver.send_control(b"last")
+    receiver.close()
+    assert bytes(sender.recv_back()) == b"last"
+    with pytest.raises(tranship.PeerGone):
+        sender.recv_back()
+    sender.close()
+    with pytest.raises(ValueError, match="closed"):
+        sender.recv_back()
+
+
 def test_taken_is_told(channel):
     sender, receiver = channel
     sender.send_inline(b"x")

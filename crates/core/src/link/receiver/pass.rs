@@ -24,6 +24,7 @@ impl Receiver {
     /// nobody.
     ///
     /// Until the sender takes it the buffer is in use: a sender that waits for memory without looking may wait for what waits for it.
+    /// It does not block; [`pass_timeout`](Receiver::pass_timeout) and [`pass_async`](Receiver::pass_async) wait for room.
     ///
     /// # Errors
     /// [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned) if it is of a pool of this domain, as a copy out of one of level `none` is, or another

@@ -20,7 +20,8 @@ impl Receiver {
     /// kind, an aggregate, or inline bytes: what a [`Message`](crate::Message) has as its body.
     ///
     /// The sender learns the buffer's id where its memory is shared. It is this handle that goes: if there are others, here or elsewhere, the
-    /// buffer is in use as long as they are. Does not block.
+    /// buffer is in use as long as they are. It does not block; [`release_timeout`](Receiver::release_timeout) and
+    /// [`release_async`](Receiver::release_async) wait for room.
     ///
     /// # Errors
     /// [`Kind::PoolNotAssigned`](crate::Kind::PoolNotAssigned) if the buffer's pool did not come by this channel, [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned)

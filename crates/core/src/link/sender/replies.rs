@@ -4,27 +4,30 @@
 //! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).
 
 use super::{Out, Sender};
-use crate::base::lock;
+use crate::base::{lock, millis};
 use crate::cbuf::CbufMut;
-use crate::error::{Error, Violation};
+use crate::error::{Awaited, Error, TimedOut, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
 use crate::link::shared::{Assigned, Assignment, Gone, LinkShared, Replies, Reply};
 use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
 use tranship_ledger::ReturnStep;
 use tranship_proto::CbufId;
+use tranship_ring::Waker;
 use tranship_sys::crash;
 
 impl Sender {
     /// What the receiver has sent back, if something is there: a few bytes ([`Receiver::send_control`](crate::Receiver::send_control)), a buffer
     /// ([`Receiver::pass`](crate::Receiver::pass)), or that it has let one go ([`Receiver::release_with`](crate::Receiver::release_with)), in the order in which it did
-    /// so. It can still be had when the receiver is gone. [`PollItem::control`](crate::PollItem::control) waits for it.
+    /// so. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`is_peer_gone`](Sender::is_peer_gone) tells the two apart).
+    /// [`recv_control`](Sender::recv_control) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
     ///
     /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.
     /// It does not block.
     ///
     /// # Errors
-    /// `PeerGone`, `PeerViolation` when the channel is over and everything was taken; `Forked`.
+    /// [`Kind::PeerViolation`](crate::Kind::PeerViolation) for what the receiver may not send back.
     #[inline(always)]
     pub fn try_recv_control(&mut self) -> Result<Option<Message>, Error> {
         if !self.fork.is_child() && self.store.is_none() {
@@ -39,6 +42,52 @@ impl Sender {
         }
         std::hint::cold_path();
         self.try_recv_control_slow()
+    }
+
+    /// What the receiver sends back next, as [`try_recv_control`](Sender::try_recv_control), waiting for it as the channel's
+    /// [`Wait`](crate::Wait) says, for ever.
+    ///
+    /// # Errors
+    /// `PeerGone` when the receiver is gone and everything was taken; `PeerViolation`; `Forked`.
+    pub fn recv_control(&mut self) -> Result<Message, Error> {
+        self.wait_for_control(None)
+    }
+
+    /// The same, waiting at most that long.
+    ///
+    /// # Errors
+    /// As [`recv_control`](Sender::recv_control), and `TimedOut`.
+    pub fn recv_control_timeout(&mut self, timeout: Duration) -> Result<Message, Error> {
+        self.wait_for_control(Some(timeout))
+    }
+
+    fn wait_for_control(&mut self, timeout: Option<Duration>) -> Result<Message, Error> {
+        let started = Instant::now();
+        let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
+        let mut polls = 0u32;
+        loop {
+            if let Some(message) = self.look_for_control()? {
+                return Ok(message);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let (awaited, waited_ms) = (Awaited::Message, millis(started.elapsed()));
+                return Err(TimedOut { awaited, waited_ms }.into());
+            }
+            let may_have_reply = || self.link.may_have_reply();
+            self.pause(&mut polls, Waker::Fences, deadline, &may_have_reply);
+        }
+    }
+
+    /// What comes next, if it is there; an error when nothing will be any more.
+    pub(in crate::link) fn look_for_control(&mut self) -> Result<Option<Message>, Error> {
+        self.link.domain.check_fork()?;
+        self.link.domain.catch_up();
+        // Asked first: what it said before it went is there.
+        let over = self.link.gone() != Gone::No;
+        match self.try_recv_control()? {
+            None if over => Err(self.peer_gone()),
+            found => Ok(found),
+        }
     }
 
     /// A buffer of the pool that was sent from last, if that is what comes next. `None` leaves the line for the long way, which believes nothing

@@ -131,34 +131,39 @@ impl Sender {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(false);
             }
-            if let Some(driver) = self.link.driver() {
-                let (head, link) = (self.producer.known_head(), &self.link);
-                link.drive(driver, self.wait, deadline, &|| {
-                    link.ring.their_head() != head
-                        || link.gone() != Gone::No
-                        || link.domain.has_news()
-                });
-                continue;
-            }
-            polls = polls.wrapping_add(1);
-            match self.wait {
-                Wait::Spin => {
-                    std::hint::spin_loop();
-                    if polls.is_multiple_of(1 << 22) {
-                        self.link.look_for_death();
-                        self.link.domain.turn_quietly();
-                    }
+            let (head, ring) = (self.producer.known_head(), &self.link.ring);
+            // The receiver gives lines back by plain stores: it is a lazy waker.
+            let has_moved = || ring.their_head() != head;
+            self.pause(&mut polls, Waker::Lazy, deadline, &has_moved);
+        }
+    }
+
+    /// One pause of who waits for `is_ready`, as chosen; it may end without it.
+    pub(super) fn pause(
+        &self,
+        polls: &mut u32,
+        waker: Waker,
+        deadline: Option<Instant>,
+        is_ready: &dyn Fn() -> bool,
+    ) {
+        let link = &self.link;
+        if let Some(driver) = link.driver() {
+            link.drive(driver, self.wait, deadline, &|| {
+                is_ready() || link.gone() != Gone::No || link.domain.has_news()
+            });
+            return;
+        }
+        *polls = polls.wrapping_add(1);
+        match self.wait {
+            Wait::Spin => {
+                std::hint::spin_loop();
+                if polls.is_multiple_of(1 << 22) {
+                    link.look_for_death();
+                    link.domain.turn_quietly();
                 }
-                Wait::SpinThenSleep(spins) if polls < spins => std::hint::spin_loop(),
-                _ => {
-                    let head = self.producer.known_head();
-                    let link = &self.link;
-                    // The receiver gives lines back by plain stores: it is a lazy waker.
-                    sleep_on(link, Waker::Lazy, deadline, false, || {
-                        link.ring.their_head() != head
-                    });
-                }
             }
+            Wait::SpinThenSleep(spins) if *polls < spins => std::hint::spin_loop(),
+            _ => sleep_on(link, waker, deadline, false, is_ready),
         }
     }
 }

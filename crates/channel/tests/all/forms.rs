@@ -1,0 +1,239 @@
+//! What waits does so in four forms, at every address: not at all, for a time, for ever, and by tasks.
+
+use crate::kit::*;
+use std::thread;
+use std::time::Duration;
+use tranship_core::{
+    Body, CbufMut, Error, Kind, LinkOptions, Listener, Message, Opening, Receiver, RingFull, Role,
+    Sender,
+};
+
+const SOON: Duration = Duration::from_millis(1);
+/// Nothing comes to rest later.
+const A_WHILE: Duration = Duration::from_millis(200);
+
+/// Looks now and then until it is open.
+fn look<T>(mut opening: Opening<T>) -> T {
+    loop {
+        if let Some(end) = opening.try_open().expect("nothing fails") {
+            assert!(opening.try_open().expect("it is over").is_none());
+            return end;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Both ends, of which the one that opens looks now and then.
+fn looked_for<T: Send, U>(
+    listener: Result<Listener, Error>,
+    opening: Opening<T>,
+    accept: impl FnOnce(&Listener) -> Result<U, Error>,
+) -> (T, U) {
+    let listener = listener.expect("listen");
+    thread::scope(|scope| {
+        let opened = scope.spawn(|| look(opening));
+        let accepted = accept(&listener).expect("accept");
+        (opened.join().expect("no panic"), accepted)
+    })
+}
+
+#[test]
+fn who_opens_may_look_now_and_then() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("looked") {
+        for opens in [Role::Source, Role::Sink] {
+            let failed = match opens {
+                Role::Source => world.a.open_sender_timeout(&address, SOON).map(drop),
+                Role::Sink => world.a.open_receiver_timeout(&address, SOON).map(drop),
+            };
+            let failed = failed.expect_err("nobody listens there");
+            assert_eq!(failed.kind(), Kind::TimedOut, "{address}: {failed}");
+
+            let listen = || world.b.listen(&address, opens.opposite());
+            let options = LinkOptions::new();
+            let (mut to, mut from) = match opens {
+                Role::Source => {
+                    let mut opening = world.a.open_sender_async(&address, options);
+                    assert!(opening.try_open().expect("no error").is_none(), "{address}");
+                    looked_for(listen(), opening, Listener::accept_receiver)
+                }
+                Role::Sink => {
+                    let mut opening = world.a.open_receiver_async(&address, options);
+                    assert!(opening.try_open().expect("no error").is_none(), "{address}");
+                    let (from, to) = looked_for(listen(), opening, Listener::accept_sender);
+                    (to, from)
+                }
+            };
+            to.send_inline(b"open", 7).expect("send");
+            assert_eq!(from.recv().expect("recv").meta, 7, "{address}");
+        }
+    }
+}
+
+/// What the options say holds for who looks, too; and who gives up is not waited for.
+#[test]
+fn looking_ends() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("ends") {
+        let options = LinkOptions::new().timeout(A_WHILE);
+        let mut opening = world.a.open_sender_async(&address, options);
+        let failed = loop {
+            match opening.try_open() {
+                Ok(None) => thread::yield_now(),
+                Ok(Some(_)) => panic!("{address}: nobody listens there"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(failed.kind(), Kind::TimedOut, "{address}: {failed}");
+        assert!(opening.try_open().expect("it is over").is_none());
+    }
+    for address in ["local:given-up", "shm:given-up"] {
+        let mut opening = world.a.open_sender_async(address, LinkOptions::new());
+        assert!(opening.try_open().expect("no error").is_none());
+        drop(opening);
+        let listener = world.b.listen(address, Role::Sink).expect("listen");
+        let nobody = listener.accept_receiver_within(A_WHILE);
+        let nobody = nobody.expect_err("it was given up");
+        assert_eq!(nobody.kind(), Kind::TimedOut, "{address}: {nobody}");
+    }
+}
+
+/// The forms of waiting for what comes back.
+fn heard(to: &mut Sender, form: u64) -> Result<Message, Error> {
+    match form % 4 {
+        0 => to.recv_control(),
+        1 => to.recv_control_timeout(Duration::from_secs(1000)),
+        2 => block_on(to.recv_control_async()),
+        _ => loop {
+            match to.try_recv_control()? {
+                Some(message) => return Ok(message),
+                None if to.is_peer_gone() => return to.recv_control(),
+                None => thread::yield_now(),
+            }
+        },
+    }
+}
+
+#[test]
+fn what_comes_back_is_waited_for() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("back") {
+        let (mut to, mut from) = world.channel(&address);
+        let failed = to.recv_control_timeout(SOON).expect_err("nothing is there");
+        assert_eq!(failed.kind(), Kind::TimedOut, "{address}: {failed}");
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..200u64 {
+                    assert_eq!(from.recv().expect("asked").meta, number);
+                    from.send_control(&number.to_le_bytes(), number)
+                        .expect("room");
+                }
+                // What is said before the end is there after it.
+                from.send_control(b"last", 200).expect("room");
+            });
+            for number in 0..200u64 {
+                to.send_inline(b"?", number).expect("ask");
+                let message = heard(&mut to, number).expect("an answer");
+                assert_eq!(message.meta, number, "{address}");
+                assert_eq!(message.to_vec(), number.to_le_bytes(), "{address}");
+            }
+            assert_eq!(heard(&mut to, 2).expect("the last word").meta, 200);
+            for form in 0..4 {
+                let over = heard(&mut to, form).expect_err("it is gone");
+                assert_eq!(over.kind(), Kind::PeerGone, "{address}: {over}");
+            }
+        });
+    }
+}
+
+/// Says so much that the sender's end takes no more for now; how much that was.
+fn fill(address: &str, from: &mut Receiver) -> u64 {
+    for number in 0.. {
+        match from.send_control_timeout(b"word", number, A_WHILE) {
+            Ok(()) => {}
+            Err(failed) => {
+                let full = failed.error.find::<RingFull>().expect("it is full");
+                assert!(full.waited_ms >= 200, "{address}: {full:?}");
+                return number;
+            }
+        }
+    }
+    unreachable!()
+}
+
+/// Hands back by forms that wait, while the sender takes everything only once it has been waited for.
+fn answers(address: &str, from: &mut Receiver, first: u64, inline: [Body; 2], moved: Vec<CbufMut>) {
+    let [one, other] = inline;
+    from.send_control_timeout(b"word", first, None)
+        .expect("room");
+    block_on(from.send_control_async(b"word", first + 1)).expect("room");
+    from.release_timeout(one, first + 2, None).expect("room");
+    block_on(from.release_async(other, first + 3)).expect("room");
+    for (form, buf) in (0u64..).zip(moved) {
+        let meta = first + 4 + form;
+        let passed = match form {
+            0 => from.pass_timeout(buf, meta, None),
+            1 => from.pass_timeout(buf, meta, Duration::from_secs(1000)),
+            _ => block_on(from.pass_async(buf, meta)),
+        };
+        passed.unwrap_or_else(|failed| panic!("{address}: {failed}"));
+    }
+}
+
+#[test]
+fn room_for_what_goes_back_is_waited_for() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("room") {
+        let options = || LinkOptions::new().lines(8);
+        let (mut to, mut from) = world.channel_with(&address, options(), options());
+        let pool = pool(&world.a, 4 << 20);
+        let mut inline = || {
+            to.send_inline(b"", 0).expect("send");
+            from.recv().expect("recv").body
+        };
+        let inline = [inline(), inline()];
+        // What was carried does not go back.
+        let carried = to.peer_place().is_some();
+        let moved = match carried {
+            true => Vec::new(),
+            false => (0..3u8)
+                .map(|byte| {
+                    let buf = pool.alloc_from(&[byte; 5000]).expect("alloc");
+                    to.move_buffer(buf).expect("move");
+                    from.recv().expect("recv").into_moved().expect("moved")
+                })
+                .collect(),
+        };
+        let said = fill(&address, &mut from);
+        let all = said + 4 + if carried { 0 } else { 3 };
+        thread::scope(|scope| {
+            scope.spawn(|| answers(&address, &mut from, said, inline, moved));
+            for number in 0..all {
+                let message = to.recv_control().expect("it comes");
+                assert_eq!(message.meta, number, "{address}");
+                match (message.body, number.checked_sub(said)) {
+                    (Body::Inline(word), None | Some(0 | 1)) => assert_eq!(&*word, b"word"),
+                    (Body::Released(None), Some(2 | 3)) => {}
+                    (Body::Moved(buf), Some(at @ 4..)) => {
+                        let byte = u8::try_from(at - 4).expect("small");
+                        assert!(buf.to_vec() == [byte; 5000], "{address}");
+                    }
+                    (body, _) => panic!("{address}: message {number} is {body:?}"),
+                }
+            }
+        });
+        // Without anybody to wait for it does not wait.
+        drop(to);
+        let gone = loop {
+            match from.send_control_timeout(b"word", 0, None) {
+                Ok(()) => thread::yield_now(),
+                Err(failed) => break failed,
+            }
+        };
+        assert_eq!(gone.kind(), Kind::PeerGone, "{address}: {gone}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Looking again and again for what only the manager or another thread brings: by tasks, and, of channels that are being opened, by who has no task.
+
+use super::open::{End, NamedOpening};
+use super::reactor;
+use super::sleep::LOOK;
+use crate::domain::{DomainCore, Key};
+use crate::error::Error;
+use crate::options::LinkOptions;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tranship_proto::Role;
+
+/// Looks whether something is there, once.
+type Look<T> = Box<dyn FnMut() -> Result<Option<T>, Error> + Send>;
+
+/// A channel that is being opened. Awaited, in any runtime, it is the channel's end; who awaits nothing looks now and then
+/// ([`try_open`](Opening::try_open)). Many may be opened at once. Dropped, the name is not waited for any more.
+///
+/// ```
+/// use tranship_core::{Domain, LinkOptions, Role};
+///
+/// let domain = Domain::embedded()?;
+/// let mut opening = domain.open_sender_async("local:jobs", LinkOptions::new());
+/// assert!(opening.try_open()?.is_none()); // nobody listens there yet
+/// let listener = domain.listen("local:jobs", Role::Sink)?;
+/// let mut sender = opening.try_open()?.expect("somebody does now");
+/// sender.send_inline(b"a job", 0)?;
+/// assert_eq!(listener.accept_receiver()?.recv()?.to_vec(), b"a job");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is opened before it is awaited or looked at"]
+pub struct Opening<T> {
+    looking: Looking<Look<T>>,
+    over: bool,
+}
+
+impl<T> Opening<T> {
+    pub(crate) fn new(
+        domain: &DomainCore,
+        mut look: Look<End>,
+        as_end: fn(End) -> Result<T, Error>,
+    ) -> Opening<T>
+    where
+        T: 'static,
+    {
+        let look: Look<T> = Box::new(move || look()?.map(as_end).transpose());
+        Opening {
+            looking: Looking::new(domain.clone(), look),
+            over: false,
+        }
+    }
+
+    /// The channel's end, if it is there by now. The first look begins to open; `None`: look again, after a while, or when the
+    /// [`Domain`](crate::Domain)'s descriptor is readable. After the end, or an error, there is nothing more.
+    ///
+    /// It does not block.
+    ///
+    /// # Errors
+    /// As [`Domain::open_sender_with`](crate::Domain::open_sender_with), `TimedOut` at the first look after the time that the options say.
+    pub fn try_open(&mut self) -> Result<Option<T>, Error> {
+        if self.over {
+            return Ok(None);
+        }
+        self.looking.domain.check_fork()?;
+        let found = (self.looking.look)();
+        self.over = !matches!(found, Ok(None));
+        found
+    }
+}
+
+impl<T> Future for Opening<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Opening { looking, over } = self.get_mut();
+        if *over {
+            return Poll::Pending; // it was ready before
+        }
+        let done = Pin::new(looking).poll(context);
+        *over = done.is_ready();
+        done
+    }
+}
+
+impl<T> std::fmt::Debug for Opening<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening")
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Looks whether a connection to a name is made. If it is dropped nobody who accepts gets a peer that is not there.
+pub(crate) fn look_for_named(
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    options: &LinkOptions,
+) -> Box<dyn FnMut() -> Result<Option<End>, Error> + Send> {
+    let mut opening = NamedOpening::new(domain, name, role, options);
+    Box::new(move || opening.look(Some(Instant::now())))
+}
+
+/// A task that looks again whenever the manager has had news.
+pub(super) struct Looking<F> {
+    domain: DomainCore,
+    key: Key,
+    look: F,
+}
+
+impl<F> Looking<F> {
+    pub(super) fn new(domain: DomainCore, look: F) -> Looking<F> {
+        // A child's tasks are its parent's.
+        let key = match domain.fork.is_child() {
+            true => 0,
+            false => domain.tasks.key(),
+        };
+        Looking { domain, key, look }
+    }
+}
+
+impl<T, F: FnMut() -> Result<Option<T>, Error> + Unpin> Future for Looking<F> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Looking { domain, key, look } = self.get_mut();
+        domain.check_fork()?;
+        reactor::put(domain, *key, context.waker())?;
+        match look().transpose() {
+            Some(done) => {
+                domain.tasks.forget(*key);
+                Poll::Ready(done)
+            }
+            None => {
+                // Also without news: what waits for a manager that is away is tried again.
+                domain.tasks.wake_at(*key, Instant::now() + LOOK);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<F> Drop for Looking<F> {
+    fn drop(&mut self) {
+        if !self.domain.fork.is_child() {
+            self.domain.tasks.forget(self.key);
+        }
+    }
+}
