@@ -103,9 +103,7 @@ pub(crate) fn violation(who: &str, what: &str) -> Error {
 mod tests {
     use super::*;
     use crate::{BLOCK_BYTES, Op};
-
-    /// Of an inline message.
-    const INLINE_BYTES: usize = 48;
+    use tranship_core::INLINE_BYTES;
 
     #[test]
     fn the_longest_messages_fit() {

@@ -144,7 +144,7 @@ enum {
 /** A buffer that others may have, too. Its bytes are not to be written. */
 #define TRANSHIP_BUF_SHARED 2
 
-/** Up to 48 bytes inside the struct. */
+/** Up to TRANSHIP_INLINE_BYTES bytes inside the struct. */
 #define TRANSHIP_BUF_INLINE 3
 
 /** Pieces of several buffers, as one message. */
@@ -660,7 +660,7 @@ tranship_status tranship_release_with(struct tranship_receiver *receiver,
                                       struct tranship_buf *buf,
                                       struct tranship_error **error);
 
-/** Sends up to 48 bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full. */
+/** Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full. */
 tranship_status tranship_send_control(struct tranship_receiver *receiver,
                                       const void *data,
                                       size_t len,
@@ -704,7 +704,7 @@ tranship_status tranship_send(struct tranship_sender *sender,
                               int64_t timeout_ns,
                               struct tranship_error **error);
 
-/** Sends up to 48 bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does. */
+/** Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does. */
 tranship_status tranship_send_inline(struct tranship_sender *sender,
                                      const void *data,
                                      size_t len,

@@ -2,7 +2,7 @@
 
 use crate::given::{copy_out_bytes, there, wrong};
 use crate::status::{Error, Status, border, quietly};
-use facade::{Aggregate, Body, Cbuf, CbufMut, Inline, Message, View};
+use facade::{Aggregate, Body, Cbuf, CbufMut, INLINE_BYTES, Inline, Message, View};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -12,7 +12,7 @@ pub const BUF_NONE: u32 = 0;
 pub const BUF_EXCLUSIVE: u32 = 1;
 /// A buffer that others may have, too. Its bytes are not to be written.
 pub const BUF_SHARED: u32 = 2;
-/// Up to 48 bytes inside the struct.
+/// Up to TRANSHIP_INLINE_BYTES bytes inside the struct.
 pub const BUF_INLINE: u32 = 3;
 /// Pieces of several buffers, as one message.
 pub const BUF_AGGREGATE: u32 = 4;
@@ -51,14 +51,18 @@ pub struct Buf {
 /// Where `flags` says how many bytes are inline, which `len` may be made less than.
 const INLINE_LEN_SHIFT: u32 = 16;
 
+/// What the struct has room for.
+const HELD_BYTES: usize = size_of::<[u64; 6]>();
+
 const _: () = assert!(size_of::<Buf>() == 80);
-const _: () = assert!(size_of::<Cbuf>() <= 48 && align_of::<Cbuf>() <= 8);
-const _: () = assert!(size_of::<CbufMut>() <= 48 && align_of::<CbufMut>() <= 8);
+const _: () = assert!(INLINE_BYTES <= HELD_BYTES);
+const _: () = assert!(size_of::<Cbuf>() <= HELD_BYTES && align_of::<Cbuf>() <= 8);
+const _: () = assert!(size_of::<CbufMut>() <= HELD_BYTES && align_of::<CbufMut>() <= 8);
 
 impl Buf {
     #[inline(always)]
     fn set<T>(&mut self, kind: u32, flags: u32, view: (*const u8, usize), held: T) {
-        const { assert!(size_of::<T>() <= 48 && align_of::<T>() <= 8) };
+        const { assert!(size_of::<T>() <= HELD_BYTES && align_of::<T>() <= 8) };
         self.ptr = view.0.cast_mut().cast();
         self.len = view.1;
         self.kind = kind;
@@ -86,13 +90,13 @@ impl Buf {
     }
 
     pub(crate) fn put_inline(&mut self, inline: &[u8]) {
-        let mut words = [0; 6];
+        let mut words = [0; INLINE_BYTES / size_of::<u64>()];
         for (word, bytes) in words.iter_mut().zip(inline.chunks(8)) {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
             *word = u64::from_ne_bytes(whole);
         }
-        #[allow(clippy::cast_possible_truncation)] // 48 at most
+        #[allow(clippy::cast_possible_truncation)] // INLINE_BYTES at most
         let had = (inline.len() as u32) << INLINE_LEN_SHIFT;
         self.set(BUF_INLINE, had, (std::ptr::null(), inline.len()), words);
     }
@@ -220,8 +224,8 @@ impl Buf {
     fn inline(&self) -> Option<&[u8]> {
         let had = (self.flags >> INLINE_LEN_SHIFT) as usize;
         // SAFETY: the kind says that all words are there.
-        let bytes = || unsafe { self.held::<[u8; 48]>() };
-        (self.kind == BUF_INLINE).then(|| &bytes()[..had.min(48)])
+        let bytes = || unsafe { self.held::<[u8; INLINE_BYTES]>() };
+        (self.kind == BUF_INLINE).then(|| &bytes()[..had.min(INLINE_BYTES)])
     }
 
     /// As many of them as `len` says.

@@ -86,7 +86,7 @@ pub extern "C" fn tranship_release_with(
     })
 }
 
-/// Sends up to 48 bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full.
+/// Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_send_control(
     receiver: Option<&mut Receiver>,

@@ -73,7 +73,7 @@ pub extern "C" fn tranship_send(
     })
 }
 
-/// Sends up to 48 bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does.
+/// Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_send_inline(
     sender: Option<&mut Sender>,

@@ -1,12 +1,10 @@
 //! What the two carriers of a channel say to each other: a pure codec. All numbers are little-endian; `docs/protocol.md` has the table.
 
-use tranship_core::Role;
+use tranship_core::{INLINE_BYTES, Role};
 use tranship_transport::FrameBytes;
 
 const MAGIC: [u8; 4] = *b"tsch";
 const VERSION: u16 = 2;
-/// Most bytes of an inline message.
-pub(crate) const INLINE_BYTES: usize = 48;
 /// What the receiver's program may say before the sender's has taken any of it.
 pub(crate) const CONTROLS: u64 = 256;
 /// Most bytes of words about an end.

@@ -65,4 +65,5 @@ pub use tranship_proto::{
     PoolStat, Pressure,
 };
 pub use tranship_region::{OutOfBounds, View};
+pub use tranship_ring::INLINE_BYTES;
 pub use tranship_session::{Got, HeldBuffer, LeakReport, Leaks, Offer, OwnBuffer};

@@ -62,6 +62,6 @@ mod _native {
         use super::PyModuleMethods as _;
         fork::watch()?;
         module.add("KINDS", errors::kinds())?;
-        module.add("INLINE_BYTES", super::sender::INLINE_BYTES)
+        module.add("INLINE_BYTES", tranship::INLINE_BYTES)
     }
 }

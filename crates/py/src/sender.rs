@@ -14,10 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Aggregate, Error, Kind, Message, Payload, PollItem, WhenFull, poll};
-
-/// What fits in a message itself.
-pub(crate) const INLINE_BYTES: usize = 48;
+use tranship::{Aggregate, Error, INLINE_BYTES, Kind, Message, Payload, PollItem, WhenFull, poll};
 
 /// The sending end of a channel.
 #[pyclass(frozen, weakref, module = "tranship")]

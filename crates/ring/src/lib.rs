@@ -30,7 +30,7 @@ pub use half::Side;
 #[cfg(not(loom))]
 pub use half::{HalfRo, HalfRw, len};
 pub use kernel::{Kernel, TIMED, wake_all};
-pub use line::{Line, Lines, LinesError};
+pub use line::{INLINE_BYTES, Line, Lines, LinesError};
 pub use producer::{Producer, Publish, Push, RingViolation};
 pub use ring::Ring;
 pub use wait::{

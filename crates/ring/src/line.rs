@@ -5,6 +5,8 @@ use tranship_sync::atomic::{AtomicU64, Ordering};
 
 /// Words of a line.
 pub(crate) const WORDS: usize = 8;
+/// Most bytes that a message has in its line itself: the words after the first, which says what the line is, and the second, which is the sender's word.
+pub const INLINE_BYTES: usize = (WORDS - 2) * size_of::<u64>();
 /// The part of word 0 that belongs to the ring: the sequence number.
 pub(crate) const SEQUENCE: u64 = 0xffff_ffff;
 

@@ -53,6 +53,7 @@ pub use tranship_core::{
     HogStat,
     HoldStat,
     Holder,
+    INLINE_BYTES,
     Inline,
     Kind,
     LeakReport,

@@ -220,7 +220,16 @@ fn statuses() -> String {
         )
     };
     let all: String = Kind::ALL.iter().map(constant).collect();
-    format!("{VERSION}{STATUS}enum {{\n    /** Done. */\n    TRANSHIP_OK = 0,\n{all}}};\n{TIMES}")
+    format!(
+        "{VERSION}{STATUS}enum {{\n    /** Done. */\n    TRANSHIP_OK = 0,\n{all}}};\n{TIMES}{}",
+        inline()
+    )
+}
+
+fn inline() -> String {
+    let text =
+        "/** The most bytes that a message can have inline. */\n#define TRANSHIP_INLINE_BYTES";
+    format!("{text} {}\n", tranship_ring::INLINE_BYTES)
 }
 
 /// Which symbols the shared library shows, and since which version.
@@ -294,8 +303,6 @@ const TIMES: &str = "
 /** As a timeout: so many milliseconds. */
 #define TRANSHIP_MS(n) ((int64_t)(n) * INT64_C(1000000))
 
-/** The most bytes that a message can have inline. */
-#define TRANSHIP_INLINE_BYTES 48
 ";
 
 const BOTTOM: &str = "#ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | tidy | site | all`,
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | numbers | tidy | site | all`,
 //! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`. `lines` counts.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
@@ -13,6 +13,7 @@ mod header;
 mod layers;
 mod lines;
 mod mutants;
+mod numbers;
 mod site;
 mod source;
 mod surface;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
             Some("check") => surface::check(&root),
             _ => return show(&chore, surface::all(&root)),
         },
+        "numbers" => numbers::check(&root),
         "tidy" => tidy::check(&root),
         "site" => match std::env::args().nth(2).as_deref() {
             Some("stage") => {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
             found.merge(circles::check(&root)?);
             found.merge(errors::check(&root)?);
             found.merge(header::check(&root)?);
+            found.merge(numbers::check(&root)?);
             found.merge(tidy::check(&root)?);
             found.merge(site::check(&root)?);
             found.merge(mutants::check(&root)?);
@@ -67,7 +70,7 @@ fn main() -> ExitCode {
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], surface [check | write], tidy, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], numbers, surface [check | write], tidy, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }

@@ -4,10 +4,12 @@ use super::wire::{self, LINES, Limits, Refused, Say, TAIL, VERSION};
 use crate::parse::KEY;
 use std::io;
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Cbuf, Domain, Error, Kind, LinkOptions, Message, Receiver, View};
+use tranship_core::{
+    Body, Cbuf, Domain, Error, INLINE_BYTES, Kind, LinkOptions, Message, Receiver, View,
+};
 
 /// Questions under way at a time: less than there is room for in the ring, however long the keys.
-const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(48) / 2;
+const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(INLINE_BYTES) / 2;
 
 /// Reads values of a cache server (`tranship cache --shm NAME`) by reference: what it gets lies in memory of the server's, which this process can only
 /// read.

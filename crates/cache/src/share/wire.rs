@@ -1,15 +1,14 @@
 //! What a reader and the share server say to each other: a pure codec.
 //!
-//! A reader asks by the control ring: the key in pieces of up to 48 bytes, and in each message's word the length of the whole key. It is answered in the
+//! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the length of the whole key. It is answered in the
 //! order of its questions. A value's answer is its buffer, with flags and number behind the value; all other answers are inline.
 
 use crate::parse::KEY;
+use tranship_core::INLINE_BYTES;
 
 pub(super) const VERSION: u16 = 2;
 /// Messages under way in each direction.
 pub(super) const LINES: u32 = 256;
-/// Of an inline message.
-const INLINE: usize = 48;
 /// Behind each value: flags and number.
 pub(super) const TAIL: usize = 4 + 8;
 /// In the upper half of each word, so that another service's is found to be none.
@@ -116,7 +115,7 @@ fn open(word: u64) -> Option<(u64, u64)> {
 /// The messages that ask for a key.
 pub(super) fn ask(key: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let word = word(ASK, key.len() as u64);
-    key.chunks(INLINE).map(move |piece| (piece, word))
+    key.chunks(INLINE_BYTES).map(move |piece| (piece, word))
 }
 
 /// A key on its way.
@@ -145,7 +144,7 @@ impl Asked {
             self.wanted = len;
         }
         let left = self.wanted - self.key.len();
-        if len != self.wanted || bytes.len() != left.min(INLINE) {
+        if len != self.wanted || bytes.len() != left.min(INLINE_BYTES) {
             return Err(Nonsense("pieces of a key that do not fit together"));
         }
         self.key.extend_from_slice(bytes);

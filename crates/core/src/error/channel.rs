@@ -24,7 +24,7 @@ pub enum Violation {
         op: u8,
     },
     /// More inline bytes than a line holds.
-    #[error("{bytes} inline bytes, the limit is 48")]
+    #[error("{bytes} inline bytes, the limit is {}", tranship_ring::INLINE_BYTES)]
     InlineLength {
         /// What it says.
         bytes: u8,

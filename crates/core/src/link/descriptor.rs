@@ -6,10 +6,7 @@ pub(crate) use crate::cbuf::Reference;
 use crate::error::{Error, Kind, Violation};
 use std::sync::atomic::Ordering;
 use tranship_proto::CbufId;
-use tranship_ring::Line;
-
-/// Most bytes of an inline message.
-pub(crate) const INLINE_BYTES: usize = 48;
+use tranship_ring::{INLINE_BYTES, Line};
 
 const OP_INLINE: u64 = 1;
 const OP_BUFFER: u64 = 2;
@@ -121,7 +118,7 @@ pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
     // Ordering: relaxed, after the acquire of word 0.
     let word = |i: usize| line.words[i].load(Ordering::Relaxed).to_le();
     let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
-    #[allow(clippy::cast_possible_truncation)] // at most 48
+    #[allow(clippy::cast_possible_truncation)] // at most INLINE_BYTES
     Some((
         u64::from_le(word(1)),
         Inline {

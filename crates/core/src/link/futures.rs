@@ -271,7 +271,7 @@ impl Sender {
         Sending::new(self, Message { meta, body })
     }
 
-    /// Sends up to 48 bytes inside the descriptor, for awaiting: see [`send_async`](Sender::send_async).
+    /// Sends up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes inside the descriptor, for awaiting: see [`send_async`](Sender::send_async).
     ///
     /// # Errors
     /// [`Kind::BadArgument`] at once if there are more.

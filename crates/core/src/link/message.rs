@@ -38,7 +38,7 @@ pub struct Message {
 /// What a message carries.
 #[derive(Debug)]
 pub enum Body {
-    /// Up to 48 bytes, copied with the descriptor.
+    /// Up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes, copied with the descriptor.
     Inline(Inline),
     /// A buffer, by reference: shared with whoever else has it.
     Buf(Cbuf),

@@ -33,7 +33,7 @@ use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, Role};
-use tranship_ring::{Consumer, Ending, Line, Lines, Producer, Publish, Waker};
+use tranship_ring::{Consumer, Ending, INLINE_BYTES, Line, Lines, Producer, Publish, Waker};
 use tranship_sys::ForkGuard;
 
 /// Receives messages from one sender.
@@ -351,14 +351,14 @@ impl Receiver {
         }
     }
 
-    /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
+    /// Sends up to [`INLINE_BYTES`] bytes back to the sender over the control ring. Fails when that is full.
     /// It does not block; [`send_control_timeout`](Receiver::send_control_timeout) and [`send_control_async`](Receiver::send_control_async) wait for room.
     ///
     /// # Errors
-    /// `TooLarge` for more than 48 bytes; `Full` when the sender does not take what it was sent back; `PeerGone`; `Forked`.
+    /// `BadArgument` for more bytes; `Full` when the sender does not take what it was sent back; `PeerGone`; `Forked`.
     pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         let fail = |error: Error| Err(SendError::new(error, ()));
-        if bytes.len() > descriptor::INLINE_BYTES {
+        if bytes.len() > INLINE_BYTES {
             return fail(descriptor::too_long(bytes));
         }
         if self.link.domain.fork.is_child() {

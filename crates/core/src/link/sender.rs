@@ -13,7 +13,7 @@ mod room;
 mod seal;
 
 pub use self::forms::WithWhenFull;
-use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
+use super::descriptor::{self, Carries, Reference};
 use super::message::{Body, Message, Payload};
 use super::shared::{Assignment, Gone, LinkShared};
 use super::store::Store;
@@ -29,7 +29,7 @@ use std::time::Instant;
 use tranship_ledger::{FirstSend, SendStep};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_ring::{Lines, Producer, Publish};
+use tranship_ring::{INLINE_BYTES, Lines, Producer, Publish};
 use tranship_sync::DeferProducer;
 use tranship_sys::{ForkGuard, crash};
 
@@ -252,10 +252,10 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends up to 48 bytes inside the descriptor: no buffer, no counting.
+    /// Sends up to [`INLINE_BYTES`] bytes inside the descriptor: no buffer, no counting.
     ///
     /// # Errors
-    /// `TooLarge` for more than 48 bytes; `Full`, `PeerGone`, `Forked` as [`send`](Sender::send). It blocks as that does.
+    /// `BadArgument` for more bytes; `Full`, `PeerGone`, `Forked` as [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
     pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         if bytes.len() > INLINE_BYTES {

@@ -358,7 +358,7 @@ class Sender(_End):
     def send(self, payload: _Sendable, meta: int = 0, *, timeout: float | None = None) -> None:
         """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on."""
     def send_inline(self, data: _Bytes, meta: int = 0, *, timeout: float | None = None) -> None:
-        """Sends up to 48 bytes in the message itself."""
+        """Sends up to `INLINE_BYTES` bytes in the message itself."""
     def move_buffer(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = None) -> None:
         """Gives a buffer away that was never sent and has no views."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
@@ -409,7 +409,7 @@ class Receiver(_End):
         """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from `recv_back`. Of anything that came: a
         buffer, a list, a few bytes. BufferError while there are views; `Full` while the sender takes nothing back: the buffer is as it was then."""
     def send_control(self, data: _Bytes, meta: int = 0) -> None:
-        """Sends up to 48 bytes back to the sender."""
+        """Sends up to `INLINE_BYTES` bytes back to the sender."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...
     def __aiter__(self) -> Self: ...

@@ -1,14 +1,12 @@
-//! Messages of up to 48 bytes inside the descriptor: no buffer.
+//! Messages inside the descriptor: no buffer.
 
 use anyhow::{Result, bail};
-use tranship_core::{Body, Domain, Receiver, Sender};
+use tranship_core::{Body, Domain, INLINE_BYTES, Receiver, Sender};
 
 use super::join;
 use crate::case::{Case, Touch};
 use crate::party::Party;
 use crate::peer::{Peer, Role};
-
-const MOST: usize = 48;
 
 pub struct Inlined {
     sender: Sender,
@@ -22,7 +20,7 @@ impl Peer for Inlined {
     const NAME: &'static str = "tranship-inline";
 
     fn refuses(case: &Case) -> Option<String> {
-        (case.payload > MOST).then(|| format!("at most {MOST} bytes"))
+        (case.payload > INLINE_BYTES).then(|| format!("at most {INLINE_BYTES} bytes"))
     }
 
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
@@ -39,7 +37,7 @@ impl Peer for Inlined {
 
     #[inline(always)]
     fn send(&mut self, stamp: u64) -> Result<()> {
-        let mut bytes = [stamp.to_le_bytes()[0]; MOST];
+        let mut bytes = [stamp.to_le_bytes()[0]; INLINE_BYTES];
         bytes[..8].copy_from_slice(&stamp.to_le_bytes());
         Ok(self.sender.send_inline(&bytes[..self.payload], stamp)?)
     }
