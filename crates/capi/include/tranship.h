@@ -189,6 +189,12 @@ enum {
 /** In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs). */
 #define TRANSHIP_POOL_HUGE_PAGES 1
 
+/**
+ * In `flags` of tranship_pool_options: the right to forward: every domain that is sent buffers of the pool may send them on (tranship_pool_allow_forward
+ * gives it to one).
+ */
+#define TRANSHIP_POOL_ALLOW_FORWARD 2
+
 /** As `trust`: nobody's word counts: the receiver copies before it looks. */
 #define TRANSHIP_TRUST_NONE 1
 
@@ -331,7 +337,7 @@ typedef struct tranship_pool_options {
     uint32_t slots;
     /** TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`). */
     uint32_t trust;
-    /** TRANSHIP_POOL_HUGE_PAGES or 0. */
+    /** TRANSHIP_POOL_HUGE_PAGES, TRANSHIP_POOL_ALLOW_FORWARD, both, or 0. */
     uint32_t flags;
     /** 0. */
     uint32_t reserved;

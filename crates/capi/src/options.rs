@@ -35,6 +35,9 @@ pub struct DomainOptions {
 
 /// In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs).
 pub const POOL_HUGE_PAGES: u32 = 1;
+/// In `flags` of tranship_pool_options: the right to forward: every domain that is sent buffers of the pool may send them on (tranship_pool_allow_forward
+/// gives it to one).
+pub const POOL_ALLOW_FORWARD: u32 = 2;
 
 /// As `trust`: nobody's word counts: the receiver copies before it looks.
 pub const TRUST_NONE: u32 = 1;
@@ -63,7 +66,7 @@ pub struct PoolOptions {
     pub slots: u32,
     /// TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`).
     pub trust: u32,
-    /// TRANSHIP_POOL_HUGE_PAGES or 0.
+    /// TRANSHIP_POOL_HUGE_PAGES, TRANSHIP_POOL_ALLOW_FORWARD, both, or 0.
     pub flags: u32,
     /// 0.
     pub reserved: u32,
@@ -176,11 +179,12 @@ pub(crate) fn trust(level: u32) -> Result<Trust, Error> {
 
 impl PoolOptions {
     pub(crate) fn create(self, max_bytes: u64) -> Result<Create, Error> {
-        no_more("flags", self.flags, POOL_HUGE_PAGES)?;
+        no_more("flags", self.flags, POOL_HUGE_PAGES | POOL_ALLOW_FORWARD)?;
         no_more("reserved", self.reserved, 0)?;
         let mut create = Create::new(max_bytes)
             .trust(trust(self.trust)?)
             .huge_pages(self.flags & POOL_HUGE_PAGES != 0)
+            .allow_forward(self.flags & POOL_ALLOW_FORWARD != 0)
             .keep(self.keep_bytes)
             .preallocate(self.preallocate_bytes);
         if let Some(name) = text_if_any(self.name, "name")? {

@@ -17,6 +17,21 @@ use tranship_proto::{Levels, PoolId, Trust};
 /// assert_eq!((pool.trust(), pool.max_bytes()), (Trust::Half, 64 << 20));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Buffers are of any size. A pool of equal buffers of n bytes is one out of which n bytes are allocated each time: those of one size lie side by side, and
+/// whatever comes back fits the next. With [`align`](PoolOptions::align), where n is a power of two, all that are no larger are equal, too; and
+/// [`slots`](PoolOptions::slots) says how many there are at most.
+///
+/// ```
+/// # use tranship_core::{Domain, Kind, PoolOptions};
+/// # let domain = Domain::embedded()?;
+/// let frames = PoolOptions::new(1 << 20).align(4096).slots(256); // 256 of 4 KiB
+/// let pool = domain.create_pool(frames)?;
+/// let all: Vec<_> = (1..=256).map(|n| pool.try_alloc(16 * n)).collect::<Result<_, _>>()?;
+/// assert_eq!(pool.try_alloc(1).unwrap_err().kind(), Kind::OutOfMemory);
+/// # drop(all);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub(crate) name: String,
@@ -32,6 +47,7 @@ pub struct PoolOptions {
     pub(crate) align_bytes: u64,
     /// Where the pool is mapped here, if not anywhere.
     pub(crate) addresses: Option<Range<usize>>,
+    pub(crate) readers_forward: bool,
     seal_from: Option<u64>,
 }
 
@@ -55,6 +71,7 @@ impl PoolOptions {
             trusted: false,
             align_bytes: 1,
             addresses: None,
+            readers_forward: false,
             seal_from: None,
         }
     }
@@ -113,6 +130,15 @@ impl PoolOptions {
     /// The same below an address, as `1 << 32`.
     pub fn below(self, address: usize) -> Self {
         self.address_range(0..address)
+    }
+    /// The right to forward: every domain that is sent buffers of this pool may send them on. Default: none may, until
+    /// [`Pool::allow_forward`](crate::Pool::allow_forward) gives the right to some (or the manager's rules, `forward = "readers"`, give it to all). Without it
+    /// a send of what came is [`Refused`](crate::Kind::Refused), and gives the buffer back.
+    ///
+    /// Who sends on decides to whom: each of those can read all of the pool from then on.
+    pub fn allow_forward(mut self, yes: bool) -> Self {
+        self.readers_forward = yes;
+        self
     }
     /// Who can write the pool's bytes besides this domain. Default: [`Trust::Producer`], nobody. Fixed from here on; a receiver takes
     /// the pool if its [`accept_trust`](LinkOptions::accept_trust) says so.

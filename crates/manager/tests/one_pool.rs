@@ -9,7 +9,9 @@ use house::{House, Object};
 use pool::{Reader, Writer};
 use tranship_manager::Limits;
 use tranship_manager::state::{ClientId, Header};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role};
+use tranship_proto::{
+    ALL_READERS, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role,
+};
 
 const MOST: u32 = 4096;
 const REFUSED: RefusalCode = RefusalCode::Limit;
@@ -70,16 +72,17 @@ fn make_pool(house: &mut House, writer: ClientId) -> PoolId {
 
 /// From a source to a sink, as many as that.
 fn channels(house: &mut House, source: ClientId, sink: ClientId, n: u32) -> Vec<ChannelId> {
+    let name = format!("in of {}", sink.0);
     let export = Request::Export {
         req: Req(1),
-        name: "in".into(),
+        name: name.clone(),
         role: Role::Sink,
     };
     house.ask(sink, export, None);
     let one = |_| {
         let connect = Request::Connect {
             req: Req(2),
-            name: "in".into(),
+            name: name.clone(),
             role: Role::Source,
             lines: LINES,
             wait: false,
@@ -201,6 +204,67 @@ fn domains_that_may_forward_it() {
     assert_eq!(refused(&allow(&mut house, *last)), beyond);
     house.ask(rest[0].0, Request::Goodbye, None);
     assert_eq!(refused(&allow(&mut house, *last)), None);
+}
+
+/// All that read a pool may forward it when its writer has said so, and nobody who does not read it.
+#[test]
+fn all_its_readers_may_forward_it() {
+    let mut house = roomy();
+    let (writer, _) = house.join(1, None);
+    let [(reader, _), (stranger, _)] = [house.join(1, None), house.join(1, None)];
+    let pool = make_pool(&mut house, writer);
+    let assign = |house: &mut House, source, sink| {
+        let channel = channels(house, source, sink, 1)[0];
+        let request = Request::Assign {
+            req: Req(4),
+            channel,
+            pool,
+        };
+        let events = house.ask(source, request, object(SENT, SLOTS, 4096));
+        (channel, refused(&events).map(|(code, ..)| code))
+    };
+    let allow_all = |house: &mut House, who| {
+        let request = Request::AllowForward {
+            req: Req(5),
+            pool,
+            domain: ALL_READERS,
+        };
+        house.ask(who, request, None)
+    };
+    let (channel, refusal) = assign(&mut house, writer, reader);
+    assert_eq!(refusal, None);
+    let accept = Request::AcceptPool {
+        channel,
+        pool,
+        with_refs: true,
+    };
+    let counters = [object(RCVD, SLOTS, 4096), object(REFS, SLOTS, 4096)];
+    house.ask(reader, accept, counters.into_iter().flatten());
+    assert_eq!(
+        assign(&mut house, reader, writer).1,
+        Some(RefusalCode::NotYours)
+    );
+    for who in [reader, stranger] {
+        let refused = refused(&allow_all(&mut house, who)).map(|(code, ..)| code);
+        assert_eq!(
+            refused,
+            Some(RefusalCode::NotYours),
+            "only the writer says so"
+        );
+    }
+    let allowed = allow_all(&mut house, writer);
+    assert!(matches!(
+        allowed[..],
+        [Event::ForwardAllowed {
+            domain: ALL_READERS,
+            ..
+        }]
+    ));
+    assert_eq!(assign(&mut house, reader, writer).1, None);
+    assert_eq!(
+        assign(&mut house, stranger, writer).1,
+        Some(RefusalCode::NotYours)
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub use event::{Event, GoneReason};
 pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use page::{ChannelView, HoldView, PageRecord, PoolView, decode_page, encode_page};
 pub use refusal::{AccessRule, Refusal, RefusalCode, SAID_NO};
-pub use request::{ChannelClaim, LocalChannel, Request, Role};
+pub use request::{ALL_READERS, ChannelClaim, LocalChannel, Request, Role};
 pub use stat::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
     PoolStat, Pressure, StatRecord,

@@ -3,6 +3,9 @@
 use crate::{ChannelId, DomainId, ExportId, Levels, PoolId, Req, Trust};
 use serde::{Deserialize, Serialize};
 
+/// In place of a domain in [`AllowForward`](Request::AllowForward): all that read the pool. No domain has this id.
+pub const ALL_READERS: DomainId = DomainId(0);
+
 /// Which end of a link a domain is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 pub enum Role {
@@ -111,7 +114,8 @@ pub enum Request {
     },
     /// fds: 0. A reader missed messages: send all chunks of the pool again.
     Resync { req: Req, pool: PoolId },
-    /// fds: 0. The writer (or who holds the right) lets `domain` assign this pool to channels of its own.
+    /// fds: 0. The writer (or who holds the right) lets `domain` assign this pool to channels of its own; the writer alone lets all that
+    /// read it ([`ALL_READERS`]).
     AllowForward {
         req: Req,
         pool: PoolId,

@@ -145,7 +145,7 @@ impl Domain {
 impl Domain {
     #[pyo3(signature = (
         name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=0, preallocate=0, huge_pages=false,
-        align=None, below=None, seal_from=None
+        align=None, below=None, seal_from=None, allow_forward=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
     fn pool(
@@ -162,6 +162,7 @@ impl Domain {
         align: Option<u64>,
         below: Option<usize>,
         seal_from: Option<u64>,
+        allow_forward: bool,
     ) -> PyResult<Pool> {
         let domain = self.get(py)?;
         let mut options = PoolOptions::new(max_bytes)
@@ -169,7 +170,8 @@ impl Domain {
             .trust(self::trust(trust)?)
             .keep(keep)
             .preallocate(preallocate)
-            .huge_pages(huge_pages);
+            .huge_pages(huge_pages)
+            .allow_forward(allow_forward);
         if let Some(slots) = slots {
             options = options.slots(slots);
         }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::options::PoolOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tranship_proto::{DomainId, PoolId, Request, Trust};
+use tranship_proto::{ALL_READERS, DomainId, PoolId, Request, Trust};
 
 /// A pool that this domain writes. Clone it freely; threads may share it. When the last handle is gone the
 /// pool is taken down as soon as nobody holds a buffer of it.
@@ -59,6 +59,9 @@ impl Pool {
             own: OwnPool::create(domain, options)?,
         };
         pool.own.preallocate()?;
+        if pool.own.options.readers_forward {
+            pool.allow_forward(ALL_READERS)?;
+        }
         Ok(pool)
     }
 
@@ -96,7 +99,8 @@ impl Pool {
         self.own.quota_bytes()
     }
 
-    /// Lets another domain assign this pool to channels of its own, that is, forward its buffers.
+    /// The right to forward: lets another domain assign this pool to channels of its own, and so send on what it got out of it.
+    /// [`PoolOptions::allow_forward`] gives it to all that get something.
     ///
     /// Asks the manager and waits for its answer; while it is away, 5 s at most for it to come back.
     ///

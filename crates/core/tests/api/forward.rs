@@ -1,7 +1,7 @@
 //! Buffers that travel on: through a third domain, in cycles, back to their writer.
 
 use crate::kit::*;
-use tranship_core::{Kind, Payload, RefusalCode};
+use tranship_core::{Kind, Payload, PoolOptions, RefusalCode};
 use tranship_manager::{Config, Forward};
 
 #[test]
@@ -36,6 +36,34 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
         stranger
             .allow_forward(tranship_core::DomainId(u32::MAX))
             .is_err()
+    );
+}
+
+#[test]
+fn a_pool_may_be_made_for_its_readers_to_send_on() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (c, d) = (join(&a, "c"), join(&a, "d"));
+    let options = PoolOptions::new(2 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let pool = a.create_pool(options.clone().allow_forward(true));
+    let pool = pool.expect("a pool");
+    let (mut ab, mut b_in) = link(&a, &b, "ab");
+    let (mut bc, mut c_in) = link(&b, &c, "bc");
+    let (mut cd, mut d_in) = link(&c, &d, "cd");
+    ab.send(filled(&pool, 100, 3)).expect("send");
+    bc.send(buf(b_in.recv().expect("recv"))).expect("forward");
+    cd.send(buf(c_in.recv().expect("recv"))).expect("and on");
+    assert_eq!(d_in.recv().expect("recv").to_vec(), [3; 100]);
+    // It is the pool's, not its writer's.
+    let other = a.create_pool(options).expect("a pool");
+    ab.send(filled(&other, 100, 4)).expect("send");
+    let error = bc
+        .send(buf(b_in.recv().expect("recv")))
+        .expect_err("no right");
+    assert_eq!(
+        refusal(&error.error),
+        Some(RefusalCode::NotYours),
+        "{error}"
     );
 }
 

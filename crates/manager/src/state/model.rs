@@ -131,6 +131,8 @@ pub(crate) struct Pool {
     pub readers: BTreeMap<DomainId, Reader>,
     pub queues: BTreeMap<ChannelId, Queue>,
     pub forwarders: BTreeSet<DomainId>,
+    /// All that read it may forward.
+    pub readers_forward: bool,
     /// Channels over which it is being offered.
     pub offered: BTreeSet<ChannelId>,
     /// The writer is gone, or has destroyed it.

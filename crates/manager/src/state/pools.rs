@@ -8,7 +8,7 @@ use super::ties::Tie;
 use super::types::{Action, Done};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet};
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
+use tranship_proto::{ALL_READERS, DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
 /// Domains with the right to forward one pool.
 const MAX_FORWARDERS: usize = 4096;
@@ -86,6 +86,7 @@ impl State {
             readers: BTreeMap::new(),
             queues: BTreeMap::new(),
             forwarders: BTreeSet::new(),
+            readers_forward: false,
             offered: BTreeSet::new(),
             orphan: false,
             gone_said: false,
@@ -185,6 +186,11 @@ impl State {
         pool: PoolId,
         domain: DomainId,
     ) -> Done {
+        if domain == ALL_READERS {
+            self.own_pool(me, pool)?.readers_forward = true;
+            self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
+            return Ok(());
+        }
         // A writer that comes back repeats the rights that it gave; who has them may come back after it.
         let returning = self.domains.get(&me).is_some_and(|d| d.claiming.is_some());
         if !returning && !self.domains.contains_key(&domain) {
@@ -233,8 +239,7 @@ impl State {
             .filter(|p| !p.orphan)
             .ok_or(no_such(pool.0))?;
         let reads = p.readers.get(&me).is_some_and(|r| r.refs.is_some());
-        Ok(p.writer == me
-            || p.forwarders.contains(&me)
-            || (reads && self.config.forward == crate::Forward::Readers))
+        let readers_may = p.readers_forward || self.config.forward == crate::Forward::Readers;
+        Ok(p.writer == me || p.forwarders.contains(&me) || (reads && readers_may))
     }
 }

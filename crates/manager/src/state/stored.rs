@@ -411,6 +411,7 @@ impl State {
             readers: BTreeMap::new(),
             queues: BTreeMap::new(),
             forwarders: BTreeSet::new(),
+            readers_forward: false,
             offered: BTreeSet::new(),
             orphan: true,
             gone_said: false,

@@ -1,7 +1,7 @@
 //! What a process asks for next, sensible or not.
 
 use super::*;
-use tranship_proto::Pressure;
+use tranship_proto::{ALL_READERS, Pressure};
 
 impl World {
     /// A process does something, mostly sensible.
@@ -339,7 +339,10 @@ impl World {
             }
             (1, Some(pool), _) => {
                 let domains: Vec<DomainId> = self.procs.iter().filter_map(|p| p.domain).collect();
-                let domain = self.rng.pick(&domains).unwrap_or(DomainId(1));
+                let domain = match self.rng.one_in(4) {
+                    true => ALL_READERS,
+                    false => self.rng.pick(&domains).unwrap_or(DomainId(1)),
+                };
                 self.say(i, Request::AllowForward { req, pool, domain }, vec![]);
             }
             (2, _, Some(channel)) => {
