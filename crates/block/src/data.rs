@@ -167,15 +167,22 @@ impl Data {
         }
     }
 
-    /// Where the kernel finds it, to fill it or to read it: valid as long as `self`, for `len` bytes. None: there is nothing that can
-    /// be so used.
-    pub(crate) fn pointer(&mut self, fills: bool) -> Option<*mut u8> {
+    /// Where the kernel is to write: valid as long as `self`, for `len` bytes. None: there is no memory, or none that may be written here.
+    pub(crate) fn place_to_fill(&mut self) -> Option<*mut u8> {
+        match self {
+            Data::None | Data::Room(_) | Data::Shared(_) => None,
+            Data::Heap(heap) => Some(heap.bytes_mut().as_mut_ptr()),
+            Data::Own(own) => own.buffer.writable_ptr(),
+        }
+    }
+
+    /// Where the kernel is to read: valid as long as `self`, for `len` bytes. None: there is no memory.
+    pub(crate) fn place_to_read(&self) -> Option<*const u8> {
         match self {
             Data::None | Data::Room(_) => None,
-            Data::Heap(heap) => Some(heap.bytes_mut().as_mut_ptr()),
-            Data::Own(own) => Some(own.buffer.view().as_ptr().cast_mut()),
-            Data::Shared(_) if fills => None,
-            Data::Shared(buffer) => Some(buffer.view().as_ptr().cast_mut()),
+            Data::Heap(heap) => Some(heap.bytes().as_ptr()),
+            Data::Own(own) => Some(own.buffer.view().as_ptr()),
+            Data::Shared(buffer) => Some(buffer.view().as_ptr()),
         }
     }
 }

@@ -46,8 +46,10 @@ impl View {
 
     /// Copies it into a new buffer of a pool's, as far as that has room.
     pub(crate) fn copy_into(&self, buf: &mut CbufMut) {
-        let to = buf.view().as_ptr().cast_mut();
         let len = buf.len().min(self.len());
+        let Some(to) = buf.writable_ptr() else {
+            return; // what was just allocated can be written
+        };
         // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it was just
         // allocated.
         unsafe { self.copy_to(to, len) };

@@ -37,19 +37,25 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The memory that the kernel is to read or write: mapped, of `len` bytes, for as long as this step is not dropped. A
-    /// short piece of it is not referred to by anything else: the step owns its data.
-    pub(super) fn memory(&mut self) -> io::Result<*mut u8> {
-        let wrong = || io::Error::from(io::ErrorKind::InvalidInput);
-        let end = self.at.checked_add(self.len).ok_or_else(wrong)?;
-        if end > self.data.len() {
-            return Err(wrong());
-        }
-        let first = self
-            .data
-            .pointer(self.action == Action::Read)
-            .ok_or_else(wrong)?;
+    /// The memory that the kernel is to write: mapped for that, of `len` bytes, for as long as this step is not dropped. Nothing
+    /// else refers to it: the step owns its data.
+    pub(super) fn memory_to_fill(&mut self) -> io::Result<*mut u8> {
+        self.check_len()?;
+        let first = self.data.place_to_fill().ok_or_else(wrong)?;
         Ok(first.wrapping_add(self.at))
+    }
+
+    /// The same that it is to read.
+    pub(super) fn memory_to_read(&self) -> io::Result<*const u8> {
+        self.check_len()?;
+        let first = self.data.place_to_read().ok_or_else(wrong)?;
+        Ok(first.wrapping_add(self.at))
+    }
+
+    fn check_len(&self) -> io::Result<()> {
+        let end = self.at.checked_add(self.len);
+        let fits = end.is_some_and(|end| end <= self.data.len());
+        fits.then_some(()).ok_or_else(wrong)
     }
 
     /// Does it on this thread; blocks.
@@ -66,17 +72,14 @@ impl Step {
             .map_err(|_: std::num::TryFromIntError| io::ErrorKind::InvalidInput)?;
         let done = match self.action {
             Action::Read => {
-                let memory = self.memory()?;
-                // SAFETY: `memory` promises `len` bytes, which nothing in this process refers to; the kernel writes them.
+                let memory = self.memory_to_fill()?;
+                // SAFETY: `memory_to_fill` promises `len` bytes, which nothing in this process refers to; the kernel writes them.
                 unsafe { libc::pread(raw, memory.cast(), self.len, offset) }
             }
             Action::Write { durable } => {
-                let piece = libc::iovec {
-                    iov_base: self.memory()?.cast(),
-                    iov_len: self.len,
-                };
+                let piece = piece_to_read(self.memory_to_read()?, self.len);
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
-                // SAFETY: as above; the kernel reads them.
+                // SAFETY: `memory_to_read` promises `len` bytes; the kernel reads them.
                 unsafe { libc::pwritev2(raw, &raw const piece, 1, offset, flags) }
             }
             // SAFETY: takes no memory.
@@ -103,15 +106,20 @@ pub(super) fn copy(
     data: &mut Data,
     len: usize,
 ) -> bool {
-    let (true, Some(memory)) = (len <= data.len(), data.pointer(action == Action::Read)) else {
+    let piece = match action {
+        Action::Read => data.place_to_fill().map(|memory| libc::iovec {
+            iov_base: memory.cast(),
+            iov_len: len,
+        }),
+        _ => data
+            .place_to_read()
+            .map(|memory| piece_to_read(memory, len)),
+    };
+    let (true, Some(piece)) = (len <= data.len(), piece) else {
         return false;
     };
     let Ok(offset) = i64::try_from(offset) else {
         return false;
-    };
-    let piece = libc::iovec {
-        iov_base: memory.cast(),
-        iov_len: len,
     };
     let (raw, piece) = (fd.as_raw_fd(), &raw const piece);
     let done = match action {
@@ -122,6 +130,18 @@ pub(super) fn copy(
         Action::Sync | Action::Punch | Action::Zero => return false,
     };
     usize::try_from(done) == Ok(len)
+}
+
+fn wrong() -> io::Error {
+    io::ErrorKind::InvalidInput.into()
+}
+
+/// For `pwritev2(2)`. The C struct has no `const`: nothing is written through it.
+fn piece_to_read(memory: *const u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: memory.cast_mut().cast(),
+        iov_len: len,
+    }
 }
 
 impl Action {

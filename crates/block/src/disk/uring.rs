@@ -2,7 +2,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "the ring takes addresses; see `Step::memory` for why they stay valid"
+    reason = "the ring takes addresses; see `Step::memory_to_fill` for why they stay valid"
 )]
 
 use super::step::{Action, Step};
@@ -134,11 +134,11 @@ impl Shared {
             .map_err(|_: std::num::TryFromIntError| io::ErrorKind::InvalidInput);
         Ok(match step.action {
             Action::Read => {
-                let read = opcode::Read::new(fd, step.memory()?, len?);
+                let read = opcode::Read::new(fd, step.memory_to_fill()?, len?);
                 read.offset(step.offset).build()
             }
             Action::Write { durable } => {
-                let write = opcode::Write::new(fd, step.memory()?.cast_const(), len?);
+                let write = opcode::Write::new(fd, step.memory_to_read()?, len?);
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
                 write.offset(step.offset).rw_flags(flags).build()
             }

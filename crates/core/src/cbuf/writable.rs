@@ -205,6 +205,29 @@ impl CbufMut {
         writable.then(bytes)
     }
 
+    /// Where its bytes lie, to be written in place at every level of trust: by volatile stores, or by the kernel. `None` if it is not
+    /// [`is_writable`](CbufMut::is_writable). Good for `len` bytes until the buffer is frozen, moved or dropped.
+    ///
+    /// Where others can write the pool ([`bytes_mut`](CbufMut::bytes_mut) gives no slice there) no slice is to be made of it.
+    ///
+    /// ```
+    /// # use tranship_core::{Domain, PoolOptions, Trust};
+    /// # let domain = Domain::embedded()?;
+    /// let pool = domain.create_pool(PoolOptions::new(1 << 20).trust(Trust::Full))?;
+    /// let mut counters = pool.alloc(64)?;
+    /// let first = counters.writable_ptr().expect("it is ours to write").cast::<u64>();
+    /// for at in 0..8 {
+    ///     // SAFETY: eight words that are mapped for writing; buffers begin at multiples of 64 bytes.
+    ///     unsafe { first.add(at).write_volatile(at as u64) };
+    /// }
+    /// assert_eq!(counters.view().read_u64(56)?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn writable_ptr(&mut self) -> Option<*mut u8> {
+        self.is_writable().then_some(self.handle.ptr.as_ptr())
+    }
+
     /// Whether it is a large one of level `none` of our own that was not sealed yet.
     #[cold]
     fn is_open(&self) -> bool {

@@ -111,6 +111,35 @@ fn at_half_what_came_back_and_goes_again_faults_again() {
     }
 }
 
+#[test]
+fn bytes_are_written_in_place_by_who_may_write_them() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        let pool = pool_of(&a, trust);
+        let mut buf = pool.alloc(100).expect("a buffer");
+        let at = buf.writable_ptr().expect("it is ours");
+        // SAFETY: its first byte, mapped for writing.
+        unsafe { at.write_volatile(7) };
+        to.move_buffer(buf).expect("move");
+        let mut got = from.recv().expect("recv").into_moved().expect("moved");
+        assert_eq!(got.view().read_u8(0), Ok(7), "{trust}");
+        let there = got.writable_ptr();
+        assert_eq!(there.is_some(), trust.all_write(), "{trust}");
+        if let Some(at) = there {
+            // SAFETY: as above.
+            unsafe { at.write_volatile(8) };
+        }
+        until_passed(&mut from, got);
+        let back = to.try_recv_control().expect("no lie").expect("it is back");
+        let mut back = back.into_moved().expect("moved");
+        assert_eq!(back.writable_ptr(), None, "{trust}");
+        let shows = if trust.all_write() { 8 } else { 7 };
+        assert_eq!(back.view().read_u8(0), Ok(shows), "{trust}");
+    }
+}
+
 /// The manager may have to confirm first that the pool is here.
 fn until_passed(from: &mut tranship_core::Receiver, buf: tranship_core::CbufMut) {
     let mut buf = Some(buf);
