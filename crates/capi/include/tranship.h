@@ -90,6 +90,8 @@ enum {
     TRANSHIP_ERR_MANAGER_RUNNING = 28,
     /** the library failed at something of its own. What to do: do not use the object any more, and report it: the text says where. */
     TRANSHIP_ERR_INTERNAL = 29,
+    /** the credentials cannot be used: a certificate, a key or an authority. What to do: correct the file that the text names; `tranship cert` makes credentials. */
+    TRANSHIP_ERR_CREDENTIALS = 30,
     /** the two ends cannot agree on role, trust or constraints. What to do: let the two wishes overlap. */
     TRANSHIP_ERR_CHANNEL_BIND = 204,
     /** the channel is not in a state that allows this. What to do: wait for the event that leads there; over is over. */

@@ -117,6 +117,7 @@ kinds! {
     PoolPending = 27, EAGAIN, "the receiver has not agreed to the pool yet, which it does when it next calls the library", "send again later; the request goes on";
     ManagerRunning = 28, EADDRINUSE, "another manager is running there", "use that one, or name another socket";
     Internal = 29, ENOTRECOVERABLE, "the library failed at something of its own", "do not use the object any more, and report it: the text says where";
+    Credentials = 30, EKEYREJECTED, "the credentials cannot be used: a certificate, a key or an authority", "correct the file that the text names; `tranship cert` makes credentials";
 
     // Channels that move ownership.
     ChannelBind = 204, EPROTOTYPE, "the two ends cannot agree on role, trust or constraints", "let the two wishes overlap";

@@ -12,8 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tranship::net::Over;
-use tranship::transport::Net;
-use tranship::transport::net::{Credentials, Timing, certificate};
+use tranship::transport::net::{Credentials, Net, Timing, certificate};
 use tranship::{Domain, Kind, PoolOptions, Role};
 use tranship_testkit::{Watchdog, skipped};
 

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tranship::net::Over;
-use tranship::transport::Net;
-use tranship::transport::net::{Credentials, Timing, certificate};
+use tranship::transport::net::{Credentials, Net, Timing, certificate};
 use tranship::{
     Body, Domain, Kind, LinkOptions, PollItem, Pool, PoolOptions, Receiver, Role, Trust, poll,
 };

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tranship::net::Over;
-use tranship::transport::Net;
-use tranship::transport::net::{Credentials, Timing, certificate};
+use tranship::transport::net::{Credentials, Net, Timing, certificate};
 use tranship::{Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Trust};
 
 type Any = Box<dyn std::error::Error + Send + Sync>;

@@ -167,14 +167,14 @@ pub mod policy {
 /// Connections that carry frames: what channels to elsewhere run over, and what one of one's own has to offer.
 #[cfg(feature = "net")]
 pub mod transport {
+    #[cfg(feature = "net")]
+    #[doc(inline)]
+    pub use tranship_transport::net;
     #[doc(inline)]
     pub use tranship_transport::{
         Backend, Copying, Frame, FrameBytes, Listener, Payload, Place, RecvError, Source, Target,
         Transport, Wait,
     };
-    #[cfg(feature = "net")]
-    #[doc(inline)]
-    pub use tranship_transport::{Net, net};
 }
 
 /// A `#[global_allocator]` whose heap the manager admits, limits and rebalances like a pool.

@@ -1,7 +1,7 @@
 //! Connections: what carries frames in order between two ends, and says when they have been taken.
 //!
 //! * [`Transport`], [`Listener`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
-//! * [`Copying`] over Unix stream sockets, [`Net`] over TCP and TLS (feature `net`).
+//! * [`Copying`] over Unix stream sockets, `net::Net` over TCP and TLS (feature `net`).
 //! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
 //!
 //! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
@@ -20,8 +20,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "net")]
-pub use net::Net;
 pub use payload::{Payload, Place, Source, Target};
 pub use stream::{Copying, Readable};
 pub use tranship_error::{Error, Kind};

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tranship_core::{Body, Domain, Kind, LinkOptions, Receiver, Role, Sender, Trust};
 use tranship_testkit::{Control, Peer, child};
-use tranship_transport::Net;
-use tranship_transport::net::Timing;
+use tranship_transport::net::{Net, Timing};
 
 const BYTES: usize = 40_000;
 const LEVELS: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tranship_core::{Body, Domain, Kind, LinkOptions, Role};
 use tranship_testkit::{Control, child, resource};
-use tranship_transport::Net;
-use tranship_transport::net::Timing;
+use tranship_transport::net::{Net, Timing};
 
 const BYTES: usize = 30_000;
 

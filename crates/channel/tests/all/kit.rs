@@ -9,8 +9,8 @@ use std::time::Duration;
 use tranship_channel::Over;
 use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Trust};
 use tranship_testkit::Watchdog;
-use tranship_transport::net::{Credentials, Timing, certificate};
-use tranship_transport::{Backend, Net};
+use tranship_transport::Backend;
+use tranship_transport::net::{Credentials, Net, Timing, certificate};
 
 const DAY: Duration = Duration::from_secs(86400);
 

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{Domain, Kind, LinkOptions, Pool, Receiver, Role, Sender};
 use tranship_testkit::Random;
-use tranship_transport::{Backend, Frame, FrameBytes, Net, Payload, Transport};
+use tranship_transport::net::Net;
+use tranship_transport::{Backend, Frame, FrameBytes, Payload, Transport};
 
 const LINES: u32 = 4;
 const ROOM: u64 = 1 << 20;

@@ -7,8 +7,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{Domain, Kind, LinkOptions, Receiver, Role, Sender};
 use tranship_testkit::{Random, Relay};
-use tranship_transport::Net;
-use tranship_transport::net::Timing;
+use tranship_transport::net::{Net, Timing};
 
 /// A channel between them; one listens `at` this address, and the other opens it `through` another.
 fn channel(

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use tranship_core::{Domain, LinkOptions, Role};
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Control, Peer, Random, child, skipped};
-use tranship_transport::Net;
-use tranship_transport::net::{Credentials, Timing, certificate};
+use tranship_transport::net::{Credentials, Net, Timing, certificate};
 
 const DAY: Duration = Duration::from_secs(86400);
 const BYTES: usize = 1 << 17;

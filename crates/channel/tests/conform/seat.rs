@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use tranship_core::Domain;
 use tranship_testkit::{Control, Peer, child};
-use tranship_transport::Net;
+use tranship_transport::net::Net;
 
 pub type Answered = Result<Answer, String>;
 

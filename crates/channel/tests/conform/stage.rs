@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tranship_core::Domain;
 use tranship_model::{Kind, Op, Outcome, Way};
 use tranship_testkit::Random;
-use tranship_transport::Net;
+use tranship_transport::net::Net;
 
 pub struct Stage {
     pub way: Way,

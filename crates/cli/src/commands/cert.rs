@@ -2,7 +2,7 @@
 
 use crate::args::CertAction;
 use crate::exit::Answer;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use std::path::PathBuf;
 use std::time::Duration;
 use tranship_transport::net::certificate;
@@ -14,7 +14,7 @@ fn days(days: u32) -> Duration {
 pub(crate) fn run(action: &CertAction) -> Result<Answer> {
     match action {
         CertAction::Init { dir, name, days: n } => {
-            certificate::init(dir, name, days(*n)).map_err(|why| anyhow!(why))?;
+            certificate::init(dir, name, days(*n))?;
             eprintln!(
                 "{0}: ca.pem for everybody, ca-key.pem for nobody: keep it off the machines that talk.\n\
                  next: tranship cert issue NAME --ca {0}",
@@ -29,8 +29,7 @@ pub(crate) fn run(action: &CertAction) -> Result<Answer> {
             days: n,
         } => {
             let out = out.clone().unwrap_or_else(|| PathBuf::from(name));
-            certificate::issue_into(ca, name, address, days(*n), &out)
-                .map_err(|why| anyhow!(why))?;
+            certificate::issue_into(ca, name, address, days(*n), &out)?;
             eprintln!(
                 "{0}: valid for {n} days. On the machine {name}: TRANSHIP_TLS={0}, or into /etc/tranship/tls or \
                  ~/.config/tranship/tls",

@@ -10,7 +10,7 @@ pub(super) fn look() -> Vec<Finding> {
         Err(why) => {
             return vec![Finding::weak(
                 name,
-                why,
+                why.to_string(),
                 "no tcp: channels with other machines",
                 "tranship cert init, then tranship cert issue for each machine",
             )];
@@ -21,7 +21,7 @@ pub(super) fn look() -> Vec<Finding> {
         Ok(()) => Finding::ok(name, format!("{}: usable", directory.display())),
         Err(why) => Finding::weak(
             name,
-            why,
+            why.to_string(),
             "tcp: channels are refused",
             "tranship cert issue makes new ones",
         ),

@@ -51,14 +51,13 @@ impl BuiltIn {
                 .and_then(|directory| Credentials::load(&directory))
                 .and_then(|credentials| Net::tls(credentials, timing)),
         };
-        let net = net.map_err(|why| Error::new(Kind::System, why))?;
-        Ok(made.insert(net).clone())
+        Ok(made.insert(net?).clone())
     }
 
     /// What is known before anybody is called: is it an address (`HOST:PORT/NAME`), and are there credentials that do?
     ///
     /// # Errors
-    /// `InvalidEndpoint` and `System`, in words.
+    /// `InvalidEndpoint`; `Credentials` for none, or such that cannot be used.
     pub fn check(&self, address: &str) -> Result<(), Error> {
         let said = Address::parse(address);
         if said.is_ok_and(|said| said.port == 0) {
@@ -78,8 +77,8 @@ impl BuiltIn {
 /// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`); for a privileged process (set-uid) only that.
 ///
 /// # Errors
-/// In words, if there is none of them.
-pub fn default_credentials() -> Result<PathBuf, String> {
+/// [`Kind::Credentials`] if there is none of them, with where it looked.
+pub fn default_credentials() -> Result<PathBuf, Error> {
     if let Some(named) = trusted_env(CREDENTIALS_VARIABLE) {
         return Ok(PathBuf::from(named));
     }
@@ -93,10 +92,11 @@ pub fn default_credentials() -> Result<PathBuf, String> {
         }
     }
     let looked: Vec<_> = places.map(|place| place.display().to_string()).collect();
-    Err(format!(
+    let text = format!(
         "no credentials: {CREDENTIALS_VARIABLE} is not set, and there are none in {}; `tranship cert` makes some",
         looked.join(" or ")
-    ))
+    );
+    Err(Error::new(Kind::Credentials, text))
 }
 
 impl Backend for BuiltIn {

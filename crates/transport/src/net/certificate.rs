@@ -1,6 +1,8 @@
 //! An authority of one's own and certificates that it signs, for a start; whoever has an authority uses that.
 
+use super::tls::unusable;
 use super::{CA_FILE, CERT_FILE, KEY_FILE};
+use crate::{Error, Kind};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -26,9 +28,9 @@ pub struct Issued {
     pub key: String,
 }
 
-fn params(names: &[String], common: &str, life: Duration) -> Result<CertificateParams, String> {
+fn params(names: &[String], common: &str, life: Duration) -> Result<CertificateParams, Error> {
     let made = CertificateParams::new(names.to_vec());
-    let mut params = made.map_err(|error| format!("{names:?}: {error}"))?;
+    let mut params = made.map_err(unusable(format!("{names:?}")))?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common);
     let now = SystemTime::now();
@@ -37,22 +39,20 @@ fn params(names: &[String], common: &str, life: Duration) -> Result<CertificateP
     Ok(params)
 }
 
-fn key() -> Result<KeyPair, String> {
-    KeyPair::generate().map_err(|error| error.to_string())
+fn key() -> Result<KeyPair, Error> {
+    KeyPair::generate().map_err(unusable("a new key"))
 }
 
 /// An authority: its certificate and its key.
 ///
 /// # Errors
-/// In words.
-pub fn authority(name: &str, life: Duration) -> Result<Issued, String> {
+/// [`Kind::Credentials`] if the key cannot be made.
+pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
     let mut params = params(&[], name, life)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let key = key()?;
-    let cert = params
-        .self_signed(&key)
-        .map_err(|error| error.to_string())?;
+    let cert = params.self_signed(&key).map_err(unusable(CA_FILE))?;
     Ok(Issued {
         cert: cert.pem(),
         key: key.serialize_pem(),
@@ -62,23 +62,22 @@ pub fn authority(name: &str, life: Duration) -> Result<Issued, String> {
 /// A certificate for a machine or a program: for connecting, and for being connected to under these names and addresses.
 ///
 /// # Errors
-/// In words: an authority that cannot be used, a name that no certificate can be for.
+/// [`Kind::Credentials`] for an authority that cannot be used, [`Kind::BadArgument`] for a name that no certificate can be for.
 pub fn issue(
     authority: &Issued,
     name: &str,
     addresses: &[String],
     life: Duration,
-) -> Result<Issued, String> {
-    let ca =
-        KeyPair::from_pem(&authority.key).map_err(|error| format!("{CA_KEY_FILE}: {error}"))?;
-    let issuer = Issuer::from_ca_cert_pem(&authority.cert, ca);
-    let issuer = issuer.map_err(|error| format!("{CA_FILE}: {error}"))?;
+) -> Result<Issued, Error> {
+    let ca = KeyPair::from_pem(&authority.key).map_err(unusable(CA_KEY_FILE))?;
+    let issuer = Issuer::from_ca_cert_pem(&authority.cert, ca).map_err(unusable(CA_FILE))?;
     let names: Vec<String> = std::iter::once(name.to_owned())
         .chain(addresses.iter().cloned())
         .collect();
     for name in &names {
         if ServerName::try_from(name.as_str()).is_err() {
-            return Err(format!("`{name}` is neither a DNS name nor an IP address"));
+            let text = format!("`{name}` is neither a DNS name nor an IP address");
+            return Err(Error::new(Kind::BadArgument, text));
         }
     }
     let mut params = params(&names, name, life)?;
@@ -89,9 +88,8 @@ pub fn issue(
         ExtendedKeyUsagePurpose::ClientAuth,
     ];
     let key = key()?;
-    let cert = params
-        .signed_by(&key, &issuer)
-        .map_err(|error| error.to_string())?;
+    let signed = params.signed_by(&key, &issuer);
+    let cert = signed.map_err(unusable(CERT_FILE))?;
     Ok(Issued {
         cert: cert.pem(),
         key: key.serialize_pem(),
@@ -101,8 +99,8 @@ pub fn issue(
 /// Makes an authority in a directory: `ca.pem` and `ca-key.pem`, which nobody else may read.
 ///
 /// # Errors
-/// In words; nothing is overwritten.
-pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), String> {
+/// As [`authority`]; [`Kind::System`] with the file that cannot be written: nothing is overwritten.
+pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), Error> {
     let made = authority(name, life)?;
     make_directory(directory)?;
     write(&directory.join(CA_KEY_FILE), &made.key)?;
@@ -113,17 +111,17 @@ pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), String> 
 /// mode 600.
 ///
 /// # Errors
-/// In words; nothing is overwritten.
+/// As [`issue`], with the authority's file that cannot be read; [`Kind::System`] with the file that cannot be written: nothing is overwritten.
 pub fn issue_into(
     authority: &Path,
     name: &str,
     addresses: &[String],
     life: Duration,
     to: &Path,
-) -> Result<(), String> {
+) -> Result<(), Error> {
     let read = |name: &str| {
         let path = authority.join(name);
-        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        std::fs::read_to_string(&path).map_err(unusable(path.display().to_string()))
     };
     let ca = Issued {
         cert: read(CA_FILE)?,
@@ -139,16 +137,15 @@ pub fn issue_into(
     }
 }
 
-fn make_directory(path: &Path) -> Result<(), String> {
+fn make_directory(path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::DirBuilderExt;
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
-    builder
-        .create(path)
-        .map_err(|error| format!("{}: {error}", path.display()))
+    let made = builder.create(path);
+    made.map_err(Error::system(path.display().to_string()))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+fn write(path: &Path, text: &str) -> Result<(), Error> {
     let opened = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -158,5 +155,5 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|error| format!("{}: {error}", path.display()))
+    written.map_err(Error::system(path.display().to_string()))
 }

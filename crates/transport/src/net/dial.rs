@@ -106,7 +106,7 @@ fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), F
         let hello = Hello {
             again: false,
             // If the last one was made after all, nobody has it, and it ends.
-            session: tls::random().map_err(Failure::failed)?,
+            session: tls::random().map_err(|error| Failure::failed(error.to_string()))?,
             taken: 0,
             name: address.name.clone(),
         };

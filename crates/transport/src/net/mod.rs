@@ -62,7 +62,7 @@ pub struct Net {
 }
 
 impl Net {
-    fn new(security: Security, timing: Timing) -> Result<Net, String> {
+    fn new(security: Security, timing: Timing) -> Result<Net, Error> {
         let process = tls::random()?;
         Ok(Net {
             settings: Arc::new(Settings {
@@ -81,8 +81,8 @@ impl Net {
     /// name or the address that it connects to.
     ///
     /// # Errors
-    /// In words, if the kernel gives no random numbers.
-    pub fn tls(credentials: Credentials, timing: Timing) -> Result<Net, String> {
+    /// [`Kind::System`] if the kernel gives no random numbers.
+    pub fn tls(credentials: Credentials, timing: Timing) -> Result<Net, Error> {
         Net::new(Security::Tls(credentials), timing)
     }
 
@@ -90,7 +90,7 @@ impl Net {
     ///
     /// # Errors
     /// As [`Net::tls`].
-    pub fn plain(timing: Timing) -> Result<Net, String> {
+    pub fn plain(timing: Timing) -> Result<Net, Error> {
         Net::new(Security::Plain { anywhere: false }, timing)
     }
 
@@ -98,15 +98,15 @@ impl Net {
     ///
     /// # Errors
     /// As [`Net::tls`].
-    pub fn plain_on_trusted_network(timing: Timing) -> Result<Net, String> {
+    pub fn plain_on_trusted_network(timing: Timing) -> Result<Net, Error> {
         Net::new(Security::Plain { anywhere: true }, timing)
     }
 
     /// Opens a port before there is a name at it, and keeps it open; with port 0 the kernel chooses one.
     ///
     /// # Errors
-    /// In words, if the address is taken or is not of this machine.
-    pub fn open(&self, at: SocketAddr) -> Result<SocketAddr, String> {
+    /// [`Kind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS: what the kernel said is the cause.
+    pub fn open(&self, at: SocketAddr) -> Result<SocketAddr, Error> {
         let port = self.port(at)?;
         let address = port.address;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl Net {
         Ok(address)
     }
 
-    fn port(&self, at: SocketAddr) -> Result<Arc<Port>, String> {
+    fn port(&self, at: SocketAddr) -> Result<Arc<Port>, Error> {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(port) = ports.get(&at).and_then(Weak::upgrade) {
             return Ok(port);
@@ -132,19 +132,25 @@ impl Net {
         refused.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn listen_at(&self, address: &str) -> Result<Name, String> {
-        let address = Address::parse(address)?;
+    fn listen_at(&self, address: &str) -> Result<Name, Error> {
+        let wrong = |why| Error::new(Kind::InvalidEndpoint, why);
+        let address = Address::parse(address).map_err(wrong)?;
+        let lost = format!("{:?} is not found", address.host);
         let places = address.places();
-        let places = places.map_err(|error| format!("{:?} is not found: {error}", address.host))?;
-        let place = places
-            .first()
-            .ok_or_else(|| format!("{:?} has no address", address.host))?;
+        let places = places.map_err(|error| Error::because(Kind::InvalidEndpoint, lost, error))?;
+        let nowhere = || wrong(format!("{:?} has no address", address.host));
+        let place = places.first().ok_or_else(nowhere)?;
         let port = self.port(*place)?;
         let offered = port
             .offer(&address.name)
-            .map_err(|error| error.to_string())?;
-        let door = offered
-            .ok_or_else(|| format!("{place}: somebody waits as {:?} already", address.name))?;
+            .map_err(Error::system("eventfd"))?;
+        let taken = || {
+            wrong(format!(
+                "{place}: somebody waits as {:?} already",
+                address.name
+            ))
+        };
+        let door = offered.ok_or_else(taken)?;
         let name = address.name;
         Ok(Name { port, name, door })
     }
@@ -152,10 +158,7 @@ impl Net {
 
 impl Backend for Net {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
-        match self.listen_at(name) {
-            Ok(name) => Ok(Box::new(name)),
-            Err(why) => Err(Error::new(Kind::InvalidEndpoint, why)),
-        }
+        Ok(Box::new(self.listen_at(name)?))
     }
 
     /// Blocks for at most the time of an acquaintance.

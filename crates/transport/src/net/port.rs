@@ -10,6 +10,7 @@ use super::strangers::{MOST, Progress, Strangers};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{keeper, tls};
+use crate::{Error, Kind};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -133,12 +134,11 @@ impl Drop for Place {
 }
 
 impl Port {
-    pub(super) fn open(settings: &Arc<Settings>, at: SocketAddr) -> Result<Arc<Port>, String> {
-        let failed = |error: io::Error| format!("{at}: {error}");
-        settings
-            .security
-            .allows(at)
-            .map_err(|why| format!("{at}: {why}"))?;
+    pub(super) fn open(settings: &Arc<Settings>, at: SocketAddr) -> Result<Arc<Port>, Error> {
+        let failed =
+            |error: io::Error| Error::because(Kind::InvalidEndpoint, at.to_string(), error);
+        let allowed = settings.security.allows(at);
+        allowed.map_err(|why| Error::new(Kind::InvalidEndpoint, format!("{at}: {why}")))?;
         let listener = TcpListener::bind(at).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let port = Arc::new(Port {

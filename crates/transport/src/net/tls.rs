@@ -1,10 +1,12 @@
 //! Who is who: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
 
+use crate::{Error, Kind};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -33,51 +35,50 @@ impl Credentials {
     /// Reads `ca.pem`, `cert.pem` and `key.pem`, as `tranship cert issue` writes them.
     ///
     /// # Errors
-    /// In words: which file cannot be used, and why. A key that others than its owner may read is refused.
-    pub fn load(directory: &Path) -> Result<Credentials, String> {
+    /// [`Kind::Credentials`], with which file cannot be used, and why: what the kernel said is the cause. A key that others than its owner may read is refused.
+    pub fn load(directory: &Path) -> Result<Credentials, Error> {
         let key = directory.join(KEY_FILE);
-        let about =
-            |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let mode = std::fs::metadata(&key).map_err(|error| about(&key, &error))?;
+        let about = |path: &Path| unusable(path.display().to_string());
+        let mode = std::fs::metadata(&key).map_err(about(&key))?;
         let mode = mode.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
-            let why = format!("others may use this key (mode {mode:03o}); make it 600");
-            return Err(about(&key, &why));
+            let path = key.display();
+            let text = format!("{path}: others may use this key (mode {mode:03o}); make it 600");
+            return Err(Error::new(Kind::Credentials, text));
         }
         let read = |name: &str| {
             let path = directory.join(name);
-            std::fs::read(&path).map_err(|error| about(&path, &error))
+            std::fs::read(&path).map_err(about(&path))
         };
         let (ca, cert, key) = (read(CA_FILE)?, read(CERT_FILE)?, read(KEY_FILE)?);
         Credentials::new(&ca, &cert, &key)
-            .map_err(|error| format!("{}: {error}", directory.display()))
+            .map_err(|error| error.context(directory.display().to_string()))
     }
 
     /// The same, of PEM text.
     ///
     /// # Errors
-    /// What is wrong with which of them, as a text.
-    pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, String> {
+    /// [`Kind::Credentials`], with what is wrong with which of them.
+    pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificates = |what: &str, pem: &[u8]| {
+        let certificates = |what: &'static str, pem: &[u8]| {
             let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-            match all {
-                Ok(all) if !all.is_empty() => Ok(all),
-                Ok(_) => Err(format!("{what}: no certificate in it")),
-                Err(error) => Err(format!("{what}: {error}")),
+            match all.map_err(unusable(what))? {
+                all if !all.is_empty() => Ok(all),
+                _ => {
+                    let text = format!("{what}: no certificate in it");
+                    Err(Error::new(Kind::Credentials, text))
+                }
             }
         };
         let mut roots = RootCertStore::empty();
         for ca in certificates(CA_FILE, ca)? {
-            roots
-                .add(ca)
-                .map_err(|error| format!("{CA_FILE}: {error}"))?;
+            roots.add(ca).map_err(unusable(CA_FILE))?;
         }
         let roots = Arc::new(roots);
         let chain = certificates(CERT_FILE, cert)?;
-        let key = PrivateKeyDer::from_pem_slice(key);
-        let key = key.map_err(|error| format!("{KEY_FILE}: {error}"))?;
-        let own = |error: rustls::Error| format!("{CERT_FILE} and {KEY_FILE}: {error}");
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(unusable(KEY_FILE))?;
+        let own = |error: rustls::Error| unusable(format!("{CERT_FILE} and {KEY_FILE}"))(error);
         let versions = &[&rustls::version::TLS13];
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(versions).map_err(own)?;
@@ -88,7 +89,7 @@ impl Credentials {
         client.alpn_protocols = vec![PROTOCOL.to_vec()];
         client.resumption = rustls::client::Resumption::disabled();
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
-        let verifier = verifier.build().map_err(|error| error.to_string())?;
+        let verifier = verifier.build().map_err(unusable(CA_FILE))?;
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_protocol_versions(versions).map_err(own)?;
         let mut server = builder
@@ -108,14 +109,14 @@ impl Credentials {
     /// Would we be let in by ourselves, now?
     ///
     /// # Errors
-    /// In words: another authority's, expired.
-    pub fn verify(&self) -> Result<(), String> {
-        let (own, between) = self.chain.split_first().ok_or("no certificate")?;
+    /// [`Kind::Credentials`]: another authority's, expired.
+    pub fn verify(&self) -> Result<(), Error> {
+        let none = || Error::new(Kind::Credentials, "no certificate");
+        let (own, between) = self.chain.split_first().ok_or_else(none)?;
         let seen = self
             .verifier
             .verify_client_cert(own, between, UnixTime::now());
-        seen.map_err(|error| format!("{CERT_FILE}: {error}"))
-            .map(drop)
+        seen.map_err(unusable(CERT_FILE)).map(drop)
     }
 
     /// Shows itself as a client, to a server that must have a certificate for `host`.
@@ -216,13 +217,21 @@ pub(super) fn peer(connection: &rustls::Connection) -> Option<Arc<[u8]>> {
     Some(Arc::from(&**shown))
 }
 
+/// For `map_err`: this cannot be used as, or for, credentials.
+pub(super) fn unusable<E: std::error::Error + Send + Sync + 'static>(
+    what: impl Into<Cow<'static, str>>,
+) -> impl FnOnce(E) -> Error {
+    move |cause| Error::because(Kind::Credentials, what, cause)
+}
+
 /// Fills in what nobody guesses.
-pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let provider = rustls::crypto::ring::default_provider();
     let filled = provider.secure_random.fill(&mut bytes);
+    // It says nothing beyond that, and is no error to keep.
     filled.map_err(|_: rustls::crypto::GetRandomFailed| {
-        "the kernel gives no random numbers".to_owned()
+        Error::new(Kind::System, "the kernel gives no random numbers")
     })?;
     Ok(bytes)
 }

@@ -1,11 +1,13 @@
 //! Who is let in.
 
 use crate::kit::*;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
+use std::{fs, io};
 use tranship_testkit::Watchdog;
-use tranship_transport::net::{Credentials, certificate};
-use tranship_transport::{Backend, Kind, Net};
+use tranship_transport::net::{Credentials, Net, certificate};
+use tranship_transport::{Backend, Error, Kind};
 
 fn net(credentials: Credentials) -> Net {
     Net::tls(credentials, timing()).expect("net")
@@ -65,7 +67,8 @@ fn certificates_expire() {
         std::thread::yield_now();
     }
     let why = old.verify().expect_err("expired");
-    assert!(why.contains("xpired"), "{why}");
+    assert_eq!(why.kind(), Kind::Credentials);
+    assert!(why.to_string().contains("xpired"), "{why}");
     let (old, good) = (net(old), net(issued(&ca, "x", &["127.0.0.1"])));
     let (here, there) = refused(&good, &old);
     assert!(
@@ -279,4 +282,67 @@ fn without_tls_it_stays_on_this_machine() {
     let anywhere = Net::plain_on_trusted_network(timing()).expect("net");
     assert!(anywhere.listen("0.0.0.0:0/x").is_ok());
     assert!(net.listen("0.0.0.0:0/x").is_err());
+}
+
+/// What cannot be had says of which kind that is, and keeps its cause.
+#[test]
+fn what_cannot_be_used_has_a_kind() {
+    let _dog = Watchdog::new();
+    let home = tempfile::tempdir().expect("a directory");
+    let (ca, ours) = (home.path().join("ca"), home.path().join("ours"));
+    let why = |error: &Error| error.find::<io::Error>().map(io::Error::kind);
+
+    let error = Credentials::load(&ours).expect_err("there is nothing");
+    assert_eq!(error.kind(), Kind::Credentials);
+    assert_eq!(why(&error), Some(io::ErrorKind::NotFound), "{error}");
+    assert!(error.to_string().contains("key.pem"), "{error}");
+
+    certificate::init(&ca, "tests", DAY).expect("an authority");
+    let error = certificate::init(&ca, "tests", DAY).expect_err("there is one");
+    assert_eq!(error.kind(), Kind::System);
+    assert_eq!(why(&error), Some(io::ErrorKind::AlreadyExists), "{error}");
+
+    let at = ["127.0.0.1".to_owned()];
+    let error = certificate::issue_into(&ca, "no name", &at, DAY, &ours).expect_err("no name");
+    assert_eq!(error.kind(), Kind::BadArgument);
+    assert!(error.to_string().contains("`no name`"), "{error}");
+
+    certificate::issue_into(&ca, "ours", &at, DAY, &ours).expect("issued");
+    let credentials = Credentials::load(&ours).expect("they do");
+    credentials.verify().expect("they are good");
+    let key = ours.join("key.pem");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("its owner may");
+    let error = Credentials::load(&ours).expect_err("others may read it");
+    assert_eq!(error.kind(), Kind::Credentials);
+    assert!(error.to_string().contains("mode 640"), "{error}");
+
+    let [ca, cert, key] = [ca.join("ca.pem"), ours.join("cert.pem"), key];
+    let [ca, cert, key] = [ca, cert, key].map(|path| fs::read(path).expect("to read"));
+    for (what, wrong) in [
+        ("ca.pem", Credentials::new(b"", &cert, &key)),
+        ("cert.pem", Credentials::new(&ca, b"", &key)),
+        ("key.pem", Credentials::new(&ca, &cert, b"")),
+        ("cert.pem", Credentials::new(&ca, &ca, &key)),
+    ] {
+        let error = wrong.expect_err("one is wrong");
+        assert_eq!(error.kind(), Kind::Credentials);
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_port_that_cannot_be_had_has_a_kind() {
+    let _dog = Watchdog::new();
+    let plain = Net::plain(timing()).expect("net");
+    let theirs = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let error = plain
+        .open(theirs.local_addr().expect("its address"))
+        .expect_err("taken");
+    assert_eq!(error.kind(), Kind::InvalidEndpoint);
+    let cause = error.find::<io::Error>().map(io::Error::kind);
+    assert_eq!(cause, Some(io::ErrorKind::AddrInUse), "{error}");
+    let error = plain.open("0.0.0.0:0".parse().expect("an address"));
+    let error = error.expect_err("not without TLS");
+    assert_eq!(error.kind(), Kind::InvalidEndpoint);
+    assert!(error.to_string().contains("TRANSHIP_PLAIN_TCP"), "{error}");
 }

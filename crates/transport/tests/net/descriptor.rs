@@ -4,8 +4,8 @@ use crate::kit::*;
 use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
 use tranship_testkit::{Relay, Watchdog};
-use tranship_transport::net::Timing;
-use tranship_transport::{Kind, Net, RecvError};
+use tranship_transport::net::{Net, Timing};
+use tranship_transport::{Kind, RecvError};
 
 /// Takes what comes; if nothing is there it arms, and sleeps without a limit.
 fn asleep(end: &mut End) -> Result<Came, RecvError> {

@@ -7,8 +7,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tranship_testkit::{Relay, Watchdog};
-use tranship_transport::net::Timing;
-use tranship_transport::{Backend, Net};
+use tranship_transport::Backend;
+use tranship_transport::net::{Net, Timing};
 
 /// Beats without a frame, as fast as the socket takes them, until it is closed or told to stop.
 fn talks(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {

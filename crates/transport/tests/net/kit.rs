@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tranship_sys::stream;
-use tranship_transport::net::{Credentials, Timing, certificate};
+use tranship_transport::net::{Credentials, Net, Timing, certificate};
 use tranship_transport::{
-    Backend, Error, Frame, FrameBytes, Listener, Net, Payload, Place, RecvError, Source, Target,
+    Backend, Error, Frame, FrameBytes, Listener, Payload, Place, RecvError, Source, Target,
     Transport, Wait,
 };
 

@@ -3,8 +3,8 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_testkit::{Random, Relay, Watchdog};
-use tranship_transport::net::Timing;
-use tranship_transport::{Kind, Net};
+use tranship_transport::Kind;
+use tranship_transport::net::{Net, Timing};
 
 /// Connections are cut at random places in the stream, in the middle of frames and of buffers: everything arrives, once,
 /// in order, with its bytes, and comes back; and each frame is said to have been taken, once.

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tranship_testkit::{Control, Random, Watchdog, child};
-use tranship_transport::net::Timing;
-use tranship_transport::{Backend, Net};
+use tranship_transport::Backend;
+use tranship_transport::net::{Net, Timing};
 
 #[test]
 fn strangers_may_say_anything() {
