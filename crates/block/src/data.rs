@@ -9,6 +9,18 @@ use std::time::Duration;
 use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
 
 /// Bytes of a request. Those of 4 KiB or more begin at a page.
+///
+/// ```
+/// use tranship_block::{Data, Fault};
+///
+/// let mut data = Data::heap(4096); // memory of this process; Store::data gives what a store takes without a copy
+/// data.write(100, b"some bytes")?;
+/// let mut bytes = [0; 10];
+/// data.read(100, &mut bytes)?;
+/// assert_eq!(&bytes, b"some bytes");
+/// assert!(matches!(data.write(4090, &bytes), Err(Fault::Invalid))); // beyond its end
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub enum Data {
     /// For requests without bytes.

@@ -93,6 +93,28 @@ impl Request {
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and what follows it.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tranship_block::{Disk, DiskOptions, Job, Op, Request, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// # let new = DiskOptions { size: Some(1 << 20), ..DiskOptions::default() };
+/// let disk = Disk::open(&path, &new)?;
+/// let mut data = disk.data(Op::Write, 4096)?;
+/// data.write(0, &[7; 4096])?;
+/// let (tell, told) = mpsc::channel();
+/// disk.submit(Job {
+///     request: Request::new(Op::Write, 8192, 4096),
+///     data,
+///     done: Box::new(move |data, result| drop(tell.send((data, result)))),
+/// });
+/// disk.kick(); // after as many jobs as are to begin together
+/// let (_data, result) = told.recv()?; // the memory comes back
+/// result?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Job {
     /// What is to be done.
     pub request: Request,
@@ -109,6 +131,56 @@ impl Debug for Job {
 }
 
 /// Where blocks are. Jobs run at the same time and end in any order; writes that overlap leave one of them.
+///
+/// ```
+/// use std::sync::Mutex;
+/// use tranship_block::{Blocking, Data, Fault, Info, Job, Lease, Op, Store};
+///
+/// /// A disk in memory, for a test.
+/// #[derive(Debug)]
+/// struct Memory(Mutex<Vec<u8>>);
+///
+/// impl Store for Memory {
+///     fn info(&self) -> Result<Info, Fault> {
+///         let size = self.0.lock().unwrap().len() as u64;
+///         Ok(Info { size, read_only: false, boot: 0 })
+///     }
+///     fn is_checked(&self) -> bool {
+///         false // nothing is on its way through other processes
+///     }
+///     fn lease(&self) -> Lease {
+///         Lease::forever() // nobody else writes here
+///     }
+///     fn data(&self, _: Op, len: usize) -> Result<Data, Fault> {
+///         Ok(Data::heap(len))
+///     }
+///     fn piece(&self, len: usize) -> usize {
+///         len
+///     }
+///     fn submit(&self, Job { request, mut data, done }: Job) {
+///         let allowed = self.info().and_then(|info| request.check(&info));
+///         let result = allowed.and_then(|()| {
+///             let mut bytes = self.0.lock().unwrap();
+///             let bytes = &mut bytes[request.offset as usize..][..request.len as usize];
+///             match request.op {
+///                 Op::Read => data.write(0, bytes),
+///                 Op::Write => data.read(0, bytes),
+///                 Op::Trim | Op::Zero { .. } => Ok(bytes.fill(0)),
+///                 Op::Flush => Ok(()),
+///             }
+///         });
+///         done(data, result.map(|()| Vec::new()));
+///     }
+///     fn kick(&self) {}
+/// }
+///
+/// let blocks = Blocking(Memory(Mutex::new(vec![0; 1 << 20])));
+/// blocks.write_at(4096, b"hello", false)?;
+/// let mut bytes = [0; 5];
+/// blocks.read_at(4096, &mut bytes)?;
+/// assert_eq!(&bytes, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Store: Send + Sync + Debug {
     /// What there is. Blocks until a server has been reached.
     ///

@@ -28,6 +28,16 @@ pub use tranship_error::{Error, Kind};
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 
 /// One message.
+///
+/// ```
+/// use tranship_transport::{Frame, FrameBytes, Payload};
+///
+/// let frame = Frame {
+///     bytes: FrameBytes::from_slice(b"a picture follows"),
+///     payload: Some(Payload::from(vec![7; 1 << 20])), // by reference, until the other end has it
+/// };
+/// assert_eq!(frame.payload.map(|bytes| bytes.len()), Some(1 << 20));
+/// ```
 #[derive(Debug, Default)]
 pub struct Frame {
     /// What is said, before the payload.
@@ -63,6 +73,41 @@ impl<E: Into<Error>> From<E> for RecvError {
 }
 
 /// One end of a connection. Nothing here blocks.
+///
+/// ```
+/// use std::time::Duration;
+/// use tranship_transport::{Backend, Copying, Frame, FrameBytes, RecvError, Transport};
+///
+/// /// The next frame; the end is an error.
+/// fn next(end: &mut dyn Transport) -> Result<Frame, RecvError> {
+///     loop {
+///         if let Some(frame) = end.recv()? {
+///             return Ok(frame);
+///         }
+///         end.waiter().wait(Duration::from_secs(1));
+///     }
+/// }
+///
+/// # let name = format!("doc-transport-{}", std::process::id());
+/// let mut listener = Copying.listen(&name)?;
+/// let mut here = Copying.connect(&name)?;
+/// let mut there = loop {
+///     match listener.accept()? {
+///         Some(end) => break end,
+///         None => listener.waiter().wait(Duration::from_secs(1)),
+///     }
+/// };
+/// here.send(&Frame { bytes: FrameBytes::from_slice(b"hello"), payload: None })?;
+/// let frame = next(&mut *there).unwrap();
+/// assert_eq!(&frame.bytes[..], b"hello");
+///
+/// let mut taken = Vec::new();
+/// there.send(&Frame::default())?; // what has come is said with what goes back
+/// next(&mut *here).unwrap();
+/// here.done(&mut taken);
+/// assert_eq!(taken, [0]); // frame 0: its payload's memory would be ours again
+/// # Ok::<(), tranship_transport::Error>(())
+/// ```
 pub trait Transport: Send + Debug {
     /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has changed.
     ///
@@ -147,7 +192,7 @@ pub trait Listener: Send + Debug {
     fn waiter(&self) -> Arc<dyn Wait>;
 }
 
-/// A way to make connections.
+/// A way to make connections: [`Copying`], or `net::Net`. [`Transport`] has an example.
 pub trait Backend: Send + Sync + Debug {
     /// Takes the name.
     ///

@@ -61,6 +61,15 @@ pub trait Target: Send + Sync + Debug {
 }
 
 /// Bytes on their way out: a reference to memory, no copy. It is dropped when the other end has taken them.
+///
+/// ```
+/// use tranship_transport::Payload;
+///
+/// let payload = Payload::from(b"some bytes".to_vec()); // of any [`Source`]
+/// assert_eq!(payload.view()?.to_vec(), b"some bytes");
+/// assert!(payload.file().is_none()); // a pool's buffer has one, which `sendfile` takes
+/// # Ok::<(), tranship_transport::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Payload(Arc<dyn Source>);
 
@@ -100,6 +109,36 @@ impl Payload {
 }
 
 /// Where bytes go that arrive.
+///
+/// ```
+/// use std::io::{self, Read};
+/// use std::os::fd::BorrowedFd;
+/// use std::sync::Mutex;
+/// use tranship_transport::{Error, Kind, Place, Target};
+///
+/// /// Memory of this process; a pool's buffer takes bytes out of the socket without a copy in between.
+/// #[derive(Debug)]
+/// struct Room(Mutex<[u8; 16]>);
+///
+/// impl Target for Room {
+///     fn len(&self) -> usize {
+///         16
+///     }
+///     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+///         self.0.lock().unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+///         Ok(())
+///     }
+///     fn receive(&self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize> {
+///         let mut socket = std::fs::File::from(socket.try_clone_to_owned()?);
+///         socket.read(&mut self.0.lock().unwrap()[offset..])
+///     }
+/// }
+///
+/// let place = Place::from(Room(Mutex::new([0; 16])));
+/// place.write(11, b"bytes")?;
+/// assert_eq!(place.write(12, b"bytes").unwrap_err().kind(), Kind::BadArgument); // beyond its end
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Place(To);
 

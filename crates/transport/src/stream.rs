@@ -21,7 +21,7 @@ const TELL_EVERY: u32 = 32;
 /// In front of each frame: its length, how many were taken, the length of the buffer's bytes that follow.
 const HEADER: usize = 16;
 
-/// The backend of abstract socket names on this machine.
+/// The backend of abstract socket names on this machine. [`Transport`] has an example.
 #[derive(Debug, Default)]
 pub struct Copying;
 

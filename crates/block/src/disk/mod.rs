@@ -28,6 +28,23 @@ pub(crate) use step::Action;
 use step::{Step, Then};
 
 /// A file or a block device. Safe to use from many threads; when the last handle goes, what runs is waited for.
+///
+/// ```
+/// use tranship_block::{Blocking, Disk, DiskOptions, OpenError, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// let new = DiskOptions { size: Some(1 << 20), ..DiskOptions::default() };
+/// let disk = Disk::open(&path, &new)?;
+/// assert_eq!(disk.info()?.size, 1 << 20);
+/// println!("{}", disk.describe()); // as "io_uring, without the page cache"
+///
+/// let blocks = Blocking(disk); // for who waits for each request
+/// blocks.write_at(0, b"a superblock", true)?; // on the disk when it is done
+/// let again = Disk::open(&path, &DiskOptions::default());
+/// assert!(matches!(again, Err(OpenError::InUse(_)))); // it is one program's at a time
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Disk {
     info: Info,

@@ -99,6 +99,31 @@ impl Behind for Forwarding {
 }
 
 /// A service at an address. Dropping it ends it, and its clients' channels.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tranship_block::front::{Direct, Forwarding, Front};
+/// use tranship_block::{Blocking, Cache, Disk, DiskOptions, Endpoint, Remote};
+/// use tranship_core::Trust;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// # let new = DiskOptions { size: Some(1 << 20), ..DiskOptions::default() };
+/// let disk = Disk::open(&path, &new)?;
+/// let at = Endpoint::new("local:blocks", Trust::Producer); // `tcp:HOST:PORT/NAME` for other machines
+/// let _server = Front::start(&at, Arc::new(Direct::new(disk)?))?;
+///
+/// // Nearer to its clients, with a cache of 1 MiB that stays right whoever writes.
+/// let near = Endpoint::new("local:near", Trust::Producer);
+/// let _proxy = Front::start(&near, Arc::new(Forwarding::new(&at, Some(&Cache::new(1 << 20)))))?;
+///
+/// let blocks = Blocking(Remote::new(&near));
+/// blocks.write_at(0, b"through both", true)?;
+/// let mut bytes = [0; 12];
+/// blocks.read_at(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"through both");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Front {
     stop: Arc<AtomicBool>,

@@ -31,6 +31,26 @@ const MAX_CLIENTS: usize = 256;
 const ROUND: Duration = Duration::from_millis(100);
 
 /// An export at an address. Dropping it ends it, and its clients' connections.
+///
+/// ```
+/// use std::io::Read;
+/// use std::os::unix::net::UnixStream;
+/// use tranship_block::nbd::{Address, Export};
+/// use tranship_block::{Disk, DiskOptions};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("disk");
+/// # let socket = directory.path().join("socket");
+/// # let new = DiskOptions { size: Some(1 << 20), ..DiskOptions::default() };
+/// let disk = Disk::open(&path, &new)?;
+/// let _export = Export::start(&Address::Unix(socket.clone()), "disk", disk)?;
+///
+/// // `nbd-client`, `qemu-img` or any other client connects there, and is greeted.
+/// let mut greeting = [0; 8];
+/// UnixStream::connect(&socket)?.read_exact(&mut greeting)?;
+/// assert_eq!(&greeting, b"NBDMAGIC");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Export {
     shared: Arc<Shared>,

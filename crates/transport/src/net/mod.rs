@@ -53,6 +53,38 @@ pub use settings::{PLAIN_VARIABLE, Timing};
 pub use tls::{CA_FILE, CERT_FILE, Credentials, KEY_FILE};
 
 /// The backend. Cloneable; all clones share their ports.
+///
+/// ```
+/// use std::time::Duration;
+/// use tranship_transport::net::{Credentials, Net, Timing, certificate};
+/// use tranship_transport::{Backend, Frame, FrameBytes};
+///
+/// // An authority, and what it has signed for this machine. `tranship cert` makes files of them.
+/// let day = Duration::from_secs(86_400);
+/// let ca = certificate::authority("an example", day)?;
+/// let own = certificate::issue(&ca, "localhost", &["127.0.0.1".to_owned()], day)?;
+/// let credentials = Credentials::new(ca.cert.as_bytes(), own.cert.as_bytes(), own.key.as_bytes())?;
+///
+/// let net = Net::tls(credentials, Timing::default())?;
+/// let port = net.open("127.0.0.1:0".parse().unwrap())?; // of the kernel's choice
+/// let mut listener = net.listen(&format!("{port}/example"))?;
+/// let mut here = net.connect(&format!("{port}/example"))?; // elsewhere
+/// let mut there = loop {
+///     match listener.accept()? {
+///         Some(end) => break end,
+///         None => listener.waiter().wait(Duration::from_secs(1)),
+///     }
+/// };
+/// here.send(&Frame { bytes: FrameBytes::from_slice(b"hello"), payload: None })?;
+/// let frame = loop {
+///     match there.recv().unwrap() {
+///         Some(frame) => break frame,
+///         None => there.waiter().wait(Duration::from_secs(1)),
+///     }
+/// };
+/// assert_eq!(&frame.bytes[..], b"hello");
+/// # Ok::<(), tranship_transport::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Net {
     settings: Arc<Settings>,

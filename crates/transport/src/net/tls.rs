@@ -23,6 +23,23 @@ pub const CERT_FILE: &str = "cert.pem";
 pub const KEY_FILE: &str = "key.pem";
 
 /// Who we are, and whom we believe.
+///
+/// ```
+/// use std::time::Duration;
+/// use tranship_transport::Kind;
+/// use tranship_transport::net::{Credentials, certificate};
+///
+/// # let home = tempfile::tempdir().unwrap();
+/// # let (ca, ours) = (home.path().join("ca"), home.path().join("ours"));
+/// let year = Duration::from_secs(365 * 86_400);
+/// certificate::init(&ca, "an example", year)?; // as `tranship cert init` and `issue` do
+/// certificate::issue_into(&ca, "localhost", &["127.0.0.1".to_owned()], year, &ours)?;
+/// Credentials::load(&ours)?.verify()?;
+///
+/// let error = Credentials::load(&ca).unwrap_err(); // no certificate of its own
+/// assert_eq!(error.kind(), Kind::Credentials);
+/// # Ok::<(), tranship_transport::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Credentials {
     client: Arc<ClientConfig>,
