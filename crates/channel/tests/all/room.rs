@@ -1,9 +1,12 @@
 //! Back-pressure: a receiver that does not receive stops its sender, and nobody's memory grows meanwhile.
 
 use crate::kit::*;
+use crate::messages::{check, send};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Aggregate, Domain, Kind, LinkOptions, PoolOptions, StatRecord, WhenFull};
+use tranship_core::{
+    Aggregate, Domain, Kind, LinkOptions, PoolOptions, RingFull, StatRecord, WhenFull,
+};
 
 /// What pools of that name were granted, bytes.
 fn granted(domain: &Domain, name: &str) -> u64 {
@@ -52,6 +55,92 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
                 }
             });
             for number in 0..sent + 100 {
+                let message = from.recv().expect("recv");
+                assert_eq!(message.meta, number, "{address}");
+                assert!(message.to_vec() == pattern(number, BYTES), "{address}");
+            }
+        });
+    }
+}
+
+/// Who would rather lose messages than wait loses whole ones, knows how many, and the rest arrives in order.
+#[test]
+fn what_is_dropped_is_counted() {
+    const LINES: u32 = 8;
+    const MESSAGES: u64 = 200;
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("drops") {
+        let options = || LinkOptions::new().lines(LINES);
+        let drops = options().when_full(WhenFull::DropNew);
+        let (mut to, mut from) = world.channel_with(&address, drops, options());
+        let pool = pool(&world.a, 16 << 20);
+        to.assign(&pool).expect("the receiver's domain agrees");
+        for number in 0..MESSAGES {
+            send(&mut to, &pool, number); // of every kind
+        }
+        let dropped = to.dropped();
+        // As many as both ends hold were not.
+        let most = MESSAGES - u64::from(LINES);
+        let least = MESSAGES - 3 * u64::from(LINES);
+        assert!(
+            (least..=most).contains(&dropped),
+            "{address}: {dropped} dropped"
+        );
+        let closes = thread::spawn(move || drop(to));
+        let (mut came, mut next) = (0, 0);
+        let end = loop {
+            match from.recv() {
+                Ok(message) => {
+                    assert!(message.meta >= next, "{address}: {} late", message.meta);
+                    check(&address, message.meta, &message);
+                    (came, next) = (came + 1, message.meta + 1);
+                }
+                Err(end) => break end,
+            }
+        };
+        assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+        assert_eq!(came + dropped, MESSAGES, "{address}");
+        closes.join().expect("no panic");
+    }
+}
+
+/// Who waits for some time has its buffer back after it, and not before.
+#[test]
+fn a_sender_waits_as_long_as_it_says() {
+    const LINES: u32 = 8;
+    const BYTES: usize = 20_000;
+    const TIME: Duration = Duration::from_millis(50);
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("waits") {
+        let options = || LinkOptions::new().lines(LINES);
+        let waits = options().when_full(WhenFull::BlockFor(TIME));
+        let (mut to, mut from) = world.channel_with(&address, waits, options());
+        let pool = pool(&world.a, 16 << 20);
+        to.assign(&pool).expect("the receiver's domain agrees");
+        let mut sent = 0u64;
+        let failed = loop {
+            let buf = pool.alloc_from(&pattern(sent, BYTES)).expect("alloc");
+            match to.move_buffer_with(buf, sent) {
+                Ok(()) => sent += 1,
+                Err(failed) => break failed,
+            }
+        };
+        assert!(sent <= 3 * u64::from(LINES), "{address}: {sent} messages");
+        assert_eq!(failed.kind(), Kind::Full, "{address}: {failed}");
+        let full = failed.error.find::<RingFull>().expect("the figures");
+        assert!(
+            full.waited_ms >= 50 && full.lines == LINES,
+            "{address}: {full:?}"
+        );
+        assert!(failed.unsent.to_vec() == pattern(sent, BYTES), "{address}");
+        // Within its time it goes.
+        thread::scope(|scope| {
+            let (to, unsent) = (&mut to, failed.unsent);
+            to.set_when_full(WhenFull::BlockFor(Duration::from_secs(1000)));
+            scope.spawn(move || to.move_buffer_with(unsent, sent).expect("there is room"));
+            for number in 0..=sent {
                 let message = from.recv().expect("recv");
                 assert_eq!(message.meta, number, "{address}");
                 assert!(message.to_vec() == pattern(number, BYTES), "{address}");

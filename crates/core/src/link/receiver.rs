@@ -361,10 +361,7 @@ impl Receiver {
         if bytes.len() > INLINE_BYTES {
             return fail(descriptor::too_long(bytes));
         }
-        if self.link.domain.fork.is_child() {
-            return fail(Kind::Forked.into());
-        }
-        if let Err(error) = self.control_room() {
+        if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
             return fail(error);
         }
         let line = descriptor::inline_line(bytes, meta);

@@ -458,3 +458,30 @@ fn kernel_limit(error: &WindowError) -> Limit {
         _ => Limit::Window,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neither can be had in a test: it would take all that there is.
+    #[test]
+    fn memory_that_ends_outside_is_said_to() {
+        let ends = |of| {
+            let (need_bytes, free_bytes) = (4096, 7);
+            WindowError::Make(MakeError::Headroom {
+                of,
+                need_bytes,
+                free_bytes,
+            })
+        };
+        let free_bytes = 7;
+        for (of, found) in [
+            (Headroom::Machine, Limit::Machine { free_bytes }),
+            (Headroom::Cgroup, Limit::Cgroup { free_bytes }),
+        ] {
+            let error = Error::from(ends(of));
+            assert_eq!(error.kind(), Kind::OutOfMemory);
+            assert_eq!(limit(&error.context("a chunk")), found);
+        }
+    }
+}

@@ -435,6 +435,54 @@ fn one_that_takes_some() {
     drop(run().expect("it is there"));
 }
 
+/// A buffer of four chunks from a manager that answers whatever it is shown by that.
+fn limit_by(answer: fn(Req) -> Event) -> Limit {
+    let left = left_with(20);
+    let hung = hang(&left.path);
+    let mut peers = left.both_come_back(&hung);
+    peers.iter().for_each(Back::answer);
+    peers.sort_by_key(|peer| peer.claim.is_none());
+    let [writers, _readers] = peers;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
+            while let Ok(got) = socket::recvmsg(&writers.peer, &mut bytes, false)
+                && got.bytes > 0
+            {
+                let said = tranship_proto::decode(&bytes[..got.bytes]).expect("a request");
+                if let Request::ShowChunks { req, .. } = said {
+                    writers.say(&answer(req), None);
+                }
+            }
+        });
+        let error = left
+            .pool
+            .alloc_now(4 * CHUNK)
+            .expect_err("nothing is granted");
+        assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+        let found = error.find::<Shortage>().expect("the figures").limit;
+        drop(left); // and with it the connection
+        found
+    })
+}
+
+#[test]
+fn one_that_answers_something_else() {
+    let _dog = dog();
+    let answer = |req| {
+        let export = ExportId(1);
+        Event::Exported { req, export }
+    };
+    assert_eq!(limit_by(answer), Limit::Protocol);
+}
+
+#[test]
+fn one_that_refuses_for_a_reason_of_its_own() {
+    let _dog = dog();
+    let limit = limit_by(|req| refused(req, RefusalCode::State));
+    assert_eq!(limit, Limit::Refused(RefusalCode::State));
+}
+
 /// It hangs between its welcome and its word of what it was shown.
 #[test]
 fn one_that_does_not_say_that_it_has_the_pool() {

@@ -19,6 +19,7 @@ mod forward;
 mod heaps;
 mod hung;
 mod kit;
+mod limits;
 mod links;
 mod local;
 mod lookup;

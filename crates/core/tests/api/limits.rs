@@ -1,0 +1,74 @@
+//! Why a pool has no more memory: the reasons that no other test here is about. Those that only a manager's answer brings are in `hung`.
+
+use crate::kit::*;
+use std::thread;
+use std::time::Duration;
+use tranship_core::{Domain, Error, Kind, Limit, PoolOptions, Shortage};
+use tranship_manager::{Config, Embedded};
+
+#[track_caller]
+fn limit(error: &Error) -> Limit {
+    assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+    error.find::<Shortage>().expect("the figures").limit
+}
+
+/// Half of it is free, in pieces too short.
+#[test]
+fn no_hole_is_long_enough() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 4);
+    let mut held: Vec<_> = (0..4)
+        .map(|_| Some(pool.alloc(CHUNK).expect("room")))
+        .collect();
+    // In the order of their addresses.
+    held.sort_by_key(|buf| buf.as_ref().map(|buf| buf.view().as_ptr().addr()));
+    (held[0], held[2]) = (None, None);
+    let error = pool.alloc_now(2 * CHUNK).expect_err("no two in a row");
+    assert_eq!(limit(&error), Limit::Window, "{error}");
+    let error = pool.alloc_timeout(2 * CHUNK, Duration::from_millis(1));
+    assert_eq!(limit(&error.expect_err("nor later")), Limit::Window);
+    drop(pool.alloc_now(CHUNK).expect("one fits"));
+    held[1] = None;
+    drop(pool.alloc_now(3 * CHUNK).expect("now there are three"));
+}
+
+#[test]
+fn others_wait_already() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 1);
+    let held = pool.alloc(CHUNK).expect("room");
+    thread::scope(|scope| {
+        let first = scope.spawn(|| drop(pool.alloc(CHUNK).expect("its turn comes")));
+        until(|| pool.stats().waiting == 1);
+        let error = pool.alloc_timeout(CHUNK, Duration::from_millis(1));
+        let error = error.expect_err("the second in the queue");
+        assert_eq!(limit(&error), Limit::Queue, "{error}");
+        drop(held);
+        first.join().expect("no panic");
+    });
+}
+
+#[test]
+fn nobody_is_there_to_ask() {
+    let _dog = dog();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let builder = Domain::builder()
+        .name("left")
+        .socket(&path)
+        .autostart(false);
+    let left = builder.connect().expect("connect");
+    let pool = pool(&left, 2);
+    let held = pool.alloc(CHUNK).expect("granted");
+    drop(manager);
+    let error = pool.alloc_now(CHUNK).expect_err("nobody grants it");
+    assert_eq!(limit(&error), Limit::Away, "{error}");
+    // What the pool has can be had.
+    drop(held);
+    drop(pool.alloc_now(CHUNK).expect("the first one"));
+    let another = left.create_pool(PoolOptions::new(1 << 20));
+    assert_eq!(another.expect_err("none").kind(), Kind::ManagerAway);
+}
