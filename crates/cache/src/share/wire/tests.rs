@@ -33,7 +33,7 @@ proptest! {
     #[test]
     fn what_is_said_is_heard(say in say()) {
         let (word, bytes) = say.encode();
-        prop_assert!(bytes.len() <= INLINE);
+        prop_assert!(bytes.len() <= INLINE_BYTES);
         prop_assert_eq!(Say::decode(word, &bytes), Some(say));
     }
 
