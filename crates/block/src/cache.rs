@@ -1,16 +1,23 @@
 //! A cache in front of a store: whole blocks with their checksums, bounded in bytes, written through.
 //!
 //! What is thrown out is chosen by CLOCK (Corbato 1968): a hand goes round, takes the first block that was not used
-//! since it last passed. A block is kept only if no write through here met it since it was read: two counters for each of
+//! since it last passed. Who has a domain has it charged for the blocks ([`Cache::charge_to`]): then only what the manager admits is kept, and
+//! what it wants back is thrown out. A block is kept only if no write through here met it since it was read: two counters for each of
 //! many groups of blocks say so. What others write to the store ends its [`Lease`], and everything that is here with it.
 
 use crate::lease::Lease;
+use crate::slots::Slots;
 use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use tranship_core::{Account, Domain, Error, HeapOptions, Kind};
 
+/// So many blocks go at a time where memory is wanted back; whoever waits for the cache has its turn in between.
+const AT_ONCE: u64 = 64;
+/// The most that a heap may have; no cache comes near it.
+const MOST_BYTES: u64 = 1 << 40;
 /// Groups of blocks that share a counter of writes.
 const GROUPS: usize = 4096;
 
@@ -33,7 +40,9 @@ const GROUPS: usize = 4096;
 #[derive(Debug)]
 pub struct Cache {
     blocks: Mutex<Blocks>,
-    capacity: usize,
+    most_bytes: u64,
+    /// None in it: the manager gave no heap, and nothing is kept.
+    account: OnceLock<Option<Account>>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -50,18 +59,8 @@ struct Blocks {
     /// All that is known was read under this version of the lease.
     version: u64,
     places: HashMap<u64, usize>,
-    slots: Vec<Slot>,
-    hand: usize,
-    empty: Vec<usize>,
+    slots: Slots,
     writes: Box<[Writes]>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    block: u64,
-    sum: u32,
-    used: bool,
-    bytes: Box<[u8]>,
 }
 
 /// What a request may leave here when it is done: of each block, nothing if another write was under way at any time between.
@@ -76,17 +75,16 @@ impl Cache {
     /// Of at most so many bytes. Memory is taken as blocks come.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Cache> {
-        let capacity = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
         Arc::new(Cache {
             blocks: Mutex::new(Blocks {
                 version: 0,
                 places: HashMap::new(),
-                slots: Vec::new(),
-                hand: 0,
-                empty: Vec::new(),
+                slots: Slots::new(most),
                 writes: vec![Writes::default(); GROUPS].into(),
             }),
-            capacity,
+            most_bytes: bytes,
+            account: OnceLock::new(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         })
@@ -98,6 +96,96 @@ impl Cache {
         // Ordering: relaxed; counts.
         let both = [&self.hits, &self.misses].map(|count| count.load(Ordering::Relaxed));
         (both[0], both[1])
+    }
+
+    /// Bytes of the blocks that it has memory for.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        (self.lock().slots.present() * BLOCK_BYTES) as u64
+    }
+
+    /// From now on its memory is admitted by the manager, as the heap `block cache` of this domain, and given back when the manager wants it: in
+    /// [`Domain::turn`]. Where the manager refuses, fewer blocks are kept. Once: a cache that is charged already stays so.
+    ///
+    /// The domain does not end before the cache does. Asks the manager.
+    ///
+    /// # Errors
+    /// As [`Domain::create_heap`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else nothing has changed, and it can be
+    /// tried again.
+    pub fn charge_to(self: &Arc<Cache>, domain: &Domain) -> Result<(), Error> {
+        if self.account.get().is_some() || self.most_bytes < BLOCK_BYTES as u64 {
+            return Ok(());
+        }
+        let heap = HeapOptions::new(self.most_bytes.min(MOST_BYTES)).name("block cache");
+        let account = domain.create_heap(heap).map(|heap| {
+            let held = self.held_bytes();
+            if held > 0 {
+                // What is not admitted of it goes, below.
+                let _ = heap.admit(BLOCK_BYTES as u64, held);
+            }
+            Account::new(heap)
+        });
+        let (account, refused) = match account {
+            Ok(account) => (Some(account), None),
+            Err(error) if is_nothing_said(error.kind()) => return Err(error),
+            Err(error) => (None, Some(error)),
+        };
+        // Whatever is here already: no block comes before the account is there.
+        let mut known = self.lock();
+        if let Some(account) = &account {
+            account.charge_anyway((known.slots.present() * BLOCK_BYTES) as u64);
+        }
+        let is_first = self.account.set(account).is_ok();
+        if let Some(refused) = refused.filter(|_| is_first) {
+            while known.shed() {}
+            return Err(refused);
+        }
+        drop(known);
+        if let Some(account) = self.account().filter(|_| is_first) {
+            let cache: Weak<Cache> = Arc::downgrade(self);
+            let come_down = move || {
+                if let Some(cache) = cache.upgrade() {
+                    cache.come_down();
+                }
+            };
+            account.heap().on_turn(come_down);
+            self.come_down();
+        }
+        Ok(())
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.account.get()?.as_ref()
+    }
+
+    /// Gives back what the manager wants. In each turn.
+    fn come_down(&self) {
+        let Some(account) = self.account() else {
+            return;
+        };
+        account.settle();
+        loop {
+            let wanted = account.excess().div_ceil(BLOCK_BYTES as u64);
+            let mut known = self.lock();
+            let shed = (0..wanted.min(AT_ONCE))
+                .take_while(|_| known.shed())
+                .count();
+            drop(known);
+            if shed == 0 {
+                return;
+            }
+            account.discharge((shed * BLOCK_BYTES) as u64);
+        }
+    }
+
+    /// Has the manager admit memory for so many bytes of blocks, if it is not there yet. What it refuses is not kept, or instead of others.
+    fn ask_for_room(&self, bytes: usize) {
+        if let Some(account) = self.account() {
+            let lacks = self.lock().slots.lacks(bytes / BLOCK_BYTES);
+            if lacks > 0 {
+                account.ensure((lacks * BLOCK_BYTES) as u64);
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Blocks> {
@@ -136,6 +224,9 @@ impl Cache {
         blocks: &Range<u64>,
         left: Option<(&Request, &[u8], &Ticket)>,
     ) {
+        if let Some((_, bytes, _)) = left {
+            self.ask_for_room(bytes.len());
+        }
         let mut known = self.lock();
         // Of those that were under way with it, the last to end leaves nothing of the others here.
         known.forget_all(blocks);
@@ -143,17 +234,24 @@ impl Cache {
         if let Some((request, bytes, ticket)) = left
             && known.look(lease)
         {
-            known.keep(self.capacity, request, bytes, &request.sums, ticket);
+            known.keep(&self.account, request, bytes, &request.sums, ticket);
         }
     }
 
     /// Keeps the whole blocks of what was read.
     fn keep(&self, lease: &Lease, request: &Request, bytes: &[u8], sums: &[u32], ticket: &Ticket) {
+        self.ask_for_room(bytes.len());
         let mut known = self.lock();
         if known.look(lease) {
-            known.keep(self.capacity, request, bytes, sums, ticket);
+            known.keep(&self.account, request, bytes, sums, ticket);
         }
     }
+}
+
+/// Has the manager refused nothing?
+fn is_nothing_said(kind: Kind) -> bool {
+    use Kind::{CutOff, Forked, ManagerAway, System, TimedOut};
+    [CutOff, Forked, ManagerAway, System, TimedOut].contains(&kind)
 }
 
 /// The group of a block. Neighbours are in different ones, so that a long write moves each by one only.
@@ -167,8 +265,9 @@ impl Blocks {
         // With the lock: it never goes back to an earlier version.
         let standing = lease.standing();
         if standing.version != self.version {
-            let places = self.places.drain().map(|(_, place)| place);
-            self.empty.extend(places);
+            for (_, place) in self.places.drain() {
+                self.slots.empty(place);
+            }
             self.version = standing.version;
         }
         standing.holds
@@ -193,14 +292,12 @@ impl Blocks {
             .collect();
         let mut sums = Vec::new();
         for ((at, piece), place) in sum::pieces(offset, len).zip(places?) {
-            let slot = &mut self.slots[place];
-            slot.used = true;
-            let from =
-                usize::try_from(offset + at as u64 - slot.block * BLOCK_BYTES as u64).ok()?;
-            let bytes = &slot.bytes[from..from + piece];
+            let (whole, sum) = self.slots.read(place);
+            let from = usize::try_from((offset + at as u64) % BLOCK_BYTES as u64).ok()?;
+            let bytes = &whole[from..from + piece];
             data.write(at, bytes).ok()?;
             sums.push(match piece {
-                BLOCK_BYTES => slot.sum,
+                BLOCK_BYTES => sum,
                 _ => crc32c::crc32c(bytes),
             });
         }
@@ -209,12 +306,17 @@ impl Blocks {
 
     fn keep(
         &mut self,
-        capacity: usize,
+        account: &OnceLock<Option<Account>>,
         request: &Request,
         bytes: &[u8],
         sums: &[u32],
         ticket: &Ticket,
     ) {
+        let account = match account.get() {
+            Some(None) => return,
+            Some(account) => account.as_ref(),
+            None => None,
+        };
         if ticket.version != self.version {
             return;
         }
@@ -223,7 +325,7 @@ impl Blocks {
         {
             let quiet = writes.is_some() && self.quiet(block, 0) == *writes;
             if piece == BLOCK_BYTES && quiet {
-                self.insert(capacity, block, *sum, &bytes[at..at + piece]);
+                self.insert(account, block, *sum, &bytes[at..at + piece]);
             }
         }
     }
@@ -240,51 +342,35 @@ impl Blocks {
 
     fn forget(&mut self, block: u64) {
         if let Some(place) = self.places.remove(&block) {
-            self.empty.push(place);
+            self.slots.empty(place);
         }
     }
 
-    fn insert(&mut self, capacity: usize, block: u64, sum: u32, bytes: &[u8]) {
-        let place = match self
-            .places
-            .get(&block)
-            .copied()
-            .or_else(|| self.empty.pop())
-        {
-            Some(place) => place,
-            None if self.slots.len() < capacity => {
-                self.slots.push(Slot {
-                    block,
-                    sum,
-                    used: false,
-                    bytes: vec![0; BLOCK_BYTES].into(),
-                });
-                self.slots.len() - 1
-            }
-            None => match self.victim() {
-                Some(place) => place,
-                None => return,
-            },
-        };
-        let slot = &mut self.slots[place];
-        (slot.block, slot.sum, slot.used) = (block, sum, false);
-        slot.bytes.copy_from_slice(bytes);
-        self.places.insert(block, place);
+    fn insert(&mut self, account: Option<&Account>, block: u64, sum: u32, bytes: &[u8]) {
+        let known = self.places.get(&block).copied();
+        let place = known.or_else(|| {
+            let taken = self.slots.take(account)?;
+            self.gone(taken.gone);
+            Some(taken.place)
+        });
+        if let Some(place) = place {
+            self.slots.write(place, block, sum, bytes);
+            self.places.insert(block, place);
+        }
     }
 
-    fn victim(&mut self) -> Option<usize> {
-        // Twice round: the first time takes all marks away at the worst.
-        for _ in 0..self.slots.len() * 2 {
-            let place = self.hand;
-            self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &mut self.slots[place];
-            if !std::mem::take(&mut slot.used) {
-                let block = slot.block;
-                self.places.remove(&block);
-                return Some(place);
-            }
+    fn gone(&mut self, block: Option<u64>) {
+        if let Some(block) = block {
+            self.places.remove(&block);
         }
-        None
+    }
+
+    /// Gives the memory of a block to the kernel; false if there is none.
+    fn shed(&mut self) -> bool {
+        let shed = self.slots.shed();
+        let any = shed.is_some();
+        self.gone(shed.and_then(|shed| shed.gone));
+        any
     }
 }
 

@@ -25,6 +25,7 @@ mod limits;
 mod memory;
 pub mod nbd;
 mod remote;
+mod slots;
 mod store;
 mod sum;
 mod transient;

@@ -1,8 +1,12 @@
 //! Memory of this process that requests use one after the other: to get it from the system page by page, and cleared,
 //! costs more than to fill it from the page cache.
+//!
+//! What was kept once is charged to a domain while there is one ([`charge_to`]), in use or not: to the first that comes, as it is one store for all of
+//! the process. What a domain is not admitted goes to the system.
 
 use crate::limits::BLOCK_BYTES;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tranship_core::{Account, Domain, HeapOptions};
 
 /// Bytes that are kept for later requests; what comes back beyond them goes to the system.
 const KEPT_BYTES: usize = 16 << 20;
@@ -15,6 +19,65 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept::new());
 struct Kept {
     bytes: usize,
     by_size: [Vec<Vec<u8>>; SIZES],
+    account: Weak<Account>,
+}
+
+/// While this is there a domain has the account.
+#[derive(Debug)]
+pub(crate) struct Charged {
+    _account: Arc<Account>,
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        // Nobody sees the account go under the lock: that tells the manager.
+        Kept::lock().account = Weak::new();
+    }
+}
+
+/// Charges what is kept to this domain, as the heap `block requests`, from now on; none if another has it, or if the manager gives no heap.
+pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
+    if Kept::lock().account.strong_count() > 0 {
+        return None;
+    }
+    let heap = HeapOptions::new(KEPT_BYTES as u64).name("block requests");
+    let heap = domain.create_heap(heap).inspect_err(|error| {
+        tracing::warn!(%error, "what is kept for requests is not charged");
+    });
+    let heap = heap.ok()?;
+    let before = Kept::lock().bytes as u64;
+    if before > 0 {
+        // What is not admitted of it goes, below.
+        let _ = heap.admit(1, before);
+    }
+    let account = Arc::new(Account::new(heap));
+    let mut kept = Kept::lock();
+    if kept.account.strong_count() > 0 {
+        return None;
+    }
+    account.charge_anyway(kept.bytes as u64);
+    kept.account = Arc::downgrade(&account);
+    drop(kept);
+    let own = Arc::downgrade(&account);
+    account.heap().on_turn(move || {
+        if let Some(account) = own.upgrade() {
+            come_down(&account);
+        }
+    });
+    come_down(&account);
+    Some(Charged { _account: account })
+}
+
+/// Gives back what the manager wants.
+fn come_down(account: &Account) {
+    account.settle();
+    while account.excess() > 0 {
+        let memory = Kept::lock().take_any();
+        let Some(memory) = memory else { break };
+        let bytes = memory.len() as u64;
+        drop(memory);
+        account.discharge(bytes);
+    }
 }
 
 impl Kept {
@@ -22,6 +85,7 @@ impl Kept {
         Kept {
             bytes: 0,
             by_size: [const { Vec::new() }; SIZES],
+            account: Weak::new(),
         }
     }
 
@@ -34,6 +98,10 @@ impl Kept {
         let memory = self.by_size.get_mut(size)?.pop()?;
         self.bytes -= memory.len();
         Some(memory)
+    }
+
+    fn take_any(&mut self) -> Option<Vec<u8>> {
+        (0..SIZES).rev().find_map(|size| self.take(size))
     }
 
     /// Gives back what is not kept.
@@ -62,6 +130,8 @@ pub struct Heap {
     memory: Vec<u8>,
     start: usize,
     len: usize,
+    /// Who pays for it.
+    charged: Weak<Account>,
 }
 
 impl Heap {
@@ -72,13 +142,28 @@ impl Heap {
 
     /// With whatever an earlier request left in it: for those who fill all that they use.
     pub(crate) fn used(len: usize) -> Heap {
-        let kept = Kept::lock().take(size(len));
-        kept.map_or_else(|| Heap::zeroed(len), |memory| Heap::new(memory, len))
+        let mut kept = Kept::lock();
+        let found = kept.take(size(len));
+        let found = found.map(|memory| (memory, Weak::clone(&kept.account)));
+        drop(kept);
+        found.map_or_else(
+            || Heap::zeroed(len),
+            |(memory, charged)| {
+                let mut heap = Heap::new(memory, len);
+                heap.charged = charged;
+                heap
+            },
+        )
     }
 
     fn new(memory: Vec<u8>, len: usize) -> Heap {
         let start = memory.as_ptr().align_offset(BLOCK_BYTES);
-        Heap { memory, start, len }
+        Heap {
+            memory,
+            start,
+            len,
+            charged: Weak::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,8 +182,23 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
+        let bytes = memory.len() as u64;
+        let account = Kept::lock().account.upgrade();
+        if let Some(account) = &account {
+            let charged = self.charged.as_ptr() == Arc::as_ptr(account);
+            let is_paid = charged || account.ensure(bytes) && account.charge(bytes);
+            if !is_paid {
+                return;
+            }
+        }
         // Not freed while the others wait.
-        let rest = Kept::lock().keep(memory);
+        let rest = match account.as_ref().is_some_and(|account| account.excess() > 0) {
+            true => Some(memory),
+            false => Kept::lock().keep(memory),
+        };
+        if let (Some(_), Some(account)) = (&rest, &account) {
+            account.discharge(bytes);
+        }
         drop(rest);
     }
 }

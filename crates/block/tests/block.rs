@@ -2,6 +2,8 @@
 
 #[path = "block/cache.rs"]
 mod cache;
+#[path = "block/charged.rs"]
+mod charged;
 #[path = "block/coherence.rs"]
 mod coherence;
 #[path = "block/export.rs"]

@@ -4,6 +4,7 @@ use crate::domain::{DomainCore, OwnHeap};
 use crate::error::{self, Error};
 use crate::options::HeapOptions;
 use std::sync::Arc;
+use std::time::Instant;
 use tranship_proto::{Event, PoolId, Request};
 
 /// Private memory of this domain, charged to it like its pools. What the bytes are is the owner's business (anonymous
@@ -64,6 +65,15 @@ impl Heap {
     /// # Errors
     /// `Quota` if not even `least_bytes` are to be had now; `ManagerAway`.
     pub fn admit(&self, least_bytes: u64, bytes: u64) -> Result<u64, Error> {
+        self.admit_until(least_bytes, bytes, None)
+    }
+
+    pub(crate) fn admit_until(
+        &self,
+        least_bytes: u64,
+        bytes: u64,
+        deadline: Option<Instant>,
+    ) -> Result<u64, Error> {
         let before = self.own.books();
         let debt = before.debt();
         let make = |req| Request::Admit {
@@ -72,7 +82,7 @@ impl Heap {
             bytes: bytes.saturating_add(debt),
             least_bytes: least_bytes.saturating_add(debt),
         };
-        let answer = self.domain.call_if_prompt(make, &[], None)?.0;
+        let answer = self.domain.call_if_prompt(make, &[], deadline)?.0;
         let Event::Admitted { bytes: got, .. } = answer else {
             return Err(error::unexpected(&answer, "memory was asked for"));
         };
@@ -113,6 +123,13 @@ impl Heap {
     /// What it may have now, bytes.
     pub fn quota_bytes(&self) -> u64 {
         self.own.quota_bytes()
+    }
+
+    /// Has something called in each [`turn`](crate::Domain::turn), by whichever thread that is: to give back what the manager wants
+    /// ([`pressure`](Heap::pressure)), and to say how it does. It must not wait for what a caller of the library may hold, nor call what asks the manager.
+    /// Once: what is given later changes nothing.
+    pub fn on_turn(&self, owner: impl Fn() + Send + Sync + 'static) {
+        self.own.on_turn(Box::new(owner));
     }
 
     /// What the manager wants it to come down to, bytes, if it does. It is told in [`turn`](crate::Domain::turn).

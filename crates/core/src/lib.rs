@@ -12,7 +12,7 @@
 //! Folders, from below; each uses those before it:
 //!
 //! * `error/`, `options`: what everything uses.
-//! * `heap`: private memory that is charged like a pool.
+//! * `heap`: private memory that is charged like a pool; `account`: the same for an allocator that takes and gives all the time.
 //! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
 //! * `cbuf/`, `aggregate`: the buffers themselves.
 //! * `link/`: sender, receiver, names, sleeping, awaiting.
@@ -25,6 +25,7 @@
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
+mod account;
 mod aggregate;
 mod aggregate_mut;
 mod cbuf;
@@ -39,6 +40,7 @@ mod pool;
 use tranship_session as domain;
 use tranship_session::base;
 
+pub use account::Account;
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use cbuf::{Cbuf, CbufMut};

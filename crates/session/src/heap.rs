@@ -1,9 +1,12 @@
 //! What the domain's register knows of a heap.
 
 use crate::base::lock;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use tranship_proto::PoolId;
+
+/// Who owns a heap, and is called in each turn.
+type Owner = Box<dyn Fn() + Send + Sync>;
 
 /// A heap of this domain, whoever has its handle.
 pub struct OwnHeap {
@@ -15,6 +18,7 @@ pub struct OwnHeap {
     quota_bytes: AtomicU64,
     /// What the manager wants it to come down to; `u64::MAX`: nothing.
     target_bytes: AtomicU64,
+    owner: OnceLock<Owner>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,7 @@ impl OwnHeap {
             }),
             quota_bytes: AtomicU64::new(quota_bytes),
             target_bytes: AtomicU64::new(u64::MAX),
+            owner: OnceLock::new(),
         }
     }
 
@@ -113,5 +118,17 @@ impl OwnHeap {
     /// It has come down to what it was to.
     pub fn clear_target(&self) {
         self.set_target(u64::MAX);
+    }
+
+    /// From now on each turn calls this. Once: what is given later changes nothing.
+    pub fn on_turn(&self, owner: Owner) {
+        let _ = self.owner.set(owner);
+    }
+
+    /// In a turn, under no lock.
+    pub(super) fn tend(&self) {
+        if let Some(owner) = self.owner.get() {
+            owner();
+        }
     }
 }

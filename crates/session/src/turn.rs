@@ -50,6 +50,7 @@ impl DomainCore {
         }
         self.look_for_deaths();
         self.tend_pools();
+        self.tend_heaps();
         self.look_at_left();
         self.tasks.tell_news();
         outcome
@@ -203,5 +204,12 @@ impl DomainCore {
             pool.tend();
         }
         retired::reclaim();
+    }
+
+    /// Owners of heaps give back what the manager wants.
+    fn tend_heaps(&self) {
+        for heap in self.register.all_heaps() {
+            heap.tend();
+        }
     }
 }

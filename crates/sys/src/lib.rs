@@ -26,6 +26,7 @@ pub mod membarrier;
 pub mod memfd;
 pub mod notice;
 pub mod pagemap;
+pub mod pages;
 pub mod pidfd;
 pub mod pipe;
 pub mod pressure;

@@ -5,6 +5,7 @@ use super::places::{Place, Places, Who};
 use super::session::{Fences, ROUND, Session};
 use crate::Endpoint;
 use crate::leases::random;
+use crate::memory;
 use crate::transient::{PAUSE, Patience};
 use crate::wire::{self, Ask, Hello, Say, VERSION};
 use std::collections::HashMap;
@@ -31,6 +32,8 @@ pub(super) struct Door {
 struct Shared {
     at: Endpoint,
     domain: Domain,
+    /// What is kept for requests.
+    _charged: Option<memory::Charged>,
     behind: Arc<dyn Behind>,
     stop: Arc<AtomicBool>,
     fences: Arc<Fences>,
@@ -53,6 +56,7 @@ impl Door {
             answers: listen(at.answers(), Role::Source)?,
             shared: Arc::new(Shared {
                 at: at.clone(),
+                _charged: memory::charge_to(&domain),
                 domain,
                 behind,
                 stop: Arc::clone(stop),

@@ -69,7 +69,7 @@ impl Forwarding {
         Forwarding {
             server: server.clone(),
             cache: cache.map(Arc::clone),
-            client: remote::Client::new(cache.is_some()),
+            client: remote::Client::new(cache.is_some(), cache),
         }
     }
 

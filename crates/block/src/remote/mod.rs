@@ -11,8 +11,9 @@ use crate::data::Own;
 use crate::lease::Moment;
 use crate::leases::random;
 use crate::limits::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::memory;
 use crate::transient::is_transient;
-use crate::{Data, Endpoint, Fault, Info, Job, Lease, Op, Store};
+use crate::{Cache, Data, Endpoint, Fault, Info, Job, Lease, Op, Store};
 use question::Question;
 use safety::Safety;
 use std::collections::BTreeMap;
@@ -32,17 +33,27 @@ pub(crate) struct Client {
     number: u64,
     /// It wants leases.
     caches: bool,
+    /// What of that is known here; charged to the domain.
+    cache: Option<Arc<Cache>>,
     safety: Safety,
     lease: Lease,
     /// Made by who needs it first.
-    domain: Mutex<Option<Domain>>,
+    domain: Mutex<Option<Member>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    domain: Domain,
+    /// What is kept for requests.
+    _charged: Option<memory::Charged>,
 }
 
 impl Client {
-    pub(crate) fn new(caches: bool) -> Arc<Client> {
+    pub(crate) fn new(caches: bool, cache: Option<&Arc<Cache>>) -> Arc<Client> {
         Arc::new(Client {
             number: random(),
             caches,
+            cache: cache.cloned(),
             safety: Safety::default(),
             lease: Lease::of_a_server(),
             domain: Mutex::default(),
@@ -50,11 +61,23 @@ impl Client {
     }
 
     fn domain(&self, server: &Endpoint) -> Result<Domain, Error> {
-        let mut domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(domain) = &*domain {
-            return Ok(domain.clone());
+        let mut member = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
+        let domain = match &*member {
+            Some(member) => member.domain.clone(),
+            None => {
+                let domain = server.domain()?;
+                let _charged = memory::charge_to(&domain);
+                let made = Member { domain, _charged };
+                member.insert(made).domain.clone()
+            }
+        };
+        drop(member);
+        if let Some(cache) = &self.cache
+            && let Err(error) = cache.charge_to(&domain)
+        {
+            tracing::warn!("{server}: memory for the cache: {error}");
         }
-        Ok(domain.insert(server.domain()?).clone())
+        Ok(domain)
     }
 }
 
@@ -122,14 +145,14 @@ impl Remote {
     /// Begins to connect; requests wait until that is done.
     #[must_use]
     pub fn new(server: &Endpoint) -> Arc<Remote> {
-        Remote::of(server, &Client::new(false))
+        Remote::of(server, &Client::new(false, None))
     }
 
     /// As [`Remote::new`], with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
     /// of others wait.
     #[must_use]
     pub fn leased(server: &Endpoint) -> Arc<Remote> {
-        Remote::of(server, &Client::new(true))
+        Remote::of(server, &Client::new(true, None))
     }
 
     /// As one client with others.

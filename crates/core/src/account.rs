@@ -1,0 +1,197 @@
+//! What an allocator uses of a heap. It is admitted in large steps, so that who takes and gives all the time seldom asks, and an allocator that
+//! is refused is told so at once for a while.
+
+use crate::base::lock;
+use crate::heap::Heap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tranship_proto::PoolId;
+
+/// A step is an eighth of what is used, within these bounds. Twice as much may be admitted and not used.
+const LEAST_STEP: u64 = 256 << 10;
+const MOST_STEP: u64 = 16 << 20;
+
+/// The longest wait for a manager that hangs. What it says later is undone.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Who was refused, or asked to give back, asks again after so long; twice as long after each refusal, up to the second.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(8);
+/// Between two reports.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// The account of a cache or an allocator whose memory is admitted as a [`Heap`]. Threads may share it.
+///
+/// Only [`ensure`](Account::ensure) waits for the manager; all else may be called under the owner's locks. Dropped, everything is given back.
+///
+/// ```
+/// use tranship_core::{Account, Domain, HeapOptions};
+///
+/// let domain = Domain::embedded()?;
+/// let account = Account::new(domain.create_heap(HeapOptions::new(64 << 20).name("cache"))?);
+/// assert!(account.ensure(4096) && account.charge(4096));
+/// assert_eq!(account.used_bytes(), 4096);
+/// account.discharge(4096);
+/// assert_eq!(account.excess(), 0); // nothing is wanted back
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Account {
+    heap: Heap,
+    books: Mutex<Books>,
+    /// Held while the manager is asked.
+    asking: Mutex<Duration>,
+}
+
+#[derive(Debug)]
+struct Books {
+    used: u64,
+    /// Until then it asks for nothing.
+    quiet_until: Option<Instant>,
+    /// When it last said how it does, to which manager's heap, and what.
+    reported: Option<(Instant, (PoolId, u64, u64))>,
+}
+
+impl Account {
+    /// Of a heap of which nothing is used yet.
+    pub fn new(heap: Heap) -> Account {
+        Account {
+            heap,
+            books: Mutex::new(Books {
+                used: 0,
+                quiet_until: None,
+                reported: None,
+            }),
+            asking: Mutex::new(FIRST_PAUSE),
+        }
+    }
+
+    /// The heap.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// Whether `bytes` can be charged; asks the manager if they cannot yet. It is waited for for 100 ms at most, by one thread at a time: the others
+    /// are told what there is.
+    ///
+    /// Not to be called under a lock that what [`Heap::on_turn`] was given takes.
+    pub fn ensure(&self, bytes: u64) -> bool {
+        let mut books = lock(&self.books);
+        if self.missing(&books, bytes) == 0 {
+            return true;
+        }
+        self.heed(&mut books);
+        let now = Instant::now();
+        if books.quiet_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        drop(books);
+        let Ok(mut pause) = self.asking.try_lock() else {
+            return false;
+        };
+        // Another thread may have asked just now.
+        let books = lock(&self.books);
+        let (least, step) = (self.missing(&books, bytes), step(books.used));
+        drop(books);
+        if least == 0 {
+            return true;
+        }
+        let deadline = Some(now + PATIENCE);
+        let got = self.heap.admit_until(least, least + step, deadline);
+        let mut books = lock(&self.books);
+        *pause = match &got {
+            Ok(_) => FIRST_PAUSE,
+            Err(error) => {
+                tracing::debug!(heap = %self.heap.id(), %error, "no more memory");
+                books.quiet_until = Some(Instant::now() + *pause);
+                (*pause * 2).min(LAST_PAUSE)
+            }
+        };
+        self.report(&mut books);
+        got.is_ok()
+    }
+
+    /// `bytes` more are used, if so many are admitted. Never asks.
+    pub fn charge(&self, bytes: u64) -> bool {
+        let mut books = lock(&self.books);
+        let fits = self.missing(&books, bytes) == 0;
+        if fits {
+            books.used += bytes;
+        }
+        fits
+    }
+
+    /// `bytes` more are used whatever is admitted: they were there before. What is missing is asked for with what is ensured next, and is
+    /// [in excess](Account::excess) until then.
+    pub fn charge_anyway(&self, bytes: u64) {
+        lock(&self.books).used += bytes;
+    }
+
+    /// `bytes` are the kernel's again. Tells the manager of what is not used, but for a step; where it wants memory back, of all of that.
+    pub fn discharge(&self, bytes: u64) {
+        let mut books = lock(&self.books);
+        books.used = books.used.saturating_sub(bytes);
+        self.settle_in(&mut books);
+    }
+
+    /// Heeds what the manager has said since, and says how it does. To be called now and then, as in each turn.
+    pub fn settle(&self) {
+        self.settle_in(&mut lock(&self.books));
+    }
+
+    /// Bytes that are used.
+    pub fn used_bytes(&self) -> u64 {
+        lock(&self.books).used
+    }
+
+    /// What is to be given to the kernel and discharged, bytes: the manager wants it back, or never admitted it.
+    pub fn excess(&self) -> u64 {
+        let books = lock(&self.books);
+        let held = self.heap.held_bytes();
+        let may = self.heap.pressure().unwrap_or(held).min(held);
+        books.used.saturating_sub(may)
+    }
+
+    fn missing(&self, books: &Books, bytes: u64) -> u64 {
+        let wanted = books.used.saturating_add(bytes);
+        wanted.saturating_sub(self.heap.held_bytes())
+    }
+
+    /// Who is to have less does not ask for more.
+    fn heed(&self, books: &mut Books) -> bool {
+        let pressed = self.heap.pressure().is_some();
+        if pressed {
+            books.quiet_until = Some(Instant::now() + FIRST_PAUSE);
+        }
+        pressed
+    }
+
+    fn settle_in(&self, books: &mut Books) {
+        let keep = match self.heed(books) {
+            true => 0,
+            false => step(books.used),
+        };
+        let spare = self.heap.held_bytes().saturating_sub(books.used);
+        if spare > 2 * keep {
+            self.heap.give_back(spare - keep);
+        }
+        self.report(books);
+    }
+
+    fn report(&self, books: &mut Books) {
+        let spare = self.heap.held_bytes().saturating_sub(books.used);
+        let says = (self.heap.id(), books.used, spare);
+        if books.reported.is_some_and(|(_, said)| said == says) {
+            return;
+        }
+        let now = Instant::now();
+        let is_due = |(at, _)| now.duration_since(at) >= PERIOD;
+        if books.reported.is_none_or(is_due) {
+            books.reported = Some((now, says));
+            self.heap.report(books.used, spare);
+        }
+    }
+}
+
+fn step(used: u64) -> u64 {
+    (used / 8).clamp(LEAST_STEP, MOST_STEP)
+}

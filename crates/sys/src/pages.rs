@@ -1,0 +1,104 @@
+//! Private memory that is used page by page and given back page by page.
+
+use crate::map;
+use std::io;
+use std::ptr::NonNull;
+
+/// Bytes of a page here. Where the kernel's are larger the kernel refuses to take one back.
+pub const PAGE: usize = 4096;
+
+/// So many pages of zeros, which take no memory before they are written, each for itself: no huge ones are made of them.
+///
+/// ```
+/// use tranship_sys::pages::Pages;
+///
+/// let mut pages = Pages::reserve(16)?;
+/// pages.get_mut(3).fill(7);
+/// assert_eq!(pages.get(3)[4095], 7);
+/// pages.discard(3);
+/// assert_eq!(pages.get(3)[4095], 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Pages {
+    base: NonNull<u8>,
+    count: usize,
+    len: usize,
+}
+
+// SAFETY: memory of this value's alone; `&self` only reads it.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Takes addresses for them.
+    ///
+    /// # Errors
+    /// If the process, or a limit of it, has no room for so many addresses.
+    pub fn reserve(count: usize) -> io::Result<Pages> {
+        let unit = crate::page_size();
+        let len = count.checked_mul(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let len = len.checked_next_multiple_of(unit);
+        let len = len.ok_or(io::ErrorKind::OutOfMemory)?;
+        if len == 0 {
+            let base = NonNull::dangling();
+            return Ok(Pages { base, count, len });
+        }
+        let base = map::reserve_private(len, unit)?;
+        let pages = Pages { base, count, len };
+        // SAFETY: the mapping just made. A kernel without huge pages refuses, and needs not be told.
+        let _ = unsafe { map::hint(base, len, map::Hint::NoHuge) };
+        Ok(pages)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    fn at(&self, number: usize) -> NonNull<u8> {
+        assert!(number < self.count, "page {number} of {}", self.count);
+        // SAFETY: inside the mapping, by the line above.
+        unsafe { self.base.add(number * PAGE) }
+    }
+
+    /// A page.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub fn get(&self, number: usize) -> &[u8] {
+        // SAFETY: a page of our own mapping, initialised by the kernel; it is written only by who has `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.at(number).as_ptr(), PAGE) }
+    }
+
+    /// A page to be written.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn get_mut(&mut self, number: usize) -> &mut [u8] {
+        // SAFETY: as in `get`, and nobody else has a reference to it.
+        unsafe { std::slice::from_raw_parts_mut(self.at(number).as_ptr(), PAGE) }
+    }
+
+    /// Gives a page's memory to the kernel: it is zeros from then on. Where the kernel refuses (a locked page, or pages that are larger there), its
+    /// memory stays, and so may what is in it.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn discard(&mut self, number: usize) {
+        // SAFETY: a page of our own mapping, to which nobody has a reference.
+        let _ = unsafe { map::discard(self.at(number), PAGE) };
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: the whole mapping, ours, and nobody has a reference into it any more.
+            let _ = unsafe { map::unmap(self.base, self.len) };
+        }
+    }
+}
