@@ -1,8 +1,11 @@
 //! `tranship cache` with the clients that people have: libmemcached's tools and conformance test, and pymemcache.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use tranship_testkit::{Watchdog, skipped};
+
+/// Where no manager is: what a test does not start does not admit its memory.
+const NO_MANAGER: &str = "/nowhere/manager.sock";
 
 struct Served {
     program: Child,
@@ -15,6 +18,7 @@ impl Served {
         let mut program = Command::new(env!("CARGO_BIN_EXE_tranship"))
             .args(["cache", "--listen", "127.0.0.1:0"])
             .args(args)
+            .env("TRANSHIP_SOCKET", NO_MANAGER)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server");
@@ -208,6 +212,11 @@ fn what_cannot_be_is_said() {
         "{taken}"
     );
     assert!(run(&["--memory", "1MiB"]).contains("at least"));
+    let nobody = run(&["--listen", "127.0.0.1:0", "--socket", NO_MANAGER]);
+    assert!(
+        nobody.contains("the manager that --socket names") && nobody.contains(NO_MANAGER),
+        "{nobody}"
+    );
     assert!(run(&["--memory", "64MiB", "-I", "64MiB"]).contains("at most half"));
 }
 
@@ -276,6 +285,55 @@ fn values_by_reference() {
         code == Some(1) && err.contains("no cache server shows its values at `other`"),
         "{err}"
     );
+}
+
+/// Values are charged to the server as a domain, which `stat` shows; what is wanted back is evicted.
+#[test]
+fn a_manager_admits_its_memory() {
+    const MIB: u64 = 1 << 20;
+    let _dog = Watchdog::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("manager.sock");
+    let name = socket.to_str().expect("UTF-8");
+    let manager = tranship::Domain::builder().socket(&socket).embedded();
+    let manager = manager.expect("a manager");
+    let server = Served::start(&["--socket", name]);
+    let mut client = std::net::TcpStream::connect(&server.address).expect("connect");
+    for key in 0..100 {
+        let mut set = format!("set {key} 0 0 65536\r\n").into_bytes();
+        set.extend_from_slice(&[b'v'; 65536]);
+        set.extend_from_slice(b"\r\n");
+        client.write_all(&set).expect("write");
+        let mut line = [0; 8];
+        client.read_exact(&mut line).expect("an answer");
+        assert_eq!(&line, b"STORED\r\n");
+    }
+    let stat = |more: &[&str]| {
+        let mut stat = Command::new(env!("CARGO_BIN_EXE_tranship"));
+        let said = stat.args(["stat", "--socket", name]).args(more).output();
+        let said = said.expect("runs");
+        assert!(said.status.success());
+        String::from_utf8(said.stdout).expect("UTF-8")
+    };
+    let heap = || {
+        let all: serde_json::Value = serde_json::from_str(&stat(&["--json"])).expect("JSON");
+        let [heap] = &all["heaps"].as_array().expect("a list")[..] else {
+            panic!("one heap: {all}");
+        };
+        assert_eq!(heap["name"], "zcopy");
+        let domains = all["domains"].as_array().expect("a list");
+        let owner = domains.iter().find(|d| d["domain"] == heap["owner"]);
+        assert_eq!(owner.expect("its owner")["name"], "tranship-cache");
+        heap.clone()
+    };
+    let bytes = |heap: &serde_json::Value, of: &str| heap[of].as_u64().expect("a number");
+    while bytes(&heap(), "live_bytes") < 100 * 65536 {}
+    let full = heap();
+    assert!(bytes(&full, "admitted_bytes") >= bytes(&full, "live_bytes"));
+    assert!(stat(&[]).contains("zcopy"));
+    let id = tranship::PoolId(u32::try_from(bytes(&full, "heap")).expect("an id"));
+    manager.set_quota(id, MIB).expect("a quota");
+    while bytes(&heap(), "admitted_bytes") > MIB {}
 }
 
 /// A program that ends with its test.

@@ -53,6 +53,8 @@ fn start(systemd: &mut ServiceManager, more: &[&str]) -> Running {
         command
             .args(["cache", "--listen", "127.0.0.1:0"])
             .args(more)
+            // No manager is there.
+            .env("TRANSHIP_SOCKET", "/nowhere/manager.sock")
             .stdout(Stdio::piped());
     };
     let program = Path::new(env!("CARGO_BIN_EXE_tranship"));

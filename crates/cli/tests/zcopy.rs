@@ -16,6 +16,8 @@ impl Served {
         }
         let mut program = command
             .args(["cache", "--listen", "127.0.0.1:0", "--threads", "1"])
+            // No manager is there.
+            .env("TRANSHIP_SOCKET", "/nowhere/manager.sock")
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server");

@@ -19,6 +19,19 @@ pub enum Error {
     /// This process was forked from the one that made the arena. Its values can be read and sent here, nothing can be added.
     #[error("this arena belongs to the process that this one was forked from; make one here")]
     Forked,
+    /// The manager admits no more to the domain that the arena is charged to ([`crate::Options::charge_to`]).
+    #[error(
+        "no room for a value of {asked} bytes: the manager admits no more than about the {used} bytes that are in use"
+    )]
+    NotAdmitted {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes of pageblocks and large values in use.
+        used: u64,
+    },
+    /// The manager gives the arena no heap to be charged to.
+    #[error("the manager gives no heap: {0}")]
+    NoHeap(#[from] tranship_core::Error),
     /// Its file was handed over to another process ([`crate::Arena::give_away`]).
     #[error("this arena was handed over to another process; values can still be read here")]
     Given,

@@ -180,6 +180,14 @@ impl Arena {
         self.inner.replace_rest()
     }
 
+    /// Where it is charged to a domain ([`Options::charge_to`]): bytes that the manager wants back, or has not admitted, after everything that is free
+    /// has gone. Values are to be freed until there are none: whole pageblocks of them. To be called now and then, as four times a second; asks the
+    /// manager where something was not admitted.
+    #[must_use]
+    pub fn excess(&self) -> u64 {
+        self.inner.excess()
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -103,6 +103,7 @@ enum Pending {
 
 fn store_options(options: &Options) -> StoreOptions {
     StoreOptions {
+        domain: options.domain.clone(),
         memory: options.memory,
         longest: options.longest,
         shards: (options.threads.max(1) * 8).next_power_of_two(),

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
+use tranship_core::Domain;
 use tranship_zcopy::Way;
 
 /// How a [`Server`] is made.
@@ -34,6 +35,8 @@ pub struct Options {
     pub take_over: Option<PathBuf>,
     /// Shows values to other processes by reference.
     pub share: Option<Share>,
+    /// Whose manager admits the memory of values, and may want it back; none: nobody's.
+    pub domain: Option<Domain>,
     /// How replies are sent.
     pub sending: Sending,
 }
@@ -66,6 +69,7 @@ impl Default for Options {
             deadline: Duration::from_secs(300),
             take_over: None,
             share: None,
+            domain: None,
             sending: Sending::Chosen,
         }
     }

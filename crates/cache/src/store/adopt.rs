@@ -74,8 +74,8 @@ impl Store {
         numbers: u64,
     ) -> Result<(Store, Adopted), Error> {
         let places: Vec<Place> = kept.iter().map(|kept| kept.place).collect();
-        let (arena, values) = Arena::adopt(file, &arena_options(options.memory), &places)?;
-        let store = Store::over(options, arena);
+        let (arena, values) = Arena::adopt(file, &arena_options(&options), &places)?;
+        let store = Store::over(&options, arena);
         let now = store.now();
         let mut adopted = Adopted::default();
         let mut next = numbers.max(1);

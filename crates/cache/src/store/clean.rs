@@ -12,9 +12,13 @@ impl Store {
     pub(super) fn clean(&self, blocks: usize) {
         let held = self.arena.stats().used_bytes;
         let (_, used) = self.memory();
-        if held < used + used / 4 + (16 << 20) {
-            return;
+        if held >= used + used / 4 + (16 << 20) {
+            self.empty_blocks(blocks);
         }
+    }
+
+    /// Empties the emptiest pageblocks of which at most half is in use.
+    pub(super) fn empty_blocks(&self, blocks: usize) {
         // One thread at a time; others need not wait for it.
         // Ordering: acquire with release below, so that what one round did is seen by the next.
         if self.cleaner.swap(1, Ordering::Acquire) == 1 {

@@ -6,6 +6,7 @@
 mod adopt;
 mod change;
 mod clean;
+mod come_down;
 mod entry;
 mod lru;
 mod shard;
@@ -18,7 +19,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tranship_zcopy::{Arena, Value, ValueMut};
+use tranship_core::Domain;
+use tranship_zcopy::{Arena, Error, Value, ValueMut};
 
 /// How a new value goes with what is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,8 +91,10 @@ pub struct Item {
 }
 
 /// How a [`Store`] is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StoreOptions {
+    /// Whose manager admits the memory of values, and may want it back ([`tranship_zcopy::Options::charge_to`]); none: nobody's.
+    pub domain: Option<Domain>,
     /// Bytes of keys, values and what is known about them, at most.
     pub memory: u64,
     /// Bytes of the longest value that comes of appending.
@@ -133,13 +137,13 @@ impl Store {
     /// An empty store.
     ///
     /// # Errors
-    /// If the kernel has no addresses for the arena.
+    /// If the kernel has no addresses for the arena, or the manager gives it no heap.
     pub fn new(options: StoreOptions) -> Result<Store, tranship_zcopy::Error> {
-        let arena = Arena::with(&arena_options(options.memory))?;
-        Ok(Store::over(options, arena))
+        let arena = Arena::with(&arena_options(&options))?;
+        Ok(Store::over(&options, arena))
     }
 
-    fn over(options: StoreOptions, arena: Arena) -> Store {
+    fn over(options: &StoreOptions, arena: Arena) -> Store {
         let shards = options.shards.max(1).next_power_of_two();
         Store {
             arena,
@@ -159,15 +163,17 @@ impl Store {
     #[must_use]
     pub fn reserve(&self, len: usize) -> Option<ValueMut> {
         self.make_room(len as u64 + OVERHEAD);
-        for _ in 0..64 {
-            match self.arena.alloc(len) {
+        for attempt in 0..64 {
+            let lack = match self.arena.alloc(len) {
                 Ok(value) => return Some(value),
-                Err(_) => {
-                    self.clean(4);
-                    if !self.evict_some(len as u64) {
-                        break;
-                    }
-                }
+                Err(lack) => lack,
+            };
+            // Where the manager admits nothing the cleaner has no room to work either, so once has to do.
+            if attempt == 0 || !matches!(lack, Error::NotAdmitted { .. }) {
+                self.clean(4);
+            }
+            if !self.evict_some(len as u64) {
+                break;
             }
         }
         // Relaxed: a count.
@@ -344,8 +350,8 @@ impl Store {
         }
     }
 
-    /// Looks at a part of what is stored, and removes what has expired; and has the arena give memory back. To be called now
-    /// and then.
+    /// Looks at a part of what is stored, and removes what has expired; and has the arena give memory back, above all what the manager wants. To be
+    /// called now and then.
     pub fn tidy(&self) {
         let now = self.now();
         for shard in &self.shards {
@@ -359,6 +365,7 @@ impl Store {
             }
         }
         self.clean(16);
+        self.come_down();
     }
 
     /// A new limit; what is too much is evicted.
@@ -531,8 +538,13 @@ impl Store {
     }
 }
 
-fn arena_options(memory: u64) -> tranship_zcopy::Options {
-    tranship_zcopy::Options::new().max(memory + beyond(memory))
+fn arena_options(options: &StoreOptions) -> tranship_zcopy::Options {
+    let memory = options.memory;
+    let arena = tranship_zcopy::Options::new().max(memory + beyond(memory));
+    match &options.domain {
+        Some(domain) => arena.charge_to(domain),
+        None => arena,
+    }
 }
 
 /// Bytes of the arena beyond what is stored: pageblocks are never quite full, the cleaner needs room to work, and values that come or go are in nobody's

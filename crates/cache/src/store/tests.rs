@@ -8,6 +8,7 @@ fn store(memory: u64) -> Store {
 
 fn store_of(memory: u64, shards: usize) -> Store {
     let options = StoreOptions {
+        domain: None,
         memory,
         longest: LONGEST,
         shards,
@@ -248,12 +249,13 @@ fn an_index_that_lies_costs_values_and_nothing_else() {
             }
         }
         let options = StoreOptions {
+            domain: None,
             memory: 16 << 20,
             longest: LONGEST,
             shards: 2,
         };
         let file = || former.file().try_clone_to_owned().expect("a descriptor");
-        let (bent, adopted) = Store::adopt(options, file(), &kept, 1).expect("a store");
+        let (bent, adopted) = Store::adopt(options.clone(), file(), &kept, 1).expect("a store");
         assert_eq!(adopted.values + adopted.refused, 200);
         for kept in &kept {
             if let Some(item) = bent.peek(&kept.key) {

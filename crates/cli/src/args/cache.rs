@@ -63,7 +63,8 @@ pub(crate) struct ServeArgs {
     /// Serves UDP, too. Replies go to whoever a datagram claims to be from: not for open networks.
     #[arg(short = 'U', long, value_name = "[HOST:]PORT", value_parser = parse_place)]
     pub udp: Option<SocketAddr>,
-    /// Memory for keys, values and what is known about them. A number alone is bytes, not MiB as for memcached.
+    /// Memory for keys, values and what is known about them. A number alone is bytes, not MiB as for memcached. Where there is a manager, it admits the
+    /// memory of values (`tranship stat`: heap `zcopy`) and may want it back: then the server evicts.
     #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub memory: u64,
     /// Worker threads; default: one for each processor, four at most.

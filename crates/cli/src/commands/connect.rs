@@ -16,6 +16,15 @@ pub(super) fn stay(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name).helper_thread(true).connect()
 }
 
+/// Only where there is one: for who can do without, and stays for long.
+#[cfg(feature = "zcopy")]
+pub(super) fn visit(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
+    with_socket(args, name)
+        .helper_thread(true)
+        .autostart(false)
+        .connect()
+}
+
 /// The same for who sends or receives at an address, which may be on another machine. What is wrong with it is said before anybody
 /// is waited for.
 pub(super) fn travel(args: &ConnectArgs, name: &str, address: &str) -> Result<Domain, Error> {

@@ -6,7 +6,7 @@ use super::classes::{Class, PAGE};
 use super::debt::Debt;
 use super::epochs::Epochs;
 use super::fork;
-use super::inner::{Inner, Room, lock, pages};
+use super::inner::{Inner, Room, Warm, lock, pages};
 use super::options::Options;
 use super::places::Places;
 use super::stats::Counters;
@@ -67,6 +67,7 @@ impl Inner {
             max: options.max,
             counters: Counters::default(),
             given: AtomicBool::new(false),
+            account: options.open_account()?,
         });
         fork::enlist(&inner)?;
         Ok(inner)
@@ -80,17 +81,25 @@ impl Inner {
         if self.is_closed() {
             return Err(Error::Given);
         }
-        let at = match Class::of(len).filter(|_| len <= self.large) {
-            Some(class) => self.alloc_slot(class)?,
-            None => self.alloc_large(len)?,
-        };
+        let at = match self.alloc_once(len) {
+            // Under no lock: it may take a while.
+            Err(Error::NotAdmitted { .. }) if self.ask_for_room(len) => self.alloc_once(len),
+            other => other,
+        }?;
         self.counters.allocated(len);
         Ok(at)
     }
 
+    fn alloc_once(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        match Class::of(len).filter(|_| len <= self.large) {
+            Some(class) => self.alloc_slot(class),
+            None => self.alloc_large(len),
+        }
+    }
+
     fn alloc_large(&self, len: usize) -> Result<NonNull<u8>, Error> {
         let blocks = u32::try_from(len.div_ceil(self.block_bytes)).unwrap_or(u32::MAX);
-        let first = self.take_blocks(blocks, pages(len), len)?;
+        let (first, bytes) = self.take_blocks(blocks, pages(len), len)?;
         for tail in 1..blocks {
             *self.block(first + tail) = Block::Tail;
         }
@@ -99,6 +108,7 @@ impl Inner {
         *self.block(first) = Block::Large(Large {
             len,
             blocks,
+            bytes,
             filling: true,
             freezing: false,
             freed: false,
@@ -115,26 +125,47 @@ impl Inner {
         }
     }
 
-    /// Takes places for `blocks` pageblocks of which `bytes` will be touched.
-    pub(super) fn take_blocks(&self, blocks: u32, bytes: u64, asked: usize) -> Result<u32, Error> {
+    /// Takes places for `blocks` pageblocks of which `bytes` will be touched. Says how many may have memory: where pages are there already, more.
+    pub(super) fn take_blocks(
+        &self,
+        blocks: u32,
+        bytes: u64,
+        asked: usize,
+    ) -> Result<(u32, u64), Error> {
         let mut room = self.room_after_children();
-        let fits = room.used.saturating_add(bytes) <= self.max;
-        if fits && let Some(warm) = room.warm.iter().rposition(|run| run.1 == blocks) {
-            let (first, _) = room.warm.swap_remove(warm);
+        let used = room.used;
+        let full = Error::OutOfMemory {
+            asked,
+            used,
+            max: self.max,
+        };
+        let refused = Error::NotAdmitted { asked, used };
+        if used.saturating_add(bytes) > self.max {
+            return Err(full);
+        }
+        if let Some(at) = room.warm.iter().rposition(|run| run.blocks == blocks) {
+            let warm = room.warm[at];
+            if !self.charge(bytes.saturating_sub(warm.bytes)) {
+                return Err(refused);
+            }
+            room.warm.swap_remove(at);
+            let bytes = bytes.max(warm.bytes);
             room.used += bytes;
             drop(room);
-            return self.make_shared(first, blocks, bytes);
+            let first = self.make_shared(warm.first, blocks, bytes)?;
+            return Ok((first, bytes));
         }
-        let Some(first) = fits.then(|| room.places.take(blocks)).flatten() else {
-            return Err(Error::OutOfMemory {
-                asked,
-                used: room.used,
-                max: self.max,
-            });
+        if !self.charge(bytes) {
+            return Err(refused);
+        }
+        let Some(first) = room.places.take(blocks) else {
+            self.discharge(bytes);
+            return Err(full);
         };
         room.used += bytes;
         drop(room);
-        self.make_shared(first, blocks, bytes)
+        let first = self.make_shared(first, blocks, bytes)?;
+        Ok((first, bytes))
     }
 
     /// A fork may have parted places that nobody had.
@@ -143,7 +174,7 @@ impl Inner {
         if (first..first + blocks).any(parted) {
             // SAFETY: just taken, and nobody uses it yet.
             let renewed = unsafe { self.renew(first, blocks) };
-            renewed.inspect_err(|_| lock(&self.room).give(first, blocks, bytes))?;
+            renewed.inspect_err(|_| self.give(&mut lock(&self.room), first, blocks, bytes))?;
         }
         Ok(first)
     }
@@ -245,7 +276,7 @@ impl Inner {
                     large.freed = true;
                     return After::Nothing;
                 }
-                let (blocks, bytes) = (large.blocks, pages(large.len));
+                let (blocks, bytes) = (large.blocks, large.bytes);
                 *block = Block::Free;
                 After::Empty { blocks, bytes }
             }
@@ -269,16 +300,20 @@ impl Inner {
             return;
         }
         let has_room = |room: &Room| {
-            let kept: u32 = room.warm.iter().map(|run| run.1).sum();
+            let kept: u32 = room.warm.iter().map(|run| run.blocks).sum();
             kept + blocks <= WARM
         };
-        let wanted = has_room(&room);
+        let wanted = has_room(&room) && !self.is_pressed();
         drop(room);
         // SAFETY: passed on.
         if wanted && unsafe { self.thaw(first, blocks) } {
             room = lock(&self.room);
             if has_room(&room) {
-                room.warm.push((first, blocks));
+                room.warm.push(Warm {
+                    first,
+                    blocks,
+                    bytes,
+                });
                 room.used -= bytes;
                 return;
             }
@@ -288,7 +323,7 @@ impl Inner {
         // SAFETY: passed on.
         let _ = unsafe { self.renew(first, blocks) };
         room = lock(&self.room);
-        room.give(first, blocks, bytes);
+        self.give(&mut room, first, blocks, bytes);
     }
 
     /// See [`crate::Arena::sparse`].

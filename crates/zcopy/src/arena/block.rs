@@ -165,6 +165,8 @@ pub(super) struct Large {
     /// Bytes asked for.
     pub(super) len: usize,
     pub(super) blocks: u32,
+    /// Of which so many bytes have memory, or may have.
+    pub(super) bytes: u64,
     /// Still a `ValueMut`.
     pub(super) filling: bool,
     /// On its way to being frozen: it is not given back by who frees it, but by who freezes it.

@@ -43,7 +43,7 @@ impl Inner {
         }
         let mut room = lock(&self.room);
         for (first, blocks, bytes) in kept {
-            room.give(first, blocks, bytes);
+            self.give(&mut room, first, blocks, bytes);
         }
         room
     }

@@ -1,7 +1,7 @@
 //! Protection: full blocks are frozen at the next send, all that wait in one go.
 
 use super::block::{Block, State};
-use super::inner::{Inner, lock, pages};
+use super::inner::{Inner, lock};
 use std::sync::atomic::Ordering;
 
 impl Inner {
@@ -110,7 +110,7 @@ impl Inner {
             }
             Block::Large(large) => {
                 large.freezing = false;
-                (large.blocks, pages(large.len), large.freed)
+                (large.blocks, large.bytes, large.freed)
             }
             Block::Free | Block::Tail => unreachable!("a block that is being frozen stays"),
         };

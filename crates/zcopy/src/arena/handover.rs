@@ -55,8 +55,12 @@ impl Inner {
     pub(crate) fn give_away(&self, given: bool) {
         let exchange = lock(&self.exchange);
         // Ordering: release, partner of the acquire in `is_closed`.
-        self.given.store(given, Ordering::Release);
+        let before = self.given.swap(given, Ordering::Release);
         drop(exchange);
+        // Whoever has the file pays for it.
+        if before != given {
+            self.charge_whole(!given);
+        }
     }
 
     /// An arena over a file that another process filled; of each place, whether a value can be there.
@@ -121,6 +125,7 @@ impl Inner {
             *self.block(number) = Block::Large(Large {
                 len,
                 blocks,
+                bytes: pages(len),
                 filling: false,
                 freezing: false,
                 freed: false,

@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tranship_core::Account;
 use tranship_sys::ForkGuard;
 
 /// What a block's lock protects, and where its group's memory is made when it is first needed.
@@ -43,6 +44,8 @@ pub(crate) struct Inner {
     pub(super) counters: Counters,
     /// The file is another process's now.
     pub(super) given: AtomicBool,
+    /// Who pays for all of it.
+    pub(super) account: Option<Account>,
 }
 
 /// Which addresses and how much memory are taken.
@@ -52,8 +55,17 @@ pub(super) struct Room {
     /// Bytes of pageblocks and of large values.
     pub(super) used: u64,
     pub(super) children: Children,
-    /// Runs of empty blocks, first and count, whose pages nobody was given: they can be used again as they are.
-    pub(super) warm: Vec<(u32, u32)>,
+    /// Runs of empty blocks whose pages nobody was given: they can be used again as they are.
+    pub(super) warm: Vec<Warm>,
+}
+
+/// An empty run of blocks with pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Warm {
+    pub(super) first: u32,
+    pub(super) blocks: u32,
+    /// Of pages, from its start.
+    pub(super) bytes: u64,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -272,10 +284,9 @@ impl Inner {
 }
 
 impl Room {
-    /// A place is free again.
-    pub(super) fn give(&mut self, first: u32, blocks: u32, bytes: u64) {
-        self.places.give(first, blocks);
-        self.used -= bytes;
+    /// Bytes with memory, or that may have.
+    pub(super) fn held(&self) -> u64 {
+        self.used + self.warm.iter().map(|run| run.bytes).sum::<u64>()
     }
 }
 

@@ -12,6 +12,7 @@
 //!
 //! Locks are taken in this order: a heap, a block, `room`; `exchange` before a block. A fork takes `exchange` only.
 
+mod account;
 mod alloc;
 mod block;
 mod children;

@@ -1,6 +1,10 @@
 //! How an arena is made.
 
 use super::classes::{LARGEST, PAGE};
+use tranship_core::{Domain, HeapOptions};
+
+/// The most that a heap may have.
+const MOST_BYTES: u64 = 1 << 46;
 
 /// How an [`crate::Arena`] is made.
 #[derive(Clone, Debug)]
@@ -8,6 +12,7 @@ pub struct Options {
     pub(super) max: u64,
     pub(super) block_pages: usize,
     pub(super) large: usize,
+    pub(super) domain: Option<Domain>,
 }
 
 impl Default for Options {
@@ -17,6 +22,7 @@ impl Default for Options {
             max: tranship_sys::machine::memory_total().max(64 << 20),
             block_pages: 16,
             large: LARGEST,
+            domain: None,
         }
     }
 }
@@ -48,6 +54,19 @@ impl Options {
     pub fn block_pages(mut self, pages: usize) -> Options {
         self.block_pages = pages.clamp(4, 512).next_power_of_two();
         self
+    }
+
+    /// Its memory is admitted by the manager, as the heap `zcopy` of this domain, and what is free goes back when the manager wants it: who has values
+    /// asks with [`Arena::excess`](crate::Arena::excess) what is to be freed. A value for which the manager admits no memory fails with
+    /// [`Error::NotAdmitted`](crate::Error::NotAdmitted). The domain does not end before the arena does.
+    #[must_use]
+    pub fn charge_to(mut self, domain: &Domain) -> Options {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    pub(super) fn heap(&self) -> HeapOptions {
+        HeapOptions::new(self.max.min(MOST_BYTES)).name("zcopy")
     }
 
     /// Values above that many bytes have pages of their own (from a page to half a pageblock, at most 32 KiB). Such a value's memory goes back when it is freed,

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io::Write;
+use tranship::{Domain, Kind};
 use tranship_cache::{Options, Server, Share};
 use tranship_sys::service::Notifier;
 
@@ -16,6 +17,8 @@ use tranship_sys::service::Notifier;
 const LEAST: u64 = 8 << 20;
 /// Of one reader by reference.
 const PART: u64 = 64 << 10;
+/// What it is called as a domain.
+const NAME: &str = "tranship-cache";
 
 pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR2]).context("taking signals")?;
@@ -89,6 +92,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
         args.memory
     );
     let defaults = Options::default();
+    let share = share(args)?;
     Ok(Options {
         listen: args.listen,
         udp: args.udp,
@@ -99,9 +103,29 @@ fn options(args: &ServeArgs) -> Result<Options> {
         patience: args.patience,
         deadline: args.deadline,
         take_over: args.take_over.clone(),
-        share: share(args)?,
+        domain: member(args, share.as_ref())?,
+        share,
         sending: defaults.sending,
     })
+}
+
+/// Of the manager that admits the memory: who shows values has one; else it is the one that is there, if one is.
+fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
+    if let Some(share) = share {
+        return Ok(Some(share.domain.clone()));
+    }
+    match connect::visit(&args.connect, NAME) {
+        Ok(domain) => Ok(Some(domain)),
+        Err(error) if args.connect.socket.is_some() => {
+            Err(error).context("joining the manager that --socket names")
+        }
+        Err(error) if error.kind() == Kind::NoManager => Ok(None),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            warn(Err(error.context("no manager admits the memory")));
+            Ok(None)
+        }
+    }
 }
 
 /// What is shown to other processes.
@@ -122,7 +146,7 @@ fn share(args: &ServeArgs) -> Result<Option<Share>> {
         args.shm_memory,
         args.shm_readers
     );
-    let domain = connect::stay(&args.connect, "tranship-cache")?;
+    let domain = connect::stay(&args.connect, NAME)?;
     Ok(Some(Share {
         memory: args.shm_memory,
         readers: args.shm_readers.into(),

@@ -1,0 +1,215 @@
+//! A server whose values are charged to a domain: it evicts when the manager wants memory back, and serves on where it is refused some.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use tranship_cache::{Options, Server};
+use tranship_core::{Domain, HeapOptions, HeapStat, StatRecord};
+use tranship_manager::{Config, Embedded};
+use tranship_testkit::Watchdog;
+
+const MIB: u64 = 1 << 20;
+/// A pageblock's worth.
+const VALUE: usize = 64 << 10;
+
+fn server(domain: &Domain, change: impl FnOnce(&mut Options)) -> Server {
+    let mut options = Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        threads: 1,
+        domain: Some(domain.clone()),
+        ..Options::default()
+    };
+    change(&mut options);
+    Server::start(options).expect("a server")
+}
+
+fn join(manager: &Embedded, name: &str) -> Domain {
+    let member = Domain::builder().name(name).socket(manager.path());
+    member.helper_thread(true).connect().expect("connect")
+}
+
+fn manager(total: u64, path: &Path) -> Embedded {
+    let config = Config {
+        total: Some(total),
+        ..Config::default()
+    };
+    Embedded::start(config, Some(path)).expect("a manager")
+}
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+fn heaps(domain: &Domain) -> Vec<HeapStat> {
+    let stat = domain.stat().unwrap_or_default().into_iter();
+    let heaps = stat.filter_map(|record| match record {
+        StatRecord::Heap(heap) => Some(heap),
+        _ => None,
+    });
+    heaps.filter(|heap| heap.name == "zcopy").collect()
+}
+
+/// What the kernel has of the arena's file, bytes.
+fn resident(server: &Server) -> u64 {
+    let file = server.store().arena().descriptor().try_clone_to_owned();
+    let file = std::fs::File::from(file.expect("a descriptor"));
+    file.metadata().expect("fstat").blocks() * 512
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        let stream = TcpStream::connect(server.address()).expect("connect");
+        stream.set_nodelay(true).expect("nodelay");
+        Client(BufReader::new(stream))
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("read");
+        line.trim_end().to_owned()
+    }
+
+    fn set(&mut self, key: usize) {
+        let mut all = format!("set {key} 0 0 {VALUE}\r\n").into_bytes();
+        all.resize(all.len() + VALUE, key.to_le_bytes()[0]);
+        all.extend_from_slice(b"\r\n");
+        self.0.get_mut().write_all(&all).expect("write");
+        assert_eq!(self.line(), "STORED");
+    }
+
+    /// Whether it is there; then it is what was set.
+    fn get(&mut self, key: usize) -> bool {
+        let ask = format!("get {key}\r\n");
+        self.0.get_mut().write_all(ask.as_bytes()).expect("write");
+        if self.line() == "END" {
+            return false;
+        }
+        let mut value = vec![0; VALUE];
+        self.0.read_exact(&mut value).expect("a value");
+        assert!(value.iter().all(|byte| *byte == key.to_le_bytes()[0]));
+        assert_eq!((self.line(), self.line()), (String::new(), "END".into()));
+        true
+    }
+}
+
+#[test]
+fn a_server_evicts_down_to_what_the_manager_leaves_it() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("dir");
+    let manager = manager(256 * MIB, &dir.path().join("socket"));
+    let domain = join(&manager, "cache");
+    let server = server(&domain, |_| {});
+    let mut client = Client::new(&server);
+    let mut keys = 0..;
+    until(|| {
+        client.set(keys.next().expect("endless"));
+        resident(&server) >= 24 * MIB
+    });
+    let heap = heaps(&domain).remove(0);
+    assert!(heap.admitted_bytes >= resident(&server), "{heap:?}");
+    domain.set_quota(heap.heap, 8 * MIB).expect("a quota");
+    // Nobody asks the server for anything meanwhile.
+    until(|| resident(&server) <= 8 * MIB);
+    until(|| heaps(&domain)[0].admitted_bytes <= 8 * MIB);
+    let late = keys.start - 64..keys.start;
+    let kept = late.filter(|key| client.get(*key)).count();
+    assert!(kept >= 32, "what came last goes last: {kept} of 64");
+    assert!(!client.get(0));
+    // It serves on, within that.
+    for _ in 0..400 {
+        let key = keys.next().expect("endless");
+        client.set(key);
+        assert!(client.get(key));
+    }
+    assert!(resident(&server) <= 8 * MIB, "{}", resident(&server));
+}
+
+#[test]
+fn a_server_that_is_refused_memory_evicts_and_fails_nothing() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("dir");
+    let manager = manager(8 * MIB, &dir.path().join("socket"));
+    let (domain, other) = (join(&manager, "cache"), join(&manager, "other"));
+    let other = other.create_heap(HeapOptions::new(8 * MIB)).expect("heap");
+    other.admit(4 * MIB, 4 * MIB).expect("there is so much");
+    let server = server(&domain, |_| {});
+    let mut client = Client::new(&server);
+    for key in 0..400 {
+        client.set(key);
+        assert!(client.get(key));
+    }
+    assert!(resident(&server) <= 4 * MIB, "{}", resident(&server));
+    // Somebody else's memory that comes free is had after a while.
+    other.give_back(4 * MIB);
+    let mut keys = 400..;
+    until(|| {
+        client.set(keys.next().expect("endless"));
+        resident(&server) > 6 * MIB
+    });
+}
+
+#[test]
+fn a_new_manager_hears_of_the_values() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("dir");
+    let path = dir.path().join("socket");
+    let first = manager(256 * MIB, &path);
+    let domain = join(&first, "cache");
+    let server = server(&domain, |_| {});
+    let mut client = Client::new(&server);
+    let mut keys = 0..;
+    until(|| {
+        client.set(keys.next().expect("endless"));
+        resident(&server) >= 8 * MIB
+    });
+    drop(first);
+    for key in 0..keys.start {
+        assert!(client.get(key), "{key}");
+    }
+    let _second = manager(256 * MIB, &path);
+    until(|| {
+        heaps(&domain)
+            .iter()
+            .any(|heap| heap.admitted_bytes >= 8 * MIB)
+    });
+    let heap = heaps(&domain).remove(0);
+    domain.set_quota(heap.heap, 2 * MIB).expect("a quota");
+    until(|| resident(&server) <= 2 * MIB);
+}
+
+/// The memory is charged to whoever serves.
+#[test]
+fn a_successor_pays() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("dir");
+    let manager = manager(64 * MIB, &dir.path().join("socket"));
+    let (one, two) = (join(&manager, "one"), join(&manager, "two"));
+    let at = dir.path().join("control");
+    let former = server(&one, |options| options.take_over = Some(at.clone()));
+    let mut client = Client::new(&former);
+    let mut keys = 0..;
+    until(|| {
+        client.set(keys.next().expect("endless"));
+        // With as much again there would be too much.
+        resident(&former) >= 40 * MIB
+    });
+    let next = server(&two, |options| options.take_over = Some(at.clone()));
+    let taken = next.taken().expect("there was a server");
+    assert_eq!(taken.store.values, keys.start as u64);
+    let of = |domain: &Domain| {
+        let heaps = heaps(domain).into_iter();
+        let own = heaps.filter(|heap| heap.owner == domain.id());
+        own.map(|heap| heap.admitted_bytes).sum::<u64>()
+    };
+    until(|| of(&two) >= 40 * MIB);
+    assert!(of(&one) <= 2 * MIB, "{}", of(&one));
+    let mut client = Client::new(&next);
+    for key in 0..keys.start {
+        assert!(client.get(key), "{key} of {}", keys.start);
+    }
+}

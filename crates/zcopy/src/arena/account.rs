@@ -1,0 +1,89 @@
+//! Who pays for an arena's memory: the domain that it was given, if it was given one.
+//!
+//! Charged is what may have memory: pageblocks and large values in use, those that wait for children, and empty ones that are kept with their pages. Not
+//! charged are pages that a program got of its own, by writing what was protected, or after a fork.
+
+use super::inner::{Inner, Room, lock, pages};
+use super::options::Options;
+use crate::error::Error;
+use tranship_core::Account;
+
+impl Options {
+    pub(super) fn open_account(&self) -> Result<Option<Account>, Error> {
+        let Some(domain) = &self.domain else {
+            return Ok(None);
+        };
+        let heap = domain.create_heap(self.heap())?;
+        Ok(Some(Account::new(heap)))
+    }
+}
+
+impl Inner {
+    pub(super) fn charge(&self, bytes: u64) -> bool {
+        let account = self.account.as_ref();
+        account.is_none_or(|account| account.charge(bytes))
+    }
+
+    pub(super) fn discharge(&self, bytes: u64) {
+        if let Some(account) = &self.account {
+            account.discharge(bytes);
+        }
+    }
+
+    /// Has the manager admit what a value needs that finds no room. Not under a lock of the arena's.
+    pub(super) fn ask_for_room(&self, len: usize) -> bool {
+        let bytes = pages(len).max(self.block_bytes as u64);
+        let account = self.account.as_ref();
+        account.is_some_and(|account| account.ensure(bytes))
+    }
+
+    /// Does the manager want memory back?
+    pub(super) fn is_pressed(&self) -> bool {
+        let account = self.account.as_ref();
+        account.is_some_and(|account| account.excess() > 0)
+    }
+
+    /// A place is free again, and its memory the kernel's.
+    pub(super) fn give(&self, room: &mut Room, first: u32, blocks: u32, bytes: u64) {
+        room.places.give(first, blocks);
+        room.used -= bytes;
+        self.discharge(bytes);
+    }
+
+    /// From here on this process pays for all of it, or for nothing.
+    pub(super) fn charge_whole(&self, charged: bool) {
+        let Some(account) = &self.account else {
+            return;
+        };
+        let held = lock(&self.room).held();
+        if !charged {
+            return account.discharge(held);
+        }
+        if held > 0 {
+            // What is not admitted now is asked for again with what comes next, and in excess until then.
+            let _ = account.heap().admit(1, held);
+        }
+        account.charge_anyway(held);
+    }
+
+    /// See [`crate::Arena::excess`].
+    pub(crate) fn excess(&self) -> u64 {
+        let Some(account) = self.account.as_ref().filter(|_| !self.is_closed()) else {
+            return 0;
+        };
+        // What was there before may have been refused, and be admitted now.
+        account.ensure(0);
+        account.settle();
+        while account.excess() > 0 {
+            let Some(warm) = lock(&self.room).warm.pop() else {
+                break;
+            };
+            // Where the kernel refuses, the place stays as it is until it is taken again.
+            // SAFETY: it was empty when it was put aside, and nobody has it.
+            let _ = unsafe { self.renew(warm.first, warm.blocks) };
+            lock(&self.room).places.give(warm.first, warm.blocks);
+            account.discharge(warm.bytes);
+        }
+        account.excess()
+    }
+}
