@@ -221,6 +221,8 @@ pub struct PoolStat {
     pub garbage_bytes: u64,
     /// And of free buffers that its threads have at hand.
     pub cached_bytes: u64,
+    /// And, at level `half`, of buffers' pages beyond what was asked for: of those in use, and of free ones as they were last.
+    pub padding_bytes: u64,
     /// What of it is charged to those who hold it, bytes.
     pub lingering_bytes: u64,
 }

@@ -90,7 +90,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("trust", of.trust.name())?;
             put!(to, of: name, writer_alive, max_bytes, quota_bytes, granted_bytes);
             put!(to, of: stranded_bytes, data_bytes, table_bytes, chunk_bytes, slots, readers);
-            put!(to, of: live_bytes, garbage_bytes, cached_bytes, lingering_bytes);
+            put!(to, of: live_bytes, garbage_bytes, cached_bytes, padding_bytes, lingering_bytes);
             "pools"
         }
         StatRecord::Channel(of) => {

@@ -102,6 +102,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">live",
         ">garbage",
         ">cached",
+        ">padding",
         ">tables",
         ">lingering",
         ">stranded",
@@ -168,6 +169,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 size(p.live_bytes),
                 size(p.garbage_bytes),
                 size(p.cached_bytes),
+                size(p.padding_bytes),
                 size(p.table_bytes),
                 size(p.lingering_bytes),
                 size(p.stranded_bytes),
@@ -381,6 +383,7 @@ mod tests {
                 live_bytes: 32 << 20,
                 garbage_bytes: 3 << 20,
                 cached_bytes: 5 << 20,
+                padding_bytes: 700 << 10,
                 lingering_bytes: 16 << 20,
             }),
             StatRecord::Heap(HeapStat {
@@ -448,6 +451,7 @@ mod tests {
             "16.0 MiB",
             "throttle: over 8.0 MiB for 5.3 s",
             "3.0 MiB",
+            "700.0 KiB",
             "61 s",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");

@@ -48,6 +48,8 @@ impl OwnPool {
         words.cached_bytes.store(cached_bytes, Ordering::Relaxed);
         let garbage = self.counters.garbage_bytes.load(Ordering::Relaxed);
         words.garbage_bytes.store(garbage, Ordering::Relaxed);
+        let padding = self.counters.padding_bytes.load(Ordering::Relaxed);
+        words.padding_bytes.store(padding, Ordering::Relaxed);
         let live = allocs.saturating_sub(frees);
         words.live_buffers.store(live, Ordering::Relaxed);
     }
@@ -55,7 +57,7 @@ impl OwnPool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Domain, PoolOptions};
+    use crate::{Domain, PoolOptions, Trust};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     const CHUNK: u64 = 64 << 10;
@@ -90,5 +92,41 @@ mod tests {
         own.say_figures(&[1, 2, 2, 2]);
         assert_eq!((of(&words.allocs), of(&words.live_buffers)), (4, 0));
         assert!(of(&words.peak_bytes) >= CHUNK);
+    }
+
+    #[test]
+    fn at_level_half_bytes_of_pages_beyond_what_was_asked_for_are_counted() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let domain = Domain::embedded().expect("a domain");
+        let pool = |trust| {
+            let options = PoolOptions::new(16 * CHUNK).chunk_bytes(CHUNK);
+            let pool = domain.create_pool(options.trust(trust));
+            pool.expect("a pool")
+        };
+        let half = pool(Trust::Half);
+        let own = half.own_arc();
+        let padding = || own.counters.padding_bytes.load(Ordering::Relaxed);
+        let one = half.alloc(5000).expect("room");
+        assert_eq!(padding(), 8192 - 5000);
+        let two = half.alloc(1).expect("room");
+        assert_eq!(padding(), 8192 - 5000 + 4095);
+        // A free one is as it was last.
+        drop(one);
+        let one = half.alloc(8000).expect("room");
+        assert_eq!(padding(), 8192 - 8000 + 4095);
+        let chunk = usize::try_from(CHUNK).expect("small");
+        let long = half.alloc(chunk + 10).expect("room");
+        assert_eq!(padding(), 8192 - 8000 + 4095 + 4086);
+        own.say_figures(&Default::default());
+        let said = own.table.figures().padding_bytes.load(Ordering::Relaxed);
+        assert_eq!(said, padding());
+        drop((one, two, long));
+        let _ = own.reclaim();
+        assert_eq!(padding(), 0);
+
+        let shared = pool(Trust::Producer);
+        let own = shared.own_arc();
+        let _one = shared.alloc(5000).expect("room");
+        assert_eq!(own.counters.padding_bytes.load(Ordering::Relaxed), 0);
     }
 }

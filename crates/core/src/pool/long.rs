@@ -17,11 +17,24 @@ impl OwnPool {
         }
         if self.is_guarded() {
             self.open_slot(slot);
+            let beyond = self.capacity_of(slot).saturating_sub(len as u64);
+            self.set_padding(slot, u32::try_from(beyond).unwrap_or(u32::MAX));
         }
         if self.flags() & Tag::TRACED != 0 {
             let mut subject = self.subject(slot);
             subject.length = len as u64;
             self.domain.note(What::Allocated, subject);
+        }
+    }
+
+    /// At level `half`: so many bytes of the slot's pages are beyond what was asked for.
+    pub(super) fn set_padding(&self, slot: u32, bytes: u32) {
+        let before = self.private(slot).pad(bytes);
+        let sum = &self.counters.padding_bytes;
+        // Relaxed: statistics. Of each slot what was added is what is taken away.
+        if before != bytes {
+            sum.fetch_add(bytes.into(), Ordering::Relaxed);
+            sum.fetch_sub(before.into(), Ordering::Relaxed);
         }
     }
 

@@ -90,6 +90,8 @@ pub(super) struct Counters {
     pub(super) collected_bytes: AtomicU64,
     /// Dead when it was last looked, bytes.
     pub(super) garbage_bytes: AtomicU64,
+    /// Sum over all slots that have memory.
+    pub(super) padding_bytes: AtomicU64,
 }
 
 /// The backend of one class's zone.
@@ -486,6 +488,7 @@ impl OwnPool {
         let huge = store.huge.remove(&slot);
         if let Some(run) = huge {
             store.runs.free(run);
+            self.set_padding(slot, 0);
         }
         if huge.is_some() || store.large.end(slot) {
             store.numbers.give(&tranship_zone::SlotSet::Range {

@@ -112,6 +112,9 @@ impl SlabHooks for Hooks<'_> {
         Some(set)
     }
     fn retire(&mut self, _slab: u32, slots: &SlotSet) {
+        if self.pool.is_guarded() {
+            slots.iter().for_each(|slot| self.pool.set_padding(slot, 0));
+        }
         self.numbers.give(slots);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Slot {
     pub(crate) open: AtomicBool,
     /// The last generation in which it was moved to somebody else; 0: none.
     pub(crate) moved: AtomicU32,
+    /// At level `half`: bytes of its pages beyond what was last asked for.
+    padding: AtomicU32,
 }
 
 impl Slot {
@@ -34,6 +36,11 @@ impl Slot {
         self.index.store(place.index, Ordering::Relaxed);
         self.open.store(false, Ordering::Relaxed);
         self.handles.none();
+    }
+    /// The padding is so much now; how much it was.
+    pub(crate) fn pad(&self, bytes: u32) -> u32 {
+        // Relaxed: whoever has the slot to himself got it through a lock.
+        self.padding.swap(bytes, Ordering::Relaxed)
     }
     #[inline]
     pub(crate) fn offset(&self) -> u64 {

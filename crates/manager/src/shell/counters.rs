@@ -194,9 +194,9 @@ pub(super) fn taken(half: &File) -> io::Result<u64> {
 /// What a writer says of its pool.
 // Trust: each word is the writer's claim; who uses it bounds it by what was granted.
 pub(super) fn figures(table: &File) -> io::Result<Figures> {
-    let mut raw = [0u8; 80];
+    let mut raw = [0u8; 88];
     table.read_exact_at(&mut raw, FIGURES_AT)?;
-    let mut words = [0u64; 10];
+    let mut words = [0u64; 11];
     for (word, raw) in words.iter_mut().zip(raw.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*raw);
     }
@@ -211,6 +211,7 @@ pub(super) fn figures(table: &File) -> io::Result<Figures> {
         waiters,
         garbage_bytes,
         cached_bytes,
+        padding_bytes,
     ] = words;
     Ok(Figures {
         blocked_ns,
@@ -223,6 +224,7 @@ pub(super) fn figures(table: &File) -> io::Result<Figures> {
         waiters,
         garbage_bytes,
         cached_bytes,
+        padding_bytes,
     })
 }
 

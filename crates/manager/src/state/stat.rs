@@ -265,6 +265,7 @@ impl State {
                 p.live_bytes = f.live_bytes.min(p.granted_bytes);
                 p.garbage_bytes = f.garbage_bytes.min(p.granted_bytes);
                 p.cached_bytes = f.cached_bytes.min(p.granted_bytes);
+                p.padding_bytes = f.padding_bytes.min(p.granted_bytes);
             }
         });
         // It came at once, so that the records of few pools are of one moment; the rest goes on when this one has gone out.
@@ -404,6 +405,7 @@ impl State {
             live_bytes: 0,
             garbage_bytes: 0,
             cached_bytes: 0,
+            padding_bytes: 0,
             lingering_bytes: self.lingering_of(id),
         }))
     }

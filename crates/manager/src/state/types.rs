@@ -96,6 +96,8 @@ pub struct Figures {
     pub garbage_bytes: u64,
     /// In caches, bytes.
     pub cached_bytes: u64,
+    /// Of buffers' pages, beyond what was asked for, bytes.
+    pub padding_bytes: u64,
 }
 
 /// A slot that a reader's counter says it holds, as the pool's table has it.

@@ -215,6 +215,7 @@ impl World {
                         waiters: self.rng.next(),
                         garbage_bytes: self.rng.next(),
                         cached_bytes: self.rng.next(),
+                        padding_bytes: self.rng.next(),
                     };
                     (pool, (!self.rng.one_in(4)).then_some(figures))
                 };

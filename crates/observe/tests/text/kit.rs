@@ -77,6 +77,7 @@ pub fn pool(id: u32, name: &str, writer: u32, granted_bytes: u64) -> StatRecord 
         live_bytes: 1 << 19,
         garbage_bytes: 4096,
         cached_bytes: 8192,
+        padding_bytes: 0,
         lingering_bytes: 4096,
     })
 }

@@ -135,6 +135,7 @@ fn pool(p: &PoolView, to: &mut Vec<u64>) {
         p.waiters,
         p.waiting_ns,
         s.lingering_bytes,
+        s.padding_bytes,
     ]);
 }
 
@@ -325,6 +326,7 @@ fn read_pool(mut w: Words<'_>, name: String) -> Option<PoolView> {
             live_bytes: 0,
             garbage_bytes: 0,
             cached_bytes: 0,
+            padding_bytes: 0,
             lingering_bytes: 0,
         },
         blocked_ns: w.next(),
@@ -343,6 +345,7 @@ fn read_pool(mut w: Words<'_>, name: String) -> Option<PoolView> {
     view.stat.garbage_bytes = view.garbage_bytes;
     view.stat.cached_bytes = view.cached_bytes;
     view.stat.lingering_bytes = w.next();
+    view.stat.padding_bytes = w.next();
     Some(view)
 }
 
@@ -410,6 +413,7 @@ mod tests {
                 live_bytes: 13,
                 garbage_bytes: 17,
                 cached_bytes: 18,
+                padding_bytes: 31,
                 lingering_bytes: 30,
             },
             blocked_ns: 10,

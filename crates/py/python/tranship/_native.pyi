@@ -79,6 +79,7 @@ class _PoolStat(TypedDict):
     live_bytes: int
     garbage_bytes: int
     cached_bytes: int
+    padding_bytes: int
     lingering_bytes: int
 
 @type_check_only

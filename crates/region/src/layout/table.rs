@@ -57,9 +57,11 @@ pub struct Figures {
     pub garbage_bytes: AtomicU64,
     /// Bytes of free buffers at hand.
     pub cached_bytes: AtomicU64,
+    /// At level `half`: bytes of buffers' pages beyond what was asked for.
+    pub padding_bytes: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Figures>() == 80);
+const _: () = assert!(size_of::<Figures>() == 88);
 
 /// Length of the object, bytes.
 pub fn len(slots: u32) -> usize {

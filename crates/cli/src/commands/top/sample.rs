@@ -70,6 +70,7 @@ pub(super) fn snapshot(second: u64) -> Snapshot {
             live_bytes: 3 * MIB,
             garbage_bytes: MIB / 2,
             cached_bytes: MIB / 4,
+            padding_bytes: 0,
             lingering_bytes: 0,
         },
         blocked_ns: second * 500_000_000,

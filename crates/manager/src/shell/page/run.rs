@@ -174,6 +174,7 @@ fn pool(ages: &mut Ages, sight: &Sight<'_>, stat: PoolStat, look: Look) -> PoolV
             live_bytes: f.live_bytes.min(most),
             garbage_bytes: f.garbage_bytes.min(most),
             cached_bytes: f.cached_bytes.min(most),
+            padding_bytes: f.padding_bytes.min(most),
             ..stat
         },
     }
