@@ -33,4 +33,4 @@ pub use stat::{
 pub use trust::{Levels, Trust};
 
 /// Version of the protocol. A manager refuses another one with both numbers in the error.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
