@@ -106,6 +106,9 @@ impl Slots {
     }
 
     fn victim(&mut self) -> Option<Taken> {
+        if self.present() == self.empty.len() {
+            return None;
+        }
         // Twice round: the first time takes all marks away at the worst.
         for _ in 0..self.slots.len() * 2 {
             let place = self.hand;

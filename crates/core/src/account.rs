@@ -47,6 +47,8 @@ struct Books {
     used: u64,
     /// Until then it asks for nothing.
     quiet_until: Option<Instant>,
+    /// What was ensured last and is still to be charged, and until when it is kept for that.
+    wanted: Option<(Instant, u64)>,
     /// When it last said how it does, to which manager's heap, and what.
     reported: Option<(Instant, (PoolId, u64, u64))>,
 }
@@ -59,6 +61,7 @@ impl Account {
             books: Mutex::new(Books {
                 used: 0,
                 quiet_until: None,
+                wanted: None,
                 reported: None,
             }),
             asking: Mutex::new(FIRST_PAUSE),
@@ -76,11 +79,13 @@ impl Account {
     /// Not to be called under a lock that what [`Heap::on_turn`] was given takes.
     pub fn ensure(&self, bytes: u64) -> bool {
         let mut books = lock(&self.books);
+        let now = Instant::now();
+        // What others give back meanwhile, or who asks gives back to make room, is kept for this.
+        books.wanted = (bytes > 0).then_some((now + FIRST_PAUSE, bytes));
         if self.missing(&books, bytes) == 0 {
             return true;
         }
         self.heed(&mut books);
-        let now = Instant::now();
         if books.quiet_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -116,8 +121,18 @@ impl Account {
         let fits = self.missing(&books, bytes) == 0;
         if fits {
             books.used += bytes;
+            books.wanted = None;
         }
         fits
+    }
+
+    /// Has the manager admit as much of `bytes` as it will. It is waited for for 100 ms at most.
+    pub fn ensure_some(&self, bytes: u64) {
+        if bytes > 0 {
+            let _ = self
+                .heap
+                .admit_until(1, bytes, Some(Instant::now() + PATIENCE)); // else it is in excess
+        }
     }
 
     /// `bytes` more are used whatever is admitted: they were there before. What is missing is asked for with what is ensured next, and is
@@ -166,12 +181,15 @@ impl Account {
     }
 
     fn settle_in(&self, books: &mut Books) {
-        let keep = match self.heed(books) {
+        let step = match self.heed(books) {
             true => 0,
             false => step(books.used),
         };
+        let wanted = books.wanted.filter(|(until, _)| Instant::now() < *until);
+        books.wanted = wanted;
+        let keep = step.max(wanted.map_or(0, |(_, bytes)| bytes));
         let spare = self.heap.held_bytes().saturating_sub(books.used);
-        if spare > 2 * keep {
+        if spare > keep + step {
             self.heap.give_back(spare - keep);
         }
         self.report(books);
@@ -194,4 +212,26 @@ impl Account {
 
 fn step(used: u64) -> u64 {
     (used / 8).clamp(LEAST_STEP, MOST_STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Domain, HeapOptions};
+
+    /// Else who evicts one large value for another gives the room away in between, and has to evict all.
+    #[test]
+    fn room_that_is_made_is_kept_for_what_it_was_made_for() {
+        const LARGE: u64 = 40 << 20;
+        let domain = Domain::embedded().unwrap();
+        let heap = domain.create_heap(HeapOptions::new(64 << 20)).unwrap();
+        let account = Account::new(heap);
+        assert!(account.ensure(LARGE) && account.charge(LARGE));
+        assert!(!account.ensure(LARGE), "the heap may have 64 MiB");
+        account.discharge(LARGE);
+        assert!(account.ensure(LARGE) && account.charge(LARGE));
+        // What nobody waits for goes back, but for a step.
+        account.discharge(LARGE);
+        assert!(account.heap().held_bytes() < LARGE / 2);
+    }
 }

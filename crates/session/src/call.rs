@@ -100,7 +100,12 @@ impl DomainCore {
             }
         }
         let deadline = deadline.map_or(patience, |d| d.min(patience));
-        let outcome = self.call(make, fds, Some(deadline));
+        let started = Instant::now();
+        let asked = self.ask_until(make, fds, deadline)?;
+        let answer = self.answer(asked, Some(deadline));
+        let outcome = self
+            .settled(asked, answer, started)
+            .map(|(parcel, _)| parcel);
         let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
         if late && Instant::now() >= patience {
             lock(&self.conn).set_stalled();
@@ -111,14 +116,24 @@ impl DomainCore {
     /// Sends a request that has an answer.
     pub fn ask(
         &self,
+        make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, Error> {
+        self.ask_until(make, fds, Instant::now() + PATIENCE)
+    }
+
+    /// The same, waiting until then at most for a manager that has still to welcome us.
+    fn ask_until(
+        &self,
         mut make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
+        deadline: Instant,
     ) -> Result<Asked, Error> {
         self.check_fork()?;
         match self.ask_once(&mut make, fds) {
             // Perhaps it is back already and nobody has looked.
             Err(error) if error == Kind::ManagerAway => {
-                self.look_for_manager()?;
+                self.look_for_manager(deadline)?;
                 self.ask_once(&mut make, fds)
             }
             asked => asked,
@@ -154,16 +169,18 @@ impl DomainCore {
         })
     }
 
-    /// Takes the manager's news. One that was found and has still to answer is given [`PATIENCE`].
-    fn look_for_manager(&self) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Takes the manager's news. One that was found and has still to answer is given until then; who gave it [`PATIENCE`] says so to all.
+    fn look_for_manager(&self, deadline: Instant) -> Result<(), Error> {
+        let started = Instant::now();
         loop {
             match self.turn() {
                 Err(error) if error == Kind::ManagerAway && lock(&self.conn).is_greeting() => {}
                 done => return done,
             }
             if Instant::now() >= deadline {
-                lock(&self.conn).set_stalled();
+                if started.elapsed() >= PATIENCE {
+                    lock(&self.conn).set_stalled();
+                }
                 return Err(Kind::ManagerAway.into());
             }
             let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));

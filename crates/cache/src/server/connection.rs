@@ -241,6 +241,7 @@ impl Connection {
                 self.pace.took(0, self.replies.waiting().0);
                 self.stuck = self.stuck.or_else(|| waited.then(Instant::now));
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Turn::More,
             Err(_) => return Turn::End,
         }
         if self.ending && self.replies.is_empty() {

@@ -44,8 +44,11 @@ impl Pace {
         }
     }
 
-    /// Is it about the same thing for longer than that?
+    /// Is it about the same thing for longer than that? Never, where that is nothing.
     pub(super) fn is_behind(&self, now: Instant, deadline: Duration) -> bool {
+        if deadline.is_zero() {
+            return false;
+        }
         let since = [self.command, self.replies.as_ref().map(|owed| owed.since)];
         let mut since = since.into_iter().flatten();
         since.any(|since| now.saturating_duration_since(since) >= deadline)

@@ -22,6 +22,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tranship_core::Domain;
 use tranship_zcopy::{Arena, Error, Value, ValueMut};
 
+/// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other values may have to go.
+const REFUSED_SLACK: u64 = 64 << 10;
+
 /// How a new value goes with what is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -163,14 +166,19 @@ impl Store {
     #[must_use]
     pub fn reserve(&self, len: usize) -> Option<ValueMut> {
         self.make_room(len as u64 + OVERHEAD);
-        for attempt in 0..64 {
+        for attempt in 0..64u64 {
             let lack = match self.arena.alloc(len) {
                 Ok(value) => return Some(value),
                 Err(lack) => lack,
             };
             // Where the manager admits nothing the cleaner has no room to work either, so once has to do.
-            if attempt == 0 || !matches!(lack, Error::NotAdmitted { .. }) {
+            let refused = matches!(lack, Error::NotAdmitted { .. });
+            if attempt == 0 || !refused {
                 self.clean(4);
+            }
+            // Nor does it help to evict many times what is needed: others' values are not one client's to clear.
+            if refused && attempt * len as u64 >= 2 * (len as u64 + REFUSED_SLACK) {
+                break;
             }
             if !self.evict_some(len as u64) {
                 break;

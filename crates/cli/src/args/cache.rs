@@ -80,7 +80,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub patience: Duration,
     /// How long a client may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait for it; then its
-    /// connection is closed. One that sends nothing and waits for nothing may stay.
+    /// connection is closed. One that sends nothing and waits for nothing may stay. 0s: for ever.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time)]
     pub deadline: Duration,
     /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening sockets and

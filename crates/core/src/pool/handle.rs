@@ -3,7 +3,7 @@
 use super::own::OwnPool;
 use crate::base::lock;
 use crate::domain::DomainCore;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::options::PoolOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +60,7 @@ impl Pool {
         };
         pool.own.preallocate()?;
         if pool.own.options.readers_forward {
-            pool.allow_forward(ALL_READERS)?;
+            pool.give_right(ALL_READERS)?;
         }
         Ok(pool)
     }
@@ -107,6 +107,17 @@ impl Pool {
     /// # Errors
     /// `Access` by its rules; `Refused` where it knows no such domain; `ManagerAway`, `CutOff`; `Forked`.
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), Error> {
+        if domain == ALL_READERS {
+            let text = format!(
+                "there is no domain {domain}: PoolOptions::allow_forward lets all readers forward"
+            );
+            return Err(Error::new(Kind::Refused, text));
+        }
+        self.give_right(domain)
+    }
+
+    /// To forward; [`ALL_READERS`]: to all of them.
+    fn give_right(&self, domain: DomainId) -> Result<(), Error> {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
         self.own.domain.register.add_right(pool, domain);

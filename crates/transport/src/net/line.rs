@@ -110,7 +110,13 @@ impl Line {
             if !rest.is_empty() {
                 return self.send(rest, true);
             }
-            return stream::send_file(&*self.socket, file, start + done as u64, left);
+            // A signal ends a splice before its first byte, also on a socket that does not block.
+            loop {
+                match stream::send_file(&*self.socket, file, start + done as u64, left) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    sent => return sent,
+                }
+            }
         }
         // A copy, as what is encrypted must not change meanwhile, and others may write there at some levels of trust.
         let mut record = [0; RECORD_BYTES];

@@ -59,10 +59,8 @@ impl Inner {
         if !charged {
             return account.discharge(held);
         }
-        if held > 0 {
-            // What is not admitted now is asked for again with what comes next, and in excess until then.
-            let _ = account.heap().admit(1, held);
-        }
+        // What is not admitted now is asked for again with what comes next, and in excess until then.
+        account.ensure_some(held);
         account.charge_anyway(held);
     }
 
