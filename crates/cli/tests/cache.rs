@@ -196,15 +196,16 @@ fn a_warm_cache_survives_its_server() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let run = |args: &[&str]| {
+    let ends_with = |code: i32, args: &[&str]| {
         let said = Command::new(env!("CARGO_BIN_EXE_tranship"))
             .arg("cache")
             .args(args)
             .output()
             .expect("runs");
-        assert_eq!(said.status.code(), Some(2));
+        assert_eq!(said.status.code(), Some(code));
         String::from_utf8_lossy(&said.stderr).into_owned()
     };
+    let run = |args: &[&str]| ends_with(2, args);
     let server = Served::start(&[]);
     let taken = run(&["--listen", &server.address]);
     assert!(
@@ -212,7 +213,8 @@ fn what_cannot_be_is_said() {
         "{taken}"
     );
     assert!(run(&["--memory", "1MiB"]).contains("at least"));
-    let nobody = run(&["--listen", "127.0.0.1:0", "--socket", NO_MANAGER]);
+    let args = ["--listen", "127.0.0.1:0", "--socket", NO_MANAGER];
+    let nobody = ends_with(3, &args); // as in every command
     assert!(
         nobody.contains("the manager that --socket names") && nobody.contains(NO_MANAGER),
         "{nobody}"
