@@ -117,14 +117,10 @@ impl Cache {
             return Ok(());
         }
         let heap = HeapOptions::new(self.most_bytes.min(MOST_BYTES)).name("block cache");
-        let account = domain.create_heap(heap).map(|heap| {
-            let held = self.held_bytes();
-            if held > 0 {
-                // What is not admitted of it goes, below.
-                let _ = heap.admit(BLOCK_BYTES as u64, held);
-            }
-            Account::new(heap)
-        });
+        let account = domain.create_heap(heap).map(Account::new);
+        if let Ok(account) = &account {
+            account.ensure_some(self.held_bytes()); // what is not admitted of it goes, below
+        }
         let (account, refused) = match account {
             Ok(account) => (Some(account), None),
             Err(error) if is_nothing_said(error.kind()) => return Err(error),

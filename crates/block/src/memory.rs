@@ -45,12 +45,9 @@ pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
         tracing::warn!(%error, "what is kept for requests is not charged");
     });
     let heap = heap.ok()?;
-    let before = Kept::lock().bytes as u64;
-    if before > 0 {
-        // What is not admitted of it goes, below.
-        let _ = heap.admit(1, before);
-    }
     let account = Arc::new(Account::new(heap));
+    let before = Kept::lock().bytes as u64;
+    account.ensure_some(before); // what is not admitted of it goes, below
     let mut kept = Kept::lock();
     if kept.account.strong_count() > 0 {
         return None;

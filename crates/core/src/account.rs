@@ -81,7 +81,9 @@ impl Account {
         let mut books = lock(&self.books);
         let now = Instant::now();
         // What others give back meanwhile, or who asks gives back to make room, is kept for this.
-        books.wanted = (bytes > 0).then_some((now + FIRST_PAUSE, bytes));
+        if bytes > 0 {
+            books.wanted = Some((now + FIRST_PAUSE, bytes));
+        }
         if self.missing(&books, bytes) == 0 {
             return true;
         }
@@ -121,7 +123,7 @@ impl Account {
         let fits = self.missing(&books, bytes) == 0;
         if fits {
             books.used += bytes;
-            books.wanted = None;
+            books.wanted.take_if(|(_, wanted)| *wanted <= bytes);
         }
         fits
     }
@@ -229,6 +231,10 @@ mod tests {
         assert!(account.ensure(LARGE) && account.charge(LARGE));
         assert!(!account.ensure(LARGE), "the heap may have 64 MiB");
         account.discharge(LARGE);
+        // Nor does a look in between, or something small, take it away.
+        assert!(account.ensure(0) && account.charge(64));
+        account.discharge(64);
+        account.settle();
         assert!(account.ensure(LARGE) && account.charge(LARGE));
         // What nobody waits for goes back, but for a step.
         account.discharge(LARGE);

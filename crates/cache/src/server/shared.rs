@@ -28,7 +28,7 @@ pub struct Options {
     pub longest: usize,
     /// How long replies may wait for somebody who does not take them.
     pub patience: Duration,
-    /// How long one may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait.
+    /// How long one may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait. Zero: for ever.
     pub deadline: Duration,
     /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
     /// connections; and lets itself be taken over there.
