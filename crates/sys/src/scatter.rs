@@ -21,6 +21,20 @@ pub unsafe fn send(
     unsafe { send_flagged(socket, pieces, more) }
 }
 
+/// As [`send`], and never waits: `WouldBlock` where there is no room, whatever the socket does else.
+///
+/// # Safety
+/// As [`send`].
+pub unsafe fn send_now(
+    socket: impl AsFd,
+    pieces: impl ExactSizeIterator<Item = (*const u8, usize)>,
+    more: bool,
+) -> io::Result<usize> {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: passed on to the caller.
+    unsafe { send_flagged(socket, pieces, more | libc::MSG_DONTWAIT) }
+}
+
 /// As [`send`], by reference to the pages. A notification comes when they are free: [`notification`].
 ///
 /// # Safety

@@ -12,14 +12,42 @@ pub(super) fn send(
     more: bool,
     counts: &mut Counts,
 ) -> io::Result<usize> {
+    send_by(socket, segments, more, counts, |fd, part, more| {
+        // SAFETY: mapped memory until the send returns, as the pieces promise.
+        unsafe { scatter::send(fd, part.iter().map(sourced), more) }
+    })
+}
+
+/// As [`send`], and never waits: `WouldBlock` where there is no room.
+pub(super) fn send_now(
+    socket: BorrowedFd<'_>,
+    segments: &[Segment],
+    more: bool,
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    send_by(socket, segments, more, counts, |fd, part, more| {
+        // SAFETY: mapped memory until the send returns, as the pieces promise.
+        unsafe { scatter::send_now(fd, part.iter().map(sourced), more) }
+    })
+}
+
+fn sourced(segment: &Segment) -> (*const u8, usize) {
+    (segment.source(), segment.len)
+}
+
+fn send_by(
+    socket: BorrowedFd<'_>,
+    segments: &[Segment],
+    more: bool,
+    counts: &mut Counts,
+    send: impl Fn(BorrowedFd<'_>, &[Segment], bool) -> io::Result<usize>,
+) -> io::Result<usize> {
     let mut sent = 0;
     for part in segments.chunks(scatter::MOST) {
-        let pieces = part.iter().map(|segment| (segment.source(), segment.len));
         let offered = part.iter().map(|segment| segment.len).sum();
         let last = part.as_ptr_range().end == segments.as_ptr_range().end;
         counts.calls += 1;
-        // SAFETY: mapped memory until the send returns, as the pieces promise.
-        match unsafe { scatter::send(socket, pieces, more || !last) } {
+        match send(socket, part, more || !last) {
             Ok(now) => {
                 sent += now;
                 if now < offered {

@@ -200,6 +200,14 @@ impl Sender {
                 (way, why) = (Way::Copy, Why::Refused);
                 self.by(Way::Copy, fd, socket, segments, more)?
             }
+            // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room there is goes first.
+            Err(error) if way != Way::Copy && error.kind() == io::ErrorKind::Interrupted => {
+                (way, why) = (Way::Copy, Why::Refused);
+                match copy::send_now(fd, segments, more, &mut self.counts) {
+                    Err(full) if full.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                    other => other?,
+                }
+            }
             other => {
                 let sent = other?;
                 // A short part of a send says little about what a whole one costs.

@@ -64,7 +64,7 @@ pub enum Why {
     Probe,
     /// The program said so ([`crate::Sender::force`]).
     Told,
-    /// The kernel refused another way.
+    /// The kernel refused another way, or a signal ended it before the first byte.
     Refused,
     /// The socket cannot do what the program said.
     Socket,
@@ -106,7 +106,7 @@ impl fmt::Display for Why {
             Why::Cheapest => "measured cheapest",
             Why::Probe => "tried, to measure it",
             Why::Told => "the program said so",
-            Why::Refused => "the kernel refused another way",
+            Why::Refused => "the kernel refused another way, or a signal ended it",
             Why::Socket => "the socket cannot do what the program said",
             Why::Kept => "buffers of shared pools, kept until the kernel is done with them",
             Why::File => "a file's pages",
