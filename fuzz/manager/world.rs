@@ -161,21 +161,21 @@ impl World {
         self.hello(client, request);
     }
 
-    /// As the shell does: with a pidfd, and a board if it is the first.
+    /// As the shell does: with a pidfd, and a control page if it is the first.
     pub fn hello(&mut self, client: ClientId, request: Request) {
         let Some(from) = self.clients.get_mut(&client) else {
             return;
         };
         let (process, first) = (from.process, !std::mem::replace(&mut from.greeted, true));
         let pidfd = Some(self.token());
-        let board = first.then(|| self.token());
+        let control_page = first.then(|| self.token());
         self.greeting = process;
         self.feed(Input::Hello {
             client,
             request,
             pidfd,
             process,
-            board,
+            control_page,
         });
     }
 
@@ -327,7 +327,7 @@ impl World {
                 assert!(self.tokens.contains(&pidfd));
                 self.watched.push((self.greeting, domain));
             }
-            Action::SetBoard { board, .. } => assert!(self.tokens.contains(&board)),
+            Action::SetBoard { control_page, .. } => assert!(self.tokens.contains(&control_page)),
             Action::ReadOrphan {
                 pool,
                 slots,

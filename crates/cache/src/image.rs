@@ -13,12 +13,12 @@ pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
 const HEAD: usize = 8 + 4 + 8;
-/// Connections in a parcel, at most.
+/// Connections in a image, at most.
 const CONNECTIONS: u32 = 1 << 20;
 
 /// All of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Parcel {
+pub struct Image {
     /// The next unique number.
     pub numbers: u64,
     /// Seconds until all is to be forgotten; 0: never.
@@ -79,11 +79,11 @@ pub enum Next {
     SwallowLine,
 }
 
-/// Why a parcel cannot be read.
+/// Why a image cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It begins with something else.
-    #[error("it is no parcel of a cache server")]
+    #[error("it is no image of a cache server")]
     Magic,
     /// Another version's.
     #[error("it has format {0}, and this server reads format {FORMAT}")]
@@ -96,7 +96,7 @@ pub enum Unreadable {
     Damaged(usize),
 }
 
-impl Parcel {
+impl Image {
     /// As bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -147,7 +147,7 @@ impl Parcel {
     ///
     /// # Errors
     /// [`Unreadable`], if they are none.
-    pub fn decode(bytes: &[u8]) -> Result<Parcel, Unreadable> {
+    pub fn decode(bytes: &[u8]) -> Result<Image, Unreadable> {
         let mut from = Reader { bytes, at: 0 };
         if from.take(8) != Some(&MAGIC[..]) {
             return Err(Unreadable::Magic);
@@ -159,8 +159,8 @@ impl Parcel {
         if from.u64() != bytes.get(HEAD..).map(sum) {
             return Err(Unreadable::Checksum);
         }
-        match from.parcel() {
-            Some(parcel) if from.at == bytes.len() => Ok(parcel),
+        match from.image() {
+            Some(image) if from.at == bytes.len() => Ok(image),
             _ => Err(Unreadable::Damaged(from.at)),
         }
     }
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         self.take(len).map(<[u8]>::to_vec)
     }
 
-    fn parcel(&mut self) -> Option<Parcel> {
+    fn image(&mut self) -> Option<Image> {
         let (numbers, flush_in) = (self.u64()?, self.u64()?);
         let (items, connections) = (self.u64()?, self.u64()?);
         if connections > u64::from(CONNECTIONS) {
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
         let connections = (0..connections)
             .map(|_| self.client())
             .collect::<Option<_>>()?;
-        Some(Parcel {
+        Some(Image {
             numbers,
             flush_in,
             items,
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parcel() -> impl Strategy<Value = Parcel> {
+    fn image() -> impl Strategy<Value = Image> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
         let item = (
             bytes(),
@@ -312,7 +312,7 @@ mod tests {
             proptest::collection::vec(item, 0..8),
             proptest::collection::vec(client, 0..4),
         )
-            .prop_map(|((numbers, flush_in), items, connections)| Parcel {
+            .prop_map(|((numbers, flush_in), items, connections)| Image {
                 numbers,
                 flush_in,
                 items,
@@ -322,43 +322,43 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(parcel in parcel()) {
-            prop_assert_eq!(Parcel::decode(&parcel.encode()), Ok(parcel));
+        fn what_is_written_is_read(image in image()) {
+            prop_assert_eq!(Image::decode(&image.encode()), Ok(image));
         }
 
         #[test]
         fn what_was_changed_or_cut_is_refused(
-            parcel in parcel(),
+            image in image(),
             at in any::<prop::sample::Index>(),
             bit in 0u8..8,
         ) {
-            let bytes = parcel.encode();
+            let bytes = image.encode();
             let at = at.index(bytes.len());
-            prop_assert!(Parcel::decode(&bytes[..at]).is_err());
+            prop_assert!(Image::decode(&bytes[..at]).is_err());
             let mut bent = bytes.clone();
             bent[at] ^= 1 << bit;
-            prop_assert!(Parcel::decode(&bent).is_err());
+            prop_assert!(Image::decode(&bent).is_err());
         }
 
         #[test]
         fn what_lies_with_a_right_checksum_is_an_error_at_most(
-            parcel in parcel(),
+            image in image(),
             at in any::<prop::sample::Index>(),
             to in any::<u8>(),
         ) {
-            let mut bytes = parcel.encode();
+            let mut bytes = image.encode();
             let at = HEAD + at.index(bytes.len() - HEAD);
             bytes[at] = to;
             let sum = sum(&bytes[HEAD..]);
             bytes[12..HEAD].copy_from_slice(&sum.to_le_bytes());
-            let _ = Parcel::decode(&bytes);
+            let _ = Image::decode(&bytes);
         }
     }
 
     #[test]
     fn another_format_is_named() {
-        let mut bytes = Parcel::default().encode();
+        let mut bytes = Image::default().encode();
         bytes[8] = 9;
-        assert_eq!(Parcel::decode(&bytes), Err(Unreadable::Format(9)));
+        assert_eq!(Image::decode(&bytes), Err(Unreadable::Format(9)));
     }
 }

@@ -5,7 +5,7 @@
 //!      │ commands ▲ replies
 //!   parse/    text: classic and meta commands; pure
 //!      │
-//!   parcel    what a server hands over to its successor, as bytes; pure
+//!   image    what a server hands over to its successor, as bytes; pure
 //!      │
 //!   store/    shards: keys and metadata in the heap, values in the arena; segmented LRU, expiry, a cleaner that empties
 //!             pageblocks in which little is left
@@ -15,7 +15,7 @@
 //!
 //! NOT here: the allocator and the sends (`zcopy`), the command line.
 
-mod parcel;
+mod image;
 pub mod parse;
 mod reply;
 mod server;
@@ -23,7 +23,7 @@ mod share;
 mod stats;
 mod store;
 
-pub use parcel::FORMAT;
+pub use image::FORMAT;
 pub use server::{Options, Sending, Server, Taken};
 pub use share::{Answer, Hit, Limits, Reader, Refused, Share};
 pub use stats::Stats;

@@ -291,7 +291,7 @@ fn a_server_whose_successor_is_none_serves_on() {
     // One that goes away with everything in its hands.
     let gone = socket::connect(&at).expect("connect");
     socket::sendmsg(&gone, &take(FORMAT), &[], false).expect("ask");
-    let got = socket::recvmsg(&gone, &mut room, false).expect("the parcel");
+    let got = socket::recvmsg(&gone, &mut room, false).expect("the image");
     assert_eq!((got.bytes, got.fds.len()), (1, 5));
     drop((gone, got));
     // Of another version.
@@ -341,7 +341,7 @@ fn a_successor_believes_nothing() {
         error.to_string()
     };
     assert!(refused(&[3], 0).contains("missing"));
-    assert!(refused(&[3], 5).contains("no parcel"));
+    assert!(refused(&[3], 5).contains("no image"));
     assert!(refused(&[9, 9], 0).contains("no cache server"));
     assert!(refused(&[2, b'w', b'h', b'y'], 0).contains("why"));
     assert!(refused(&[], 0).contains("ended"));

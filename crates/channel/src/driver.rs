@@ -22,7 +22,7 @@ const MEMORY_ROUND: Duration = Duration::from_millis(50);
 /// How late the thread of a program that sends all the time, and waits for nothing, takes what the other end says.
 const TICK: Duration = Duration::from_millis(1);
 /// Where the kernel cannot wait, now or for a connection.
-const NAP: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One side of a channel: what there is to do. Nothing here waits but [`Side::finish`].
 pub(crate) trait Side: Send + Sized {
@@ -177,11 +177,11 @@ impl<S: Side + 'static> ChannelDriver<S> {
     fn sleep(&self, limit: Duration, is_thread: bool) {
         let limit = match self.is_watched {
             true => limit,
-            false => limit.min(NAP),
+            false => limit.min(POLL_INTERVAL),
         };
         let mut ready: Vec<Ready> = Vec::with_capacity(2);
         if self.epoll.wait(&mut ready, Some(limit)).is_err() {
-            std::thread::sleep(limit.min(NAP));
+            std::thread::sleep(limit.min(POLL_INTERVAL));
         }
         if ready.iter().any(|ready| ready.token != DOORBELL) {
             self.told.store(true, Ordering::SeqCst);

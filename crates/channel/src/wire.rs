@@ -9,7 +9,7 @@ use tranship_sys::epoll::{Epoll, Interest, wait_readable};
 use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
 
 /// How long to wait where nothing tells of news.
-const NAP: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Words of another end's: nothing of them moves a cursor or begins a line.
 struct Shown<'a>(&'a str);
@@ -185,7 +185,7 @@ impl Wire {
         match waiter.descriptor() {
             // Whatever the kernel says, the caller looks again.
             Some(fd) => _ = wait_readable(fd, Some(limit)),
-            None => waiter.wait(limit.min(NAP)),
+            None => waiter.wait(limit.min(POLL_INTERVAL)),
         }
     }
 

@@ -183,7 +183,7 @@ fn what_was_used_is_not_used_again() {
 fn what_is_none_is_left() {
     let _dog = Watchdog::new();
     let mut systemd = ServiceManager::new();
-    for garbage in [&b""[..], b"no parcel", &[0; 5000]] {
+    for garbage in [&b""[..], b"no image", &[0; 5000]] {
         for name in ["arena", "keys"] {
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(garbage).expect("written");

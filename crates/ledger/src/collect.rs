@@ -5,23 +5,23 @@ use tranship_sync::atomic::{Ordering, fence};
 
 use crate::generation::{is_published, next_free};
 use crate::order::{COLLECTION, CollectStep, PASS_ORDER, Phase};
-use crate::roster::{Queue, Reader, Roster};
+use crate::reader_set::{Queue, Reader, ReaderSet};
 use crate::scratch::{Scratch, Seen};
 use crate::words::{Generations, NoWords, Words};
 
-/// The roster is older than the board. Take what the manager has queued, then collect again.
+/// The reader set is older than the control page. Take what the manager has queued, then collect again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "The roster is of epoch {roster}, the board shows {board}: take the manager's events first"
+    "The reader set is of epoch {reader_set}, the control page shows {control_page}: take the manager's events first"
 )]
 pub struct StaleRoster {
-    /// The roster's epoch.
-    pub roster: u64,
-    /// The board's.
-    pub board: u64,
+    /// The reader set's epoch.
+    pub reader_set: u64,
+    /// The control page's.
+    pub control_page: u64,
 }
 
-/// What became of the candidates of one batch. Reuse it: [`Roster::collect`] appends.
+/// What became of the candidates of one batch. Reuse it: [`ReaderSet::collect`] appends.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// May be handed out again: the generation is odd.
@@ -41,7 +41,7 @@ impl Batch {
 /// Counters on a cache line.
 const LINE: u32 = 16;
 
-impl<R: Words, C: Words> Roster<R, C> {
+impl<R: Words, C: Words> ReaderSet<R, C> {
     /// Decides over `candidates`: appends each to `batch.dead` (its generation is now odd) or to `batch.alive`.
     ///
     /// * `candidates`: slots that were sent; each at most once. One that was never sent is not collected: whoever
@@ -49,7 +49,7 @@ impl<R: Words, C: Words> Roster<R, C> {
     /// * `own`: the writer's private references. They may fall to 0, and rise by a receipt of the writer's own
     ///   buffer, while this runs: they are read in the same phase as everybody's.
     /// * `generations`: the writer's own table.
-    /// * `epoch_now`: the board's epoch of this pool. It must be an acquire load.
+    /// * `epoch_now`: the control page's epoch of this pool. It must be an acquire load.
     ///
     /// Costs per candidate that is dead: two words per queue and one per reader, all that twice, and the generation;
     /// one fence a batch. Call it with dozens of candidates: some costs are those of a call.
@@ -84,10 +84,10 @@ impl<R: Words, C: Words> Roster<R, C> {
         };
         let known = self.epoch;
         let mut check_epoch = || match epoch_now() {
-            board if board == known => Ok(()),
-            board => Err(StaleRoster {
-                roster: known,
-                board,
+            control_page if control_page == known => Ok(()),
+            control_page => Err(StaleRoster {
+                reader_set: known,
+                control_page,
             }),
         };
         let counted = Counted {

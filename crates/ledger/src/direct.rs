@@ -5,12 +5,12 @@ use tranship_sync::atomic::{Ordering, fence};
 
 use crate::generation::{is_published, next_free, published_before};
 use crate::order::{COLLECTION_DIRECT, CollectStep, PASS_DIRECT, Phase};
-use crate::roster::Roster;
+use crate::reader_set::ReaderSet;
 use crate::words::{Few, Generations, Words};
 
-impl<R: Words, C: Words> Roster<R, C> {
-    /// Whether all of `few` are dead, as [`collect`](Roster::collect) decides it, and in one pass. Then their generations are odd. False:
-    /// nothing was changed, and nothing is said of any one of them; so it is, too, if the roster is stale or if another domain is the source of a
+impl<R: Words, C: Words> ReaderSet<R, C> {
+    /// Whether all of `few` are dead, as [`collect`](Reader set::collect) decides it, and in one pass. Then their generations are odd. False:
+    /// nothing was changed, and nothing is said of any one of them; so it is, too, if the reader set is stale or if another domain is the source of a
     /// queue. The arguments are `collect`'s, and so is what the caller has to see to.
     ///
     /// While it runs none of the writer's threads comes by a handle, which needs the collector's lock.

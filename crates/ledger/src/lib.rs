@@ -3,10 +3,10 @@
 //! Three counters per buffer decide (`docs/format.md` kinds 3 to 5): `ref`, one per reading domain; `sent` and
 //! `rcvd`, one of each per queue (a channel to which the pool is assigned).
 //!
-//! * [`Roster`]: whose counters count for a pool, and for which epoch that is true.
-//! * [`Roster::collect`]: the collector's verdict over a batch of buffers, generations included.
-//! * [`Roster::are_dead`]: the same over a few where the writer is the source of every queue.
-//! * [`Roster::is_alive`]: the verdict of one pass alone, as the manager's about an orphan.
+//! * [`ReaderSet`]: whose counters count for a pool, and for which epoch that is true.
+//! * [`ReaderSet::collect`]: the collector's verdict over a batch of buffers, generations included.
+//! * [`ReaderSet::are_dead`]: the same over a few where the writer is the source of every queue.
+//! * [`ReaderSet::is_alive`]: the verdict of one pass alone, as the manager's about an orphan.
 //! * [`receive`], [`still_names`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
 //!   which senders and receivers touch the counters.
 //! * [`pass_back`], [`take_return`]: the same for a buffer that its receiver hands back.
@@ -28,8 +28,8 @@ mod direct;
 pub mod generation;
 mod handles;
 pub mod order;
+mod reader_set;
 mod relinquish;
-mod roster;
 mod scratch;
 mod transfer;
 mod words;
@@ -39,8 +39,8 @@ pub use collect::{Batch, StaleRoster};
 pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};
+pub use reader_set::{Queue, Reader, ReaderSet, ReaderSetError, Source};
 pub use relinquish::{release_and_tell, want_releases};
-pub use roster::{Queue, Reader, Roster, RosterError, Source};
 pub use transfer::{
     FirstSend, count, open, pass_back, raise, receive, release, send_first, skip, still_names,
     take_return,

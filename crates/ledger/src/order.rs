@@ -36,7 +36,7 @@ pub const PASS_DIRECT: [Phase; 4] = [
 /// What the collector does around and after its pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectStep {
-    /// The roster's epoch must be the board's.
+    /// The reader set's epoch must be the control page's.
     CheckEpoch,
     /// One pass in [`PASS_ORDER`]; who is alive drops out.
     Pass,
@@ -52,8 +52,8 @@ pub enum CollectStep {
 /// The whole collection.
 ///
 /// The epoch is checked three times. The first saves a useless pass. The second keeps an honest receipt over a
-/// queue that the roster does not have yet from meeting an odd generation. The third keeps a reader that the
-/// roster does not have yet from holding what a liar sent it.
+/// queue that the reader set does not have yet from meeting an odd generation. The third keeps a reader that the
+/// reader set does not have yet from holding what a liar sent it.
 pub const COLLECTION: [CollectStep; 7] = [
     CollectStep::CheckEpoch,
     CollectStep::Pass,

@@ -34,23 +34,23 @@ pub struct Reader<R> {
     pub refs: R,
 }
 
-/// An edit that does not fit the roster.
+/// An edit that does not fit the reader set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RosterError {
+pub enum ReaderSetError {
     /// The queue of this channel is there already.
-    #[error("Channel {0} is on the roster already")]
+    #[error("Channel {0} is on the reader set already")]
     QueueTaken(u64),
     /// The reader is there already.
-    #[error("Reader {0} is on the roster already")]
+    #[error("Reader {0} is on the reader set already")]
     ReaderTaken(u64),
     /// No queue of this channel.
-    #[error("Channel {0} is not on the roster")]
+    #[error("Channel {0} is not on the reader set")]
     NoQueue(u64),
     /// No such reader.
-    #[error("Reader {0} is not on the roster")]
+    #[error("Reader {0} is not on the reader set")]
     NoReader(u64),
     /// Epochs only rise.
-    #[error("Epoch {0} is older than the roster's, {1}")]
+    #[error("Epoch {0} is older than the reader set's, {1}")]
     OldEpoch(u64, u64),
 }
 
@@ -59,7 +59,7 @@ pub enum RosterError {
 /// It belongs to the pool's writer (or, for an orphan, to the manager) and to one thread at a time: collecting
 /// takes `&mut self`, because two collectors would hand the same buffer out twice. Collect and edit under one lock.
 #[derive(Debug)]
-pub struct Roster<R, C> {
+pub struct ReaderSet<R, C> {
     pub(crate) queues: Vec<Queue<C>>,
     pub(crate) readers: Vec<Reader<R>>,
     /// How many queues have another source than the writer.
@@ -68,14 +68,14 @@ pub struct Roster<R, C> {
     pub(crate) scratch: Scratch,
 }
 
-impl<R, C> Default for Roster<R, C> {
+impl<R, C> Default for ReaderSet<R, C> {
     fn default() -> Self {
         Self::new(0)
     }
 }
 
-impl<R, C> Roster<R, C> {
-    /// A pool that nobody else reads, at the epoch that its board shows.
+impl<R, C> ReaderSet<R, C> {
+    /// A pool that nobody else reads, at the epoch that its control page shows.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl<R, C> Roster<R, C> {
         }
     }
 
-    /// The epoch for which this roster is complete.
+    /// The epoch for which this reader set is complete.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -96,16 +96,16 @@ impl<R, C> Roster<R, C> {
     /// The epoch was raised by a change that is now applied, or that does not concern the counters.
     ///
     /// # Errors
-    /// [`RosterError::OldEpoch`] when it would go back.
-    pub fn set_epoch(&mut self, epoch: u64) -> Result<(), RosterError> {
+    /// [`ReaderSetError::OldEpoch`] when it would go back.
+    pub fn set_epoch(&mut self, epoch: u64) -> Result<(), ReaderSetError> {
         if epoch < self.epoch {
-            return Err(RosterError::OldEpoch(epoch, self.epoch));
+            return Err(ReaderSetError::OldEpoch(epoch, self.epoch));
         }
         self.epoch = epoch;
         Ok(())
     }
 
-    /// A new manager counts epochs from its own start: whatever its board shows now is where this roster stands.
+    /// A new manager counts epochs from its own start: whatever its control page shows now is where this reader set stands.
     /// Only for the moment after the claims, before any of the new manager's events.
     pub fn reset_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
@@ -114,16 +114,16 @@ impl<R, C> Roster<R, C> {
     /// The pool was assigned to a channel.
     ///
     /// # Errors
-    /// [`RosterError::QueueTaken`]; the roster is unchanged.
+    /// [`ReaderSetError::QueueTaken`]; the reader set is unchanged.
     pub fn add_queue(
         &mut self,
         channel: u64,
         source: Source,
         sent: C,
         rcvd: C,
-    ) -> Result<(), RosterError> {
+    ) -> Result<(), ReaderSetError> {
         if self.has_queue(channel) {
-            return Err(RosterError::QueueTaken(channel));
+            return Err(ReaderSetError::QueueTaken(channel));
         }
         self.others += usize::from(source == Source::Other);
         self.queues.push(Queue {
@@ -138,13 +138,13 @@ impl<R, C> Roster<R, C> {
     /// The queue leaves, both counters together: its sink took the last message, or is gone.
     ///
     /// # Errors
-    /// [`RosterError::NoQueue`]; the roster is unchanged.
-    pub fn remove_queue(&mut self, channel: u64) -> Result<Queue<C>, RosterError> {
+    /// [`ReaderSetError::NoQueue`]; the reader set is unchanged.
+    pub fn remove_queue(&mut self, channel: u64) -> Result<Queue<C>, ReaderSetError> {
         let at = self
             .queues
             .iter()
             .position(|q| q.channel == channel)
-            .ok_or(RosterError::NoQueue(channel))?;
+            .ok_or(ReaderSetError::NoQueue(channel))?;
         let queue = self.queues.swap_remove(at);
         self.others -= usize::from(queue.source == Source::Other);
         Ok(queue)
@@ -153,10 +153,10 @@ impl<R, C> Roster<R, C> {
     /// A domain may read the pool from now on.
     ///
     /// # Errors
-    /// [`RosterError::ReaderTaken`]; the roster is unchanged.
-    pub fn add_reader(&mut self, domain: u64, refs: R) -> Result<(), RosterError> {
+    /// [`ReaderSetError::ReaderTaken`]; the reader set is unchanged.
+    pub fn add_reader(&mut self, domain: u64, refs: R) -> Result<(), ReaderSetError> {
         if self.has_reader(domain) {
-            return Err(RosterError::ReaderTaken(domain));
+            return Err(ReaderSetError::ReaderTaken(domain));
         }
         self.readers.push(Reader { domain, refs });
         Ok(())
@@ -165,23 +165,23 @@ impl<R, C> Roster<R, C> {
     /// The domain is dead, or has unmapped the whole pool.
     ///
     /// # Errors
-    /// [`RosterError::NoReader`]; the roster is unchanged.
-    pub fn remove_reader(&mut self, domain: u64) -> Result<Reader<R>, RosterError> {
+    /// [`ReaderSetError::NoReader`]; the reader set is unchanged.
+    pub fn remove_reader(&mut self, domain: u64) -> Result<Reader<R>, ReaderSetError> {
         let at = self
             .readers
             .iter()
             .position(|r| r.domain == domain)
-            .ok_or(RosterError::NoReader(domain))?;
+            .ok_or(ReaderSetError::NoReader(domain))?;
         Ok(self.readers.swap_remove(at))
     }
 
-    /// Whether the channel's queue is on the roster.
+    /// Whether the channel's queue is on the reader set.
     #[must_use]
     pub fn has_queue(&self, channel: u64) -> bool {
         self.queues.iter().any(|q| q.channel == channel)
     }
 
-    /// Whether the reader is on the roster.
+    /// Whether the reader is on the reader set.
     #[must_use]
     pub fn has_reader(&self, domain: u64) -> bool {
         self.readers.iter().any(|r| r.domain == domain)
@@ -200,7 +200,7 @@ impl<R, C> Roster<R, C> {
     }
 }
 
-impl<R: Words, C: Words> Roster<R, C> {
+impl<R: Words, C: Words> ReaderSet<R, C> {
     /// Readers that hold the slot now, with their counts: for statistics, not a verdict.
     pub fn holders(&self, slot: u32) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.readers

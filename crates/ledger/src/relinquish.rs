@@ -26,7 +26,7 @@ pub fn want_releases(relinquish: &AtomicU32, wanted: bool) {
 
 /// `ref--`. If it was the last one and the writer wants to hear of it, the reader's wake word is incremented and `wake_all`
 /// wakes whoever waits on it. `alone` lets it go without a read-modify-write if it can ([`Bias::release`](crate::Bias::release)).
-// Crash: who dies before the wake-up leaves the writer asleep for the rest of a round, and the roster with its references.
+// Crash: who dies before the wake-up leaves the writer asleep for the rest of a round, and the reader set with its references.
 #[inline(always)]
 pub fn release_and_tell(
     refs: &AtomicU32,

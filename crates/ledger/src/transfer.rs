@@ -28,7 +28,7 @@ pub fn raise(refs: &AtomicU32) {
 /// [`StaleReference`]. Give the reference up, and either close the channel, so that its queue leaves, or [`skip`] the message.
 #[inline(always)]
 pub fn still_names(named: u32, generation: impl FnOnce() -> u32) -> Result<(), StaleReference> {
-    // Ordering: partner of the fence in `Roster::collect`: of our reference and its bump at least one is seen by the other
+    // Ordering: partner of the fence in `ReaderSet::collect`: of our reference and its bump at least one is seen by the other
     // side.
     fence_after_rmw();
     let found = generation();
@@ -44,7 +44,7 @@ pub fn still_names(named: u32, generation: impl FnOnce() -> u32) -> Result<(), S
 /// Every send but the first, and every one of a buffer that the sender goes on holding: [`open`] (the writer), `count`,
 /// publish ([`order::SEND_AGAIN`](crate::order::SEND_AGAIN)), and only then may the reference go.
 // Crash: after `sent++`, before the publication: the queue's source is dead, so the queue leaves when its sink has
-// drained it. After the publication: what was sent stays receivable, the forwarder's `ref` drops out of the roster.
+// drained it. After the publication: what was sent stays receivable, the forwarder's `ref` drops out of the reader set.
 #[inline]
 pub fn count(counter: &AtomicU32) {
     let value = counter.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ pub fn release(refs: &AtomicU32) -> u32 {
 ///
 /// # Errors
 /// What `check` said. The reference is to be given up; `rcvd` is not counted.
-// Crash: after `ref++` or after `rcvd++` the domain's words leave the roster with it, and its queues, as sink, too.
+// Crash: after `ref++` or after `rcvd++` the domain's words leave the reader set with it, and its queues, as sink, too.
 #[inline(always)]
 pub fn receive<E>(
     hold: impl FnOnce(),
@@ -100,7 +100,7 @@ fn uncount(counter: &AtomicU32) {
 
 /// Passes a buffer back to the source of the queue, the pool's writer: from here on it is on its way, as if it had never been received. There must be
 /// room: there is no way back. `release` lets go of the reference. `reached` is told of each step.
-// Crash: wherever the sink dies its words leave the roster with it, and the queue, of which the writer first takes what was passed
+// Crash: wherever the sink dies its words leave the reader set with it, and the queue, of which the writer first takes what was passed
 // back. If the writer dies nothing of the pool is reused.
 #[inline]
 pub fn pass_back(

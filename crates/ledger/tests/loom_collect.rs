@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, NoWords, Roster, Source, Words, count, is_named, open, pass_back, raise, receive,
+    Batch, NoWords, ReaderSet, Source, Words, count, is_named, open, pass_back, raise, receive,
     release, still_names, take_return,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -108,18 +108,18 @@ impl System {
         self.ring_b.store(generation, Ordering::Release);
     }
 
-    fn roster(
+    fn reader_set(
         self: &Arc<Self>,
         rules: Rules,
         with_c: bool,
         with_queue_c: bool,
-    ) -> Roster<View, View> {
+    ) -> ReaderSet<View, View> {
         let view = |word, ordering| View(Arc::clone(self), word, ordering);
-        let mut roster = Roster::new(0);
-        roster
+        let mut reader_set = ReaderSet::new(0);
+        reader_set
             .add_reader(1, view(|s| &s.refs_b, rules.refs))
             .unwrap();
-        roster
+        reader_set
             .add_queue(
                 1,
                 Source::Writer,
@@ -128,12 +128,12 @@ impl System {
             )
             .unwrap();
         if with_c {
-            roster
+            reader_set
                 .add_reader(2, view(|s| &s.refs_c, rules.refs))
                 .unwrap();
         }
         if with_queue_c {
-            roster
+            reader_set
                 .add_queue(
                     2,
                     Source::Other,
@@ -142,11 +142,11 @@ impl System {
                 )
                 .unwrap();
         }
-        roster
+        reader_set
     }
 
     /// A collects once and fills the buffer anew if it is dead.
-    fn collect(&self, roster: &mut Roster<View, View>, rules: Rules) -> bool {
+    fn collect(&self, reader_set: &mut ReaderSet<View, View>, rules: Rules) -> bool {
         let mut batch = Batch::default();
         let epoch = || {
             if rules.epoch {
@@ -156,25 +156,25 @@ impl System {
             }
         };
         let is_dead = if rules.one_pass {
-            !roster.is_alive(0)
+            !reader_set.is_alive(0)
         } else if rules.direct && rules.collector_fences {
-            roster.are_dead(&[0], &NoWords, &self.table[..], epoch)
+            reader_set.are_dead(&[0], &NoWords, &self.table[..], epoch)
         } else if rules.direct {
             // The library's steps without the fence.
-            !roster.is_alive(0) && epoch() == 0 && {
+            !reader_set.is_alive(0) && epoch() == 0 && {
                 self.table[0].store(3, Ordering::Relaxed);
                 epoch() == 0
             }
         } else if rules.collector_fences {
-            roster
+            reader_set
                 .collect(&[0], &NoWords, &self.table[..], epoch, &mut batch)
                 .is_ok()
                 && !batch.dead.is_empty()
         } else {
             // The library's steps without the fence.
-            !roster.is_alive(0) && {
+            !reader_set.is_alive(0) && {
                 self.table[0].store(3, Ordering::Relaxed);
-                !roster.is_alive(0)
+                !reader_set.is_alive(0)
             }
         };
         if is_dead {
@@ -192,8 +192,8 @@ impl System {
     ) -> thread::JoinHandle<bool> {
         let a = Arc::clone(self);
         thread::spawn(move || {
-            let mut roster = a.roster(rules, with_c, with_queue_c);
-            a.collect(&mut roster, rules)
+            let mut reader_set = a.reader_set(rules, with_c, with_queue_c);
+            a.collect(&mut reader_set, rules)
         })
     }
 
@@ -260,9 +260,9 @@ fn direct(rules: Rules) -> impl Fn() + Send + Sync + 'static {
         let a = system.collect_once(rules, false, false);
         b.join().unwrap();
         let collected = a.join().unwrap();
-        let mut roster = system.roster(rules, false, false);
+        let mut reader_set = system.reader_set(rules, false, false);
         assert!(
-            collected || system.collect(&mut roster, rules),
+            collected || system.collect(&mut reader_set, rules),
             "a buffer leaks"
         );
     }
@@ -364,8 +364,8 @@ fn passed_back(rules: Rules, receipt_first: bool) -> impl Fn() + Send + Sync + '
         let hold = || is_named(&system.table[0], named);
         take_return(&system.sent_b, hold, |_| {}).unwrap();
         system.look();
-        let mut roster = system.roster(rules, false, false);
-        assert!(system.collect(&mut roster, rules), "a buffer leaks");
+        let mut reader_set = system.reader_set(rules, false, false);
+        assert!(system.collect(&mut reader_set, rules), "a buffer leaks");
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, FirstSend, Handles, LetGo, NoWords, Roster, Words, count, generation, is_named, open,
+    Batch, FirstSend, Handles, LetGo, NoWords, ReaderSet, Words, count, generation, is_named, open,
     send_first,
 };
 use tranship_sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,7 +33,7 @@ struct Writer {
 }
 
 struct Gc {
-    roster: Roster<NoWords, NoWords>,
+    reader_set: ReaderSet<NoWords, NoWords>,
     taker: Taker,
     kept: bool,
     collected: u32,
@@ -69,7 +69,7 @@ impl Writer {
             queue,
             queued: AtomicBool::new(false),
             gc: Mutex::new(Gc {
-                roster: Roster::new(0),
+                reader_set: ReaderSet::new(0),
                 taker,
                 kept: false,
                 collected: 0,
@@ -163,9 +163,9 @@ impl Writer {
         let own = Own(&self.handles);
         // What is not decided in one pass is looked at again, as by the library.
         let table = &self.table[..];
-        let is_dead = self.direct && gc.roster.are_dead(&[0], &own, table, || 0) || {
+        let is_dead = self.direct && gc.reader_set.are_dead(&[0], &own, table, || 0) || {
             let mut batch = Batch::default();
-            let verdict = gc.roster.collect(&[0], &own, table, || 0, &mut batch);
+            let verdict = gc.reader_set.collect(&[0], &own, table, || 0, &mut batch);
             assert_eq!(verdict, Ok(()));
             !batch.dead.is_empty()
         };

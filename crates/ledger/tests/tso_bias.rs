@@ -8,7 +8,8 @@
 
 use std::ptr;
 use tranship_ledger::{
-    Batch, Bias, NoWords, Roster, Source, Words, count, open, raise, receive, release, still_names,
+    Batch, Bias, NoWords, ReaderSet, Source, Words, count, open, raise, receive, release,
+    still_names,
 };
 use tranship_sync::atomic::{AtomicU32, Ordering};
 use tranship_sync::tso::{self, Model};
@@ -149,28 +150,30 @@ impl System {
         self.let_go(thread);
     }
 
-    fn roster(&self, queues: usize) -> Roster<View<'_>, View<'_>> {
-        let mut roster = Roster::new(0);
+    fn reader_set(&self, queues: usize) -> ReaderSet<View<'_>, View<'_>> {
+        let mut reader_set = ReaderSet::new(0);
         for (queue, reader) in [0, 0, 1].into_iter().enumerate().take(queues) {
             let source = [Source::Writer, Source::Writer, Source::Other][queue];
             let (sent, rcvd) = (View(&self.sent[queue]), View(&self.rcvd[queue]));
-            roster.add_queue(queue as u64, source, sent, rcvd).unwrap();
-            if !roster.has_reader(reader) {
+            reader_set
+                .add_queue(queue as u64, source, sent, rcvd)
+                .unwrap();
+            if !reader_set.has_reader(reader) {
                 let refs = View(&self.refs[usize::from(reader == 1)]);
-                roster.add_reader(reader, refs).unwrap();
+                reader_set.add_reader(reader, refs).unwrap();
             }
         }
-        roster
+        reader_set
     }
 
     /// A looks once at the first so many queues, and fills the buffer anew if it is dead.
     fn collect(&self, queues: usize, passes: Passes) -> bool {
-        let (mut roster, table) = (self.roster(queues), &self.table[..]);
+        let (mut reader_set, table) = (self.reader_set(queues), &self.table[..]);
         let is_dead = if passes == Passes::One {
-            roster.are_dead(&[0], &NoWords, table, || 0)
+            reader_set.are_dead(&[0], &NoWords, table, || 0)
         } else {
             let mut batch = Batch::default();
-            let verdict = roster.collect(&[0], &NoWords, table, || 0, &mut batch);
+            let verdict = reader_set.collect(&[0], &NoWords, table, || 0, &mut batch);
             assert_eq!(verdict, Ok(()));
             !batch.dead.is_empty()
         };

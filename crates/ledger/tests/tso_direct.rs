@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use tranship_ledger::{
-    NoWords, Roster, Source, Words, count, open, pass_back, raise, receive, release, still_names,
+    NoWords, ReaderSet, Source, Words, count, open, pass_back, raise, receive, release, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tranship_sync::tso::Model;
@@ -94,26 +94,26 @@ impl System {
         }
     }
 
-    /// A looks once, and fills both anew if they are dead. C is not on its roster, as it is not when the verdict begins.
+    /// A looks once, and fills both anew if they are dead. C is not on its reader set, as it is not when the verdict begins.
     fn collect(&self, without: Without) -> bool {
-        let mut roster = Roster::new(0);
-        roster.add_reader(1, View(&self.refs[0])).unwrap();
+        let mut reader_set = ReaderSet::new(0);
+        reader_set.add_reader(1, View(&self.refs[0])).unwrap();
         let (sent, rcvd) = (View(&self.sent[0]), View(&self.rcvd[0]));
-        roster.add_queue(1, Source::Writer, sent, rcvd).unwrap();
+        reader_set.add_queue(1, Source::Writer, sent, rcvd).unwrap();
         let epoch = || match without {
             Without::Epoch => 0,
             _ => self.epoch.load(Ordering::Acquire),
         };
         let are_dead = if without == Without::CollectorsFence {
             // The library's steps without the fence.
-            !roster.is_alive(0) && !roster.is_alive(1) && epoch() == 0 && {
+            !reader_set.is_alive(0) && !reader_set.is_alive(1) && epoch() == 0 && {
                 for generation in &self.table {
                     generation.store(3, Ordering::Relaxed);
                 }
                 epoch() == 0
             }
         } else {
-            roster.are_dead(&[0, 1], &NoWords, &self.table[..], epoch)
+            reader_set.are_dead(&[0, 1], &NoWords, &self.table[..], epoch)
         };
         if are_dead {
             for bytes in &self.bytes {

@@ -193,7 +193,7 @@ impl Link {
         if received.bytes == 0 || received.truncated || received.ctrunc {
             return Err(Gone);
         }
-        // A board that comes with it is closed: we have no use for it.
+        // A control page that comes with it is closed: we have no use for it.
         let event: Event = decode(&buffer[..received.bytes]).map_err(|_| Gone)?;
         match event {
             Event::Expelled { .. } => Err(Gone),

@@ -118,7 +118,7 @@ pub struct Config {
     /// A new pool's quota; its maximum if not said.
     #[serde(deserialize_with = "opt_memory")]
     pub default_quota: Option<u64>,
-    /// Pools that one domain may write at a time (entries of its board).
+    /// Pools that one domain may write at a time (entries of its control page).
     #[serde(deserialize_with = "pools_per_domain")]
     pub pools_per_domain: u32,
     /// Who may forward pools of others.

@@ -1,7 +1,7 @@
 //! The manager: a pure state machine in a thin I/O shell.
 //!
 //! What it is for: admits memory against quotas and a total, hands what writers show to those who
-//! may read it, names things, keeps rosters and epochs, cleans up after the dead, and is rebuilt
+//! may read it, names things, keeps reader sets and epochs, cleans up after the dead, and is rebuilt
 //! from claims after its own death. `state/` decides and does no I/O; `shell/` does the I/O
 //! and decides nothing.
 //!

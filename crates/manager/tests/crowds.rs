@@ -242,13 +242,18 @@ fn of_claims_of_a_pool() {
     );
     let before = house.state.held_tokens().len();
     house.ask(writer, done, None);
-    // It has none of them on its roster.
+    // It has none of them on its reader set.
     let now = house.state.held_tokens().len();
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }
 
-/// A pool whose writer has come back to a manager that it does not know: these queues are on its roster, and this reader.
-fn roster(house: &mut House, n: u32, reader: DomainId, queues: Vec<(ChannelId, DomainId, u64)>) {
+/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this reader.
+fn reader_set(
+    house: &mut House,
+    n: u32,
+    reader: DomainId,
+    queues: Vec<(ChannelId, DomainId, u64)>,
+) {
     let (writer, _) = house.join(1, Some(DomainId(500_000 + n)));
     let (req, pool) = (Req(1), PoolId(1 + n));
     let claim = Request::ClaimPool {
@@ -295,13 +300,13 @@ fn comes_back(house: &mut House, me: DomainId, process: u64, reads: u32) -> Vec<
     events
 }
 
-/// On whose rosters it is not costs a returning domain nothing.
+/// On whose reader sets it is not costs a returning domain nothing.
 #[test]
-fn of_rosters_that_name_somebody_else() {
+fn of_reader_sets_that_name_somebody_else() {
     let mut house = crowded();
     let other = DomainId(400_000);
     for n in 0..CROWD / 2 {
-        roster(
+        reader_set(
             &mut house,
             n,
             other,
@@ -317,7 +322,7 @@ fn of_rosters_that_name_somebody_else() {
 
 /// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it comes.
 #[test]
-fn of_queues_on_rosters() {
+fn of_queues_on_reader_sets() {
     const EACH: u32 = 2048;
     const POOLS: u32 = CROWD / EACH;
     let mut house = crowded();
@@ -329,7 +334,7 @@ fn of_queues_on_rosters() {
             (from..from + EACH).map(move |id| (ChannelId(id), sink, process))
         };
         let queues = of(1_000_000, other).chain(of(2_000_000, me)).collect();
-        roster(&mut house, n, me, queues);
+        reader_set(&mut house, n, me, queues);
     }
     let left = |events: &[Event]| {
         let left = |e: &&Event| matches!(e, Event::QueueLeft { .. });

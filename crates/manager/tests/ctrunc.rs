@@ -154,7 +154,7 @@ fn a_surplus_ends_the_connection() {
     assert_eq!(many.expelled(), Some(RefusalCode::BadDescriptor));
     drop(many);
     good.sync();
-    // The domain stays as long as its process, with a pidfd and a board. The connection is closed by and by.
+    // The domain stays as long as its process, with a pidfd and a control page. The connection is closed by and by.
     while open_descriptors() > open + 2 {
         good.sync();
     }

@@ -360,7 +360,7 @@ fn a_hog_that_is_disconnected_counts_as_dead_and_its_process_stays_out() {
         },
         pidfd: None,
         process,
-        board: None,
+        control_page: None,
     };
     let refused = house.refused(hello(process));
     let refusal = refused.expect("it is not let in");

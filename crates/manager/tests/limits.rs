@@ -187,7 +187,7 @@ fn channel_ends() {
 
 #[test]
 fn descriptors() {
-    // Each domain has three (its connection, its process and its board), each pool one.
+    // Each domain has three (its connection, its process and its control page), each pool one.
     let m = limited(Limits {
         descriptors: 9,
         ..Limits::default()

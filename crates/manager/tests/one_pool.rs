@@ -268,7 +268,7 @@ fn all_its_readers_may_forward_it() {
 }
 
 #[test]
-fn names_on_the_roster_that_its_writer_claims() {
+fn names_on_the_reader_set_that_its_writer_claims() {
     let mut house = roomy();
     let (writer, _) = house.join(1, Some(DomainId(7)));
     let pool = PoolId(7);
@@ -282,7 +282,7 @@ fn names_on_the_roster_that_its_writer_claims() {
         trust: tranship_proto::Trust::Producer,
     };
     house.ask(writer, claim, object(TABLE, SLOTS, 8192));
-    let roster = |house: &mut House, readers: Vec<(DomainId, u64)>, queues| {
+    let reader_set = |house: &mut House, readers: Vec<(DomainId, u64)>, queues| {
         let req = Req(2);
         let request = Request::ClaimRoster {
             req,
@@ -296,12 +296,15 @@ fn names_on_the_roster_that_its_writer_claims() {
     for piece in 0..16 {
         let ids = 1000 + piece * MOST / 16..1000 + (piece + 1) * MOST / 16;
         let readers = ids.map(|id| (DomainId(id), 1)).collect();
-        let events = roster(&mut house, readers, Vec::new());
+        let events = reader_set(&mut house, readers, Vec::new());
         assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
     }
     let beyond = Some((REFUSED, u64::from(MOST) + 1, u64::from(MOST)));
     let one_more = vec![(DomainId(1), 1)];
-    assert_eq!(refused(&roster(&mut house, one_more, Vec::new())), beyond);
+    assert_eq!(
+        refused(&reader_set(&mut house, one_more, Vec::new())),
+        beyond
+    );
     let queue = vec![(ChannelId(1), DomainId(1), 1)];
-    assert_eq!(refused(&roster(&mut house, Vec::new(), queue)), beyond);
+    assert_eq!(refused(&reader_set(&mut house, Vec::new(), queue)), beyond);
 }

@@ -54,7 +54,7 @@ fn a_buffer_s_way_from_pool_to_reader_and_back() {
     a.show_chunk(&mut pool, 0, 1);
     let chan = open_channel(&mut a, &mut b, "name");
     let before = a
-        .board
+        .control_page
         .as_ref()
         .unwrap()
         .epoch(pool.entry)
@@ -73,7 +73,7 @@ fn a_buffer_s_way_from_pool_to_reader_and_back() {
     assert!(!with_sent && new_reader);
     assert_eq!(epoch, before + 1);
     let now = a
-        .board
+        .control_page
         .as_ref()
         .unwrap()
         .epoch(pool.entry)
@@ -410,7 +410,7 @@ fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
     assert!(!path.exists());
 }
 
-/// Who was let take once stays on the roster: a source that assigns anew could make it hold what the writer does not see.
+/// Who was let take once stays on the reader set: a source that assigns anew could make it hold what the writer does not see.
 #[test]
 fn a_reader_stays_while_its_pool_is_assigned_anew() {
     let m = manager(8);

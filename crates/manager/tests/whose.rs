@@ -1,4 +1,4 @@
-//! Whose a queue on a roster is that is older than the manager. Its sink is believed to have it no more, and nobody else: ids can be
+//! Whose a queue on a reader set is that is older than the manager. Its sink is believed to have it no more, and nobody else: ids can be
 //! guessed, processes cannot.
 
 #[path = "common/house.rs"]
@@ -46,13 +46,13 @@ fn writer(house: &mut House) {
         trust: tranship_proto::Trust::Producer,
     };
     house.ask(writer, claim, object(2, SLOTS, 8192));
-    let roster = Request::ClaimRoster {
+    let reader_set = Request::ClaimRoster {
         req: Req(2),
         pool: POOL,
         readers: vec![(SINK, 3)],
         queues: vec![(CHANNEL, SINK, ITS)],
     };
-    house.ask(writer, roster, []);
+    house.ask(writer, reader_set, []);
     assert!(!done(house, writer), "nobody has said anything");
 }
 

@@ -198,7 +198,7 @@ fn of_manager(out: &mut Samples, m: &ManagerStat) {
         ("stranded", m.stranded_bytes),
         ("tables", m.table_bytes),
         ("rings", m.ring_bytes),
-        ("boards", m.board_bytes),
+        ("control_pages", m.control_page_bytes),
     ] {
         out.add(&SHARED, &[kind], float(bytes));
     }

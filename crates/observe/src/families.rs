@@ -72,7 +72,7 @@ families! {
     EFFECTIVE = Gauge "tranship_memory_effective_limit_bytes" in "bytes" &[], "What may be granted at present, while memory is short outside.";
     GRANTED = Gauge "tranship_memory_granted_bytes" in "bytes" &[], "Granted to pools and heaps.";
     STRANDED = Gauge "tranship_memory_stranded_bytes" in "bytes" &[], "Returned by writers, still mapped by readers.";
-    SHARED = Gauge "tranship_memory_shared_bytes" in "bytes" &["kind"], "Shared memory that there is: data, stranded, tables, rings, boards.";
+    SHARED = Gauge "tranship_memory_shared_bytes" in "bytes" &["kind"], "Shared memory that there is: data, stranded, tables, rings, control pages.";
     DESCRIPTORS = Gauge "tranship_manager_descriptors" &[], "Descriptors that the manager holds for its clients.";
     MOST_DESCRIPTORS = Gauge "tranship_manager_descriptors_limit" &[], "And how many it may hold.";
     OWN = Gauge "tranship_manager_memory_per_user_limit_bytes" in "bytes" &[], "The most that the manager's own process may come to need for one user.";

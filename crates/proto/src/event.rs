@@ -17,18 +17,18 @@ pub enum GoneReason {
 /// From the manager to a domain. The number after `fds:` is how many descriptors travel with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Event {
-    /// fds: 1 (board). The answer to `Hello`. `resumed` says whether the old id was granted.
+    /// fds: 1 (control page). The answer to `Hello`. `resumed` says whether the old id was granted.
     Welcome {
         domain: DomainId,
         instance: u64,
         resumed: bool,
-        board_entries: u32,
+        control_page_entries: u32,
         total_bytes: u64,
     },
     /// fds: 0. The request `req` is refused.
     Refused { req: Req, refusal: Refusal },
 
-    /// fds: 0. `entry` is the index in the board.
+    /// fds: 0. `entry` is the index in the control page.
     PoolCreated {
         req: Req,
         pool: PoolId,
@@ -49,7 +49,7 @@ pub enum Event {
     ChunksReady { req: Req, pool: PoolId, chunks: u32 },
     /// fds: 0. Bring the pool, or heap, down to this many bytes, as soon as what is in use allows.
     Shrink { pool: PoolId, target_bytes: u64 },
-    /// fds: 0. The quota is now this (the board says so too).
+    /// fds: 0. The quota is now this (the control page says so too).
     Quota { pool: PoolId, quota_bytes: u64 },
     /// fds: 0.
     ForwardAllowed {
@@ -117,7 +117,7 @@ pub enum Event {
     /// fds: 0. The answer to `Resync`, after all its chunks.
     Resynced { req: Req, pool: PoolId },
     /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's
-    /// pidfd if `new_reader`. To the writer: its roster grows; the board's epoch is already `epoch`. `process` is the manager's
+    /// pidfd if `new_reader`. To the writer: its reader set grows; the control page's epoch is already `epoch`. `process` is the manager's
     /// number of the sink's process.
     QueueJoined {
         pool: PoolId,
@@ -128,7 +128,7 @@ pub enum Event {
         with_sent: bool,
         new_reader: bool,
     },
-    /// fds: 0. To the writer: both counters of the queue leave the roster together.
+    /// fds: 0. To the writer: both counters of the queue leave the reader set together.
     QueueLeft {
         pool: PoolId,
         channel: ChannelId,

@@ -216,7 +216,7 @@ pub enum Request {
     },
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
-    /// fds: 0. After a restart: the readers on the writer's roster with the inodes of their `ref` counters, and its queues
+    /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its queues
     /// with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
     ClaimRoster {
         req: Req,

@@ -42,7 +42,7 @@ pub struct ManagerStat {
     /// Halves of channels.
     pub ring_bytes: u64,
     /// What the manager itself shares with its domains.
-    pub board_bytes: u64,
+    pub control_page_bytes: u64,
     /// Descriptors that it holds for its clients.
     pub descriptors: u64,
     /// And how many it may hold.
@@ -99,7 +99,7 @@ impl ManagerStat {
             + self.stranded_bytes
             + self.table_bytes
             + self.ring_bytes
-            + self.board_bytes
+            + self.control_page_bytes
     }
 }
 

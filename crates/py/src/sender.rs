@@ -143,7 +143,7 @@ impl Sender {
 fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
     let py = object.py();
     if let Ok(buffer) = object.cast::<Buffer>() {
-        return buffer.get().parcel(py).map(Cargo::from);
+        return buffer.get().outgoing(py).map(Cargo::from);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         let mut all = Aggregate::new();

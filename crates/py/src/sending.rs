@@ -1,6 +1,6 @@
 //! What a sender is given, and how it goes: by a try, or by a future if there is no room.
 
-use crate::buffer::Parcel;
+use crate::buffer::Outgoing;
 use crate::driven::{Doorbell, Driven};
 use std::sync::Arc;
 use tranship::{Body, CbufMut, Error, Kind, Message, Payload, SendError, WhenFull};
@@ -114,11 +114,11 @@ pub(crate) enum Cargo {
     Inline(Vec<u8>),
 }
 
-impl From<Parcel> for Cargo {
-    fn from(parcel: Parcel) -> Cargo {
-        match parcel {
-            Parcel::Buffers(payload) => Cargo::Shared(payload),
-            Parcel::Inline(bytes) => Cargo::Inline(bytes),
+impl From<Outgoing> for Cargo {
+    fn from(outgoing: Outgoing) -> Cargo {
+        match outgoing {
+            Outgoing::Buffers(payload) => Cargo::Shared(payload),
+            Outgoing::Inline(bytes) => Cargo::Inline(bytes),
         }
     }
 }

@@ -65,7 +65,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
     let list = match record {
         StatRecord::Manager(of) => {
             put!(to, of: instance, pid, uptime_s, total_bytes, granted_bytes, stranded_bytes);
-            put!(to, of: data_bytes, table_bytes, ring_bytes, board_bytes);
+            put!(to, of: data_bytes, table_bytes, ring_bytes, control_page_bytes);
             put!(to, of: descriptors, max_descriptors, own_bytes_per_user, longest_turn_us);
             put!(to, of: limit_bytes);
             to.set_item("pressure", of.pressure.name())?;

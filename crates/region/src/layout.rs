@@ -4,7 +4,7 @@
 //! `open`, which verifies the memfd and checks the header once). A reader's side can only load.
 
 pub mod aggregate;
-pub mod board;
+pub mod control_page;
 pub mod counts;
 mod header;
 mod load;
@@ -14,7 +14,7 @@ pub mod table;
 pub mod trace;
 
 pub use aggregate::{AggregateError, Piece};
-pub use board::{BoardRo, BoardRw};
+pub use control_page::{ControlPageRo, ControlPageRw};
 pub use counts::{CountsRo, CountsRw, Way};
 pub use header::{FORMAT_VERSION, Kind, MAGIC, Says};
 pub use load::{LoadU32, LoadU64};

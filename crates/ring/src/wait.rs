@@ -52,7 +52,7 @@ pub struct Point<'a> {
     pub wake: &'a AtomicU32,
     /// The word's value when we looked.
     pub seen: u32,
-    /// Our flag, in our page, that this waker looks at; `None` if it wakes always (the manager's board, who releases a
+    /// Our flag, in our page, that this waker looks at; `None` if it wakes always (the manager's control page, who releases a
     /// buffer). One thread at a time sleeps with a flag: whoever wakes up first clears it for all.
     asleep: Option<&'a AtomicU32>,
 }

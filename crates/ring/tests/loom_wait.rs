@@ -154,16 +154,16 @@ fn two_sleepers_wake_each_other() {
     });
 }
 
-/// A link's word and the manager's board, which wakes whether or not somebody sleeps.
+/// A link's word and the manager's control page, which wakes whether or not somebody sleeps.
 #[test]
 fn one_sleeper_two_wakers() {
     model::explore(3, || {
         let shared = Arc::new((Way::new(), AtomicU32::new(0), AtomicU32::new(0)));
-        let (link, board) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (link, control_page) = (Arc::clone(&shared), Arc::clone(&shared));
         let wakers = [
             thread::spawn(move || link.0.publish(1)),
             thread::spawn(move || {
-                let (_, wake, value) = &*board;
+                let (_, wake, value) = &*control_page;
                 value.store(1, Ordering::Release);
                 wake.fetch_add(1, Ordering::Release);
                 wake_all(wake);

@@ -1,7 +1,7 @@
 //! Who has connected to a name and has not been accepted: so many at most, whoever they are, and no user at the expense of
 //! another.
 
-use super::wire::Parcel;
+use super::wire::EventWithFds;
 use std::collections::{BTreeMap, VecDeque};
 use tranship_proto::{ChannelId, Event};
 
@@ -10,22 +10,22 @@ const MOST: usize = 128;
 
 /// Oldest first.
 #[derive(Default)]
-pub(super) struct Backlog(VecDeque<Parcel>);
+pub(super) struct Backlog(VecDeque<EventWithFds>);
 
 impl Backlog {
     /// Adds one. Turns somebody away for it where there are too many: the newest one of the user who has most. Of that the
     /// manager has to be told.
-    pub fn push(&mut self, parcel: Parcel) -> Option<ChannelId> {
-        self.0.push_back(parcel);
+    pub fn push(&mut self, came: EventWithFds) -> Option<ChannelId> {
+        self.0.push_back(came);
         if self.0.len() <= MOST {
             return None;
         }
         let mut users: BTreeMap<u32, usize> = BTreeMap::new();
-        for parcel in &self.0 {
-            *users.entry(user(parcel)).or_default() += 1;
+        for came in &self.0 {
+            *users.entry(user(came)).or_default() += 1;
         }
         let most = users.into_iter().max_by_key(|(_, count)| *count)?.0;
-        let newest = self.0.iter().rposition(|parcel| user(parcel) == most)?;
+        let newest = self.0.iter().rposition(|came| user(came) == most)?;
         channel(&self.0.remove(newest)?)
     }
 
@@ -34,32 +34,32 @@ impl Backlog {
     }
 
     /// The oldest.
-    pub fn pop(&mut self) -> Option<Parcel> {
+    pub fn pop(&mut self) -> Option<EventWithFds> {
         self.0.pop_front()
     }
 
     /// Its other end has given it up.
     pub fn cancel(&mut self, gone: ChannelId) {
-        self.0.retain(|parcel| channel(parcel) != Some(gone));
+        self.0.retain(|came| channel(came) != Some(gone));
     }
 
     /// Adds those of another one.
     pub fn append(&mut self, other: Backlog) {
-        for parcel in other.0 {
-            self.push(parcel);
+        for came in other.0 {
+            self.push(came);
         }
     }
 }
 
 /// What who has connected is to have.
-pub(super) fn channel((event, _): &Parcel) -> Option<ChannelId> {
+pub(super) fn channel((event, _): &EventWithFds) -> Option<ChannelId> {
     match event {
         Event::Incoming { channel, .. } => Some(*channel),
         _ => None,
     }
 }
 
-fn user((event, _): &Parcel) -> u32 {
+fn user((event, _): &EventWithFds) -> u32 {
     match event {
         Event::Incoming { peer_uid, .. } => *peer_uid,
         _ => u32::MAX,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use tranship_proto::{DomainId, ExportId, Role};
 
-    fn link(number: u32, user: u32) -> Parcel {
+    fn link(number: u32, user: u32) -> EventWithFds {
         let event = Event::Incoming {
             channel: ChannelId(number),
             export: ExportId(1),
@@ -84,8 +84,8 @@ mod tests {
         (event, Vec::new())
     }
 
-    fn number(parcel: Parcel) -> u32 {
-        match parcel.0 {
+    fn number(came: EventWithFds) -> u32 {
+        match came.0 {
             Event::Incoming { channel, .. } => channel.0,
             other => panic!("{other:?}"),
         }

@@ -3,7 +3,7 @@
 use super::greeting::PATIENCE as HUNG;
 use super::residents::LinkMember;
 use super::state::DomainCore;
-use super::wire::Parcel;
+use super::wire::EventWithFds;
 use crate::base::{lock, millis};
 use crate::error::{self, Awaited, Barrier, Error, Kind, TimedOut};
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no proof.
 const OTHERS: Duration = Duration::from_secs(3);
 /// Between two looks whether it is back.
-pub const NAP: Duration = Duration::from_millis(20);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A request whose answer is on its way.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +35,12 @@ impl DomainCore {
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<Parcel, Error> {
-        self.call_in_era(make, fds, deadline)
-            .map(|(parcel, _)| parcel)
+    ) -> Result<EventWithFds, Error> {
+        self.call_in_era(make, fds, deadline).map(|(came, _)| came)
     }
 
     /// The same for a question that a manager answers at once, if it is there: one that hangs is waited for 10 s.
-    pub fn inquire(&self, make: impl FnMut(Req) -> Request) -> Result<Parcel, Error> {
+    pub fn inquire(&self, make: impl FnMut(Req) -> Request) -> Result<EventWithFds, Error> {
         self.call(make, &[], Some(Instant::now() + HUNG))
     }
 
@@ -51,7 +50,7 @@ impl DomainCore {
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<(Parcel, u64), Error> {
+    ) -> Result<(EventWithFds, u64), Error> {
         let started = Instant::now();
         let asked = self.ask(make, fds)?;
         let answer = self.answer(asked, deadline);
@@ -62,11 +61,11 @@ impl DomainCore {
     fn settled(
         &self,
         asked: Asked,
-        answer: Result<Option<Parcel>, Error>,
+        answer: Result<Option<EventWithFds>, Error>,
         started: Instant,
-    ) -> Result<(Parcel, u64), Error> {
+    ) -> Result<(EventWithFds, u64), Error> {
         match answer {
-            Ok(Some(parcel)) => Ok((parcel, asked.era)),
+            Ok(Some(came)) => Ok((came, asked.era)),
             Ok(None) => self.give_up(asked, started),
             // This was the answer.
             Err(error) if error.find::<Refusal>().is_some() => Err(error),
@@ -87,7 +86,7 @@ impl DomainCore {
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<Parcel, Error> {
+    ) -> Result<EventWithFds, Error> {
         let patience = Instant::now() + PATIENCE;
         if lock(&self.conn).is_stalled() {
             self.turn_quietly();
@@ -103,9 +102,7 @@ impl DomainCore {
         let started = Instant::now();
         let asked = self.ask_until(make, fds, deadline)?;
         let answer = self.answer(asked, Some(deadline));
-        let outcome = self
-            .settled(asked, answer, started)
-            .map(|(parcel, _)| parcel);
+        let outcome = self.settled(asked, answer, started).map(|(came, _)| came);
         let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
         if late && Instant::now() >= patience {
             lock(&self.conn).set_stalled();
@@ -183,19 +180,23 @@ impl DomainCore {
                 }
                 return Err(Kind::ManagerAway.into());
             }
-            let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+            let _ = futex::wait(self.wake_word(), self.wake(), Some(POLL_INTERVAL));
         }
     }
 
     /// Waits for an answer, taking events meanwhile; `None` if it has not come by the deadline: it still may.
-    pub fn answer(&self, asked: Asked, deadline: Option<Instant>) -> Result<Option<Parcel>, Error> {
+    pub fn answer(
+        &self,
+        asked: Asked,
+        deadline: Option<Instant>,
+    ) -> Result<Option<EventWithFds>, Error> {
         loop {
             let seen = self.wake();
             let outcome = self.turn();
             {
                 let mut conn = lock(&self.conn);
-                if let Some(parcel) = conn.take_reply(asked.req) {
-                    return not_refused(parcel).map(Some);
+                if let Some(came) = conn.take_reply(asked.req) {
+                    return not_refused(came).map(Some);
                 }
                 // The connection that was to bring the answer is gone.
                 if conn.era() != asked.era {
@@ -211,10 +212,10 @@ impl DomainCore {
     }
 
     /// The answer if it has come at the last moment; else nobody waits for it any more.
-    fn give_up(&self, asked: Asked, started: Instant) -> Result<(Parcel, u64), Error> {
+    fn give_up(&self, asked: Asked, started: Instant) -> Result<(EventWithFds, u64), Error> {
         let mut conn = lock(&self.conn);
-        if let Some(parcel) = conn.take_reply(asked.req) {
-            return not_refused(parcel).map(|parcel| (parcel, asked.era));
+        if let Some(came) = conn.take_reply(asked.req) {
+            return not_refused(came).map(|came| (came, asked.era));
         }
         conn.forget(asked.req);
         Err(TimedOut {
@@ -242,7 +243,7 @@ impl DomainCore {
             return;
         }
         match conn.take_reply(asked.req) {
-            Some(parcel) => drop(self.undo(&mut conn, parcel)),
+            Some(came) => drop(self.undo(&mut conn, came)),
             None => conn.forget(asked.req),
         }
     }
@@ -254,7 +255,7 @@ impl DomainCore {
             return; // the next manager knows nothing of it
         }
         match conn.take_reply(asked.req) {
-            Some(parcel) => drop(self.undo(&mut conn, parcel)),
+            Some(came) => drop(self.undo(&mut conn, came)),
             None => {
                 conn.forget(asked.req);
                 let _ = conn.send(&Request::CancelConnect { req: asked.req }, &[]);
@@ -272,15 +273,17 @@ impl DomainCore {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         loop {
             match what() {
-                Err(error) if error == Kind::ManagerAway && Instant::now() < deadline => self.nap(),
+                Err(error) if error == Kind::ManagerAway && Instant::now() < deadline => {
+                    self.idle()
+                }
                 done => return done,
             }
         }
     }
 
     /// A moment for the manager to come back.
-    pub fn nap(&self) {
-        let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+    pub fn idle(&self) {
+        let _ = futex::wait(self.wake_word(), self.wake(), Some(POLL_INTERVAL));
         self.turn_quietly();
     }
 
@@ -363,7 +366,7 @@ impl DomainCore {
     }
 }
 
-fn not_refused((event, fds): Parcel) -> Result<Parcel, Error> {
+fn not_refused((event, fds): EventWithFds) -> Result<EventWithFds, Error> {
     match event {
         Event::Refused { refusal, .. } => Err(error::refused(refusal)),
         event => Ok((event, fds)),

@@ -2,7 +2,7 @@
 
 use super::cut_off::Attempts;
 use super::greeting::Greeting;
-use super::wire::{Parcel, Wire};
+use super::wire::{EventWithFds, Wire};
 use crate::error::Error;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +17,7 @@ pub enum Claim {
     /// By its number in this process.
     Heap(u32),
     Chunk(PoolId, u32),
-    Roster(PoolId),
+    ReaderSet(PoolId),
     Reader(PoolId),
     Right(PoolId, DomainId),
     Channel(ChannelId),
@@ -40,12 +40,12 @@ pub struct Conn {
     pub back_since: Option<Instant>,
     claims: HashMap<Req, Claim>,
     next_req: u32,
-    replies: HashMap<Req, Parcel>,
+    replies: HashMap<Req, EventWithFds>,
     /// Replies that nobody waits for any more are dropped when they come.
     forgotten: Vec<Req>,
     records: Vec<(Req, StatRecord)>,
     /// Events of channels that are open for the manager but not yet on our register of links.
-    early: HashMap<ChannelId, Vec<Parcel>>,
+    early: HashMap<ChannelId, Vec<EventWithFds>>,
     pub last_attempt: Option<Instant>,
     /// To reach it again.
     pub(super) attempts: Attempts,
@@ -111,7 +111,7 @@ impl Conn {
     }
 
     /// The next event, without waiting, as [`Wire::receive`]. With the connection goes all that was asked over it.
-    pub fn receive(&mut self) -> Result<Option<Parcel>, Error> {
+    pub fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let was_up = self.wire.is_up();
         let received = self.wire.receive();
         if was_up && !self.wire.is_up() {
@@ -141,15 +141,15 @@ impl Conn {
 
     /// Keeps a reply for the thread that waits for it. True if nobody does any more; the reply is
     /// then to be taken at once by the caller.
-    pub fn keep_reply(&mut self, req: Req, parcel: Parcel) -> bool {
+    pub fn keep_reply(&mut self, req: Req, came: EventWithFds) -> bool {
         let forgotten = self.forgotten.iter().position(|f| *f == req);
         if let Some(at) = forgotten {
             self.forgotten.swap_remove(at);
         }
-        if let (None, Event::Opened { channel, .. }) = (forgotten, &parcel.0) {
+        if let (None, Event::Opened { channel, .. }) = (forgotten, &came.0) {
             self.early.insert(*channel, Vec::new());
         }
-        self.replies.insert(req, parcel);
+        self.replies.insert(req, came);
         forgotten.is_some()
     }
 
@@ -168,20 +168,20 @@ impl Conn {
     /// The peer may use a channel as soon as the manager has answered, while the thread that connects still makes
     /// its link of the answer: what concerns such a channel is kept for [`take_early`](Conn::take_early).
     /// Gives back what does not.
-    pub fn keep_early(&mut self, parcel: Parcel) -> Option<Parcel> {
+    pub fn keep_early(&mut self, came: EventWithFds) -> Option<EventWithFds> {
         let (Event::PoolOffer { channel, .. }
         | Event::PoolOpen { channel, .. }
         | Event::PeerGone { channel, .. }
-        | Event::WakeFd { channel }) = parcel.0
+        | Event::WakeFd { channel }) = came.0
         else {
-            return Some(parcel);
+            return Some(came);
         };
         match self.early.get_mut(&channel) {
             Some(early) => {
-                early.push(parcel);
+                early.push(came);
                 None
             }
-            None => Some(parcel),
+            None => Some(came),
         }
     }
 
@@ -195,7 +195,7 @@ impl Conn {
     }
 
     /// What came for a channel meanwhile. From here on nothing is kept.
-    pub fn take_early(&mut self, channel: ChannelId) -> Vec<Parcel> {
+    pub fn take_early(&mut self, channel: ChannelId) -> Vec<EventWithFds> {
         self.early.remove(&channel).unwrap_or_default()
     }
 
@@ -218,7 +218,7 @@ impl Conn {
         self.replies.contains_key(&req)
     }
 
-    pub fn take_reply(&mut self, req: Req) -> Option<Parcel> {
+    pub fn take_reply(&mut self, req: Req) -> Option<EventWithFds> {
         self.replies.remove(&req)
     }
 

@@ -1,51 +1,51 @@
-//! The manager's board, and up to where its news were taken.
+//! The manager's control page, and up to where its news were taken.
 
 use crate::base::lock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use tranship_region::layout::BoardRo;
+use tranship_region::layout::ControlPageRo;
 
 /// One manager's after the other.
-pub(super) struct Boards {
+pub(super) struct ControlPages {
     /// The current one. A new manager's is mapped over it, for a thread may be looking at it.
-    now: AtomicPtr<BoardRo>,
+    now: AtomicPtr<ControlPageRo>,
     /// All that there were: a thread may be looking at an older one.
-    all: Mutex<Vec<Arc<BoardRo>>>,
-    /// The board's `wake` up to which events were taken. Changes under the socket's lock.
+    all: Mutex<Vec<Arc<ControlPageRo>>>,
+    /// The control page's `wake` up to which events were taken. Changes under the socket's lock.
     seen: AtomicU32,
 }
 
-impl Boards {
-    pub(super) fn new(board: BoardRo) -> Boards {
-        let board = Arc::new(board);
-        Boards {
-            now: AtomicPtr::new(Arc::as_ptr(&board).cast_mut()),
-            all: Mutex::new(vec![board]),
+impl ControlPages {
+    pub(super) fn new(control_page: ControlPageRo) -> ControlPages {
+        let control_page = Arc::new(control_page);
+        ControlPages {
+            now: AtomicPtr::new(Arc::as_ptr(&control_page).cast_mut()),
+            all: Mutex::new(vec![control_page]),
             seen: AtomicU32::new(0),
         }
     }
 
     #[inline]
-    pub(super) fn now(&self) -> &BoardRo {
-        let board = self.now.load(Ordering::Acquire);
+    pub(super) fn now(&self) -> &ControlPageRo {
+        let control_page = self.now.load(Ordering::Acquire);
         // SAFETY: one of `all`, of which none is taken away as long as the state lives; the manager writes the page, which
-        // `BoardRo` reads only through atomics.
-        unsafe { &*board }
+        // `ControlPageRo` reads only through atomics.
+        unsafe { &*control_page }
     }
 
-    /// The new board takes the old one's place; one of another size is put beside it. Nothing of it was seen.
-    pub(super) fn set(&self, board: BoardRo) {
-        if let Err(board) = self.now().show_instead(board) {
-            let board = Arc::new(board);
-            let at = Arc::as_ptr(&board).cast_mut();
-            lock(&self.all).push(board);
+    /// The new control page takes the old one's place; one of another size is put beside it. Nothing of it was seen.
+    pub(super) fn set(&self, control_page: ControlPageRo) {
+        if let Err(control_page) = self.now().show_instead(control_page) {
+            let control_page = Arc::new(control_page);
+            let at = Arc::as_ptr(&control_page).cast_mut();
+            lock(&self.all).push(control_page);
             // Ordering: Release here pairs with the Acquire in `now`.
             self.now.store(at, Ordering::Release);
         }
         self.seen.store(0, Ordering::Relaxed);
     }
 
-    /// The board's `wake` now.
+    /// The control page's `wake` now.
     #[inline]
     pub(super) fn wake(&self) -> u32 {
         // Ordering: Acquire pairs with the manager's Release after its datagram went into our socket.
@@ -54,7 +54,7 @@ impl Boards {
 
     /// The same word, for a futex.
     pub(super) fn wake_word(&self) -> &AtomicU32 {
-        // SAFETY: boards stay mapped as long as the domain's state lives; the manager writes the word, we only load it.
+        // SAFETY: control pages stay mapped as long as the domain's state lives; the manager writes the word, we only load it.
         unsafe { &*self.now().wake_ptr() }
     }
 

@@ -3,7 +3,7 @@
 //! A manager that lives has all chunks before anything in them is sent. One that was killed takes with it what it had not yet
 //! told their readers of; until the next one was shown them, nobody has them but this domain.
 
-use super::call::{NAP, PATIENCE};
+use super::call::{PATIENCE, POLL_INTERVAL};
 use super::conn::{Claim, Conn};
 use super::state::DomainCore;
 use crate::base::lock;
@@ -38,7 +38,7 @@ impl DomainCore {
                 return;
             }
             drop(conn);
-            let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+            let _ = futex::wait(self.wake_word(), self.wake(), Some(POLL_INTERVAL));
         }
     }
 }
@@ -47,7 +47,7 @@ impl Conn {
     /// Whether the manager knows all chunks, and both ends of that channel.
     fn has_all_of(&self, channel: Option<ChannelId>) -> bool {
         let missing = |claim: &Claim| match claim {
-            Claim::Pool(_) | Claim::Chunk(..) | Claim::Roster(_) | Claim::Done => true,
+            Claim::Pool(_) | Claim::Chunk(..) | Claim::ReaderSet(_) | Claim::Done => true,
             Claim::Channel(of) | Claim::Assign(of, _) => Some(*of) == channel,
             Claim::Heap(_) | Claim::Reader(_) | Claim::Right(..) | Claim::Export(_) => false,
         };

@@ -4,7 +4,7 @@ use super::conn::{Claim, Conn};
 use super::register::Chore;
 use super::residents::{Gone, Joined, Offer};
 use super::state::DomainCore;
-use super::wire::Parcel;
+use super::wire::EventWithFds;
 use crate::base::retired;
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, OwnedFd};
@@ -150,7 +150,7 @@ impl DomainCore {
             Event::Traced { pool, on } => self.register.add_chore(Chore::Traced(pool, on)),
             Event::Quota { pool, quota_bytes } => match self.register.heap(pool) {
                 Some(heap) => heap.set_quota(quota_bytes),
-                // The board has it already; waiters wake by its word.
+                // The control page has it already; waiters wake by its word.
                 None => self.register.add_chore(Chore::Quota(pool, quota_bytes)),
             },
             Event::Expelled { refusal } => {
@@ -158,7 +158,7 @@ impl DomainCore {
                 if refusal.code == RefusalCode::Hog {
                     self.let_go_of_all();
                 }
-                // Read to its end like any other, for then the roster is whole.
+                // Read to its end like any other, for then the reader set is whole.
                 conn.hang_up();
             }
             Event::Stat { req, record } => conn.keep_record(req, record),
@@ -215,13 +215,13 @@ impl DomainCore {
             return Ok(());
         }
         match conn.take_reply(req) {
-            Some(parcel) => self.undo(conn, parcel),
+            Some(came) => self.undo(conn, came),
             None => Ok(()),
         }
     }
 
     /// The thread that asked has given up: what the manager did for it is undone.
-    pub(super) fn undo(&self, conn: &mut Conn, (event, _): Parcel) -> Result<(), Error> {
+    pub(super) fn undo(&self, conn: &mut Conn, (event, _): EventWithFds) -> Result<(), Error> {
         let request = match event {
             Event::Opened { channel, .. } | Event::Accepted { channel, .. } => {
                 Request::CloseChannel { channel }
@@ -236,7 +236,7 @@ impl DomainCore {
     /// The answer to something that we claimed.
     fn claimed(&self, conn: &mut Conn, claim: Claim, event: &Event) {
         match (claim, event) {
-            // At once: the roster's events follow, and count from here.
+            // At once: the reader set's events follow, and count from here.
             (Claim::Pool(pool), Event::PoolCreated { entry, .. }) => {
                 if let Some(own) = self.register.own(pool) {
                     own.resume(*entry);
@@ -273,7 +273,7 @@ impl DomainCore {
                 if let Claim::Pool(pool) = claim
                     && let Some(own) = self.register.own(pool)
                 {
-                    // A manager that does not know a pool adds nobody to its roster.
+                    // A manager that does not know a pool adds nobody to its reader set.
                     own.stand_alone();
                     self.register.look_again();
                 }
@@ -304,7 +304,7 @@ impl DomainCore {
         fds: Vec<OwnedFd>,
     ) -> Result<(), Error> {
         let link = self.link(channel);
-        // Crash: until AcceptPool is sent nothing of ours is on any roster; a death here frees it all.
+        // Crash: until AcceptPool is sent nothing of ours is on any reader set; a death here frees it all.
         let taken = match &link {
             Some(link) => link.offered(shape, known, fds),
             None => Err(error::protocol(format!(

@@ -1,7 +1,7 @@
 //! The names that a domain exports, and who has connected to them.
 
 use super::backlog::{self, Backlog};
-use super::wire::Parcel;
+use super::wire::EventWithFds;
 use crate::base::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -67,7 +67,7 @@ impl Exports {
     }
 
     /// A connection that nobody has taken yet.
-    pub fn next(&self, id: &AtomicU32) -> Option<Parcel> {
+    pub fn next(&self, id: &AtomicU32) -> Option<EventWithFds> {
         lock(&self.0).of(id)?.incoming.pop()
     }
 
@@ -81,13 +81,13 @@ impl Exports {
     }
 
     /// Somebody has connected. A channel that is to be refused.
-    pub(super) fn came(&self, export: ExportId, parcel: Parcel) -> Option<ChannelId> {
+    pub(super) fn came(&self, export: ExportId, came: EventWithFds) -> Option<ChannelId> {
         let mut names = lock(&self.0);
         // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
         // given up meanwhile.
         match names.all.contains_key(&export) || names.asking > 0 {
-            true => names.all.entry(export).or_default().incoming.push(parcel),
-            false => backlog::channel(&parcel),
+            true => names.all.entry(export).or_default().incoming.push(came),
+            false => backlog::channel(&came),
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
-use tranship_region::layout::BoardRo;
+use tranship_region::layout::ControlPageRo;
 use tranship_sys::{epoll, process, socket};
 
 /// How long the answer may take before the manager counts as hung.
@@ -23,7 +23,7 @@ pub(super) struct Welcome {
     pub(super) domain: DomainId,
     pub(super) resumed: bool,
     pub(super) instance: u64,
-    pub(super) board: BoardRo,
+    pub(super) control_page: ControlPageRo,
 }
 
 impl Greeting {
@@ -80,20 +80,21 @@ impl Greeting {
                     domain,
                     instance,
                     resumed,
-                    board_entries,
+                    control_page_entries,
                     ..
                 },
                 fds,
             )) => {
-                let board = fds
+                let control_page = fds
                     .first()
-                    .ok_or_else(|| error::protocol("a welcome without a board"))?;
-                let board = BoardRo::open(board, board_entries, instance)?;
+                    .ok_or_else(|| error::protocol("a welcome without a control page"))?;
+                let control_page =
+                    ControlPageRo::open(control_page, control_page_entries, instance)?;
                 Ok(Some(Welcome {
                     domain,
                     resumed,
                     instance,
-                    board,
+                    control_page,
                 }))
             }
             Some((Event::Expelled { refusal }, _)) => Err(error::refused(refusal)),

@@ -1,7 +1,7 @@
 //! Joining a manager that was found: hello, and what a domain begins with.
 
-use super::boards::Boards;
 use super::conn::Conn;
+use super::control_pages::ControlPages;
 use super::cut_off::Root;
 use super::discover::Found;
 use super::exports::Exports;
@@ -55,7 +55,7 @@ impl DomainCore {
                 root: Root::now(),
                 high_descriptors: how.high_descriptors,
             },
-            boards: Boards::new(welcome.board),
+            control_pages: ControlPages::new(welcome.control_page),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),
             register: Register::default(),
             pressure: MemoryPressure::default(),

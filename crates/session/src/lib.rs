@@ -5,7 +5,7 @@
 //! and no allocation.
 //!
 //! Its files, from below: what everything uses (`base/`, `error`), what the manager is spoken to by (`wire`, `greeting`, `conn`), finding and
-//! starting one (`discover`, `starter`, `cut_off`, `home`), what a domain has (`boards`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`,
+//! starting one (`discover`, `starter`, `cut_off`, `home`), what a domain has (`control_pages`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`,
 //! `pressure`), what lives in it (`residents`, `register`), its whole state (`state`); what is done with that: each event (`events`), the claims after
 //! a manager's restart (`resume`), a turn of all that is due (`turn`), questions that have an answer (`call`), its end (`entrust`, `leave`, `leaks`),
 //! its beginning (`join`).
@@ -21,9 +21,9 @@
 
 mod backlog;
 pub mod base;
-mod boards;
 mod call;
 mod conn;
+mod control_pages;
 mod cut_off;
 pub mod discover;
 mod entrust;
@@ -50,7 +50,7 @@ mod trace;
 mod turn;
 mod wire;
 
-pub use call::{Asked, NAP, PATIENCE, ROUND};
+pub use call::{Asked, PATIENCE, POLL_INTERVAL, ROUND};
 pub use heap::OwnHeap;
 pub use join::Join;
 pub use leave::look as look_at_left;
@@ -59,4 +59,4 @@ pub use residents::{ForeignMember, Gone, Had, Joined, LinkMember, Offer, OwnMemb
 pub use state::DomainCore;
 pub use tasks::{Key, Woken};
 pub use trace::Subject;
-pub use wire::Parcel;
+pub use wire::EventWithFds;

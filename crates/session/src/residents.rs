@@ -27,7 +27,7 @@ pub struct Offer {
     pub trust: Trust,
 }
 
-/// A queue that joins a pool's roster.
+/// A queue that joins a pool's reader set.
 #[derive(Clone, Copy, Debug)]
 pub struct Joined {
     pub channel: ChannelId,
@@ -56,23 +56,23 @@ pub trait OwnMember: Any + Retired {
     fn table_fd(&self) -> &OwnedFd;
     /// The chunks present: index, serial, descriptor.
     fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)>;
-    /// The readers on the roster, with the inodes of their counters.
+    /// The readers on the reader set, with the inodes of their counters.
     fn readers(&self) -> Vec<(DomainId, u64)>;
-    /// The queues on the roster: channel, sink, number of the sink's process.
+    /// The queues on the reader set: channel, sink, number of the sink's process.
     fn queues(&self) -> Vec<(ChannelId, DomainId, u64)>;
 
-    /// Another board is about to be looked at.
+    /// Another control page is about to be looked at.
     fn suspend(&self);
-    /// No manager can add anybody to the roster until the next [`suspend`](OwnMember::suspend).
+    /// No manager can add anybody to the reader set until the next [`suspend`](OwnMember::suspend).
     fn stand_alone(&self);
-    /// The pool's place in the new board.
+    /// The pool's place in the new control page.
     fn resume(&self, entry: u32);
 
     /// Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
     fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>);
     fn queue_left(&self, channel: ChannelId, epoch: u64);
     fn reader_left(&self, domain: DomainId, epoch: u64);
-    /// Takes readers off the roster that died before a new manager heard of them. True if there may be more.
+    /// Takes readers off the reader set that died before a new manager heard of them. True if there may be more.
     fn reap_dead_readers(&self) -> bool;
 
     /// The manager wants it to have at most this many bytes of chunks.
@@ -203,7 +203,7 @@ pub trait LinkMember: Any + Send + Sync {
     fn open_pool(&self, pool: PoolId);
     /// Our counters of an assigned pool.
     fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>>;
-    /// The queue is about to leave a roster: what it alone keeps is taken first.
+    /// The queue is about to leave a reader set: what it alone keeps is taken first.
     fn queue_leaves(&self);
     /// Memory is short: what a carrier has brought back is given back now.
     fn reclaim(&self);

@@ -110,14 +110,14 @@ impl DomainCore {
         }
         self.id
             .store(welcome.domain.0, std::sync::atomic::Ordering::Relaxed);
-        // No collection from here until the pool's place in the new board is known: the old board is written no more.
+        // No collection from here until the pool's place in the new control page is known: the old control page is written no more.
         let pools = self.register.all_own();
         self.register.look_again();
         for pool in &pools {
             pool.suspend();
         }
         self.trace_nothing();
-        self.boards.set(welcome.board);
+        self.control_pages.set(welcome.control_page);
         conn.up(fd, welcome.instance);
         self.tasks.has_news();
         let claimed = self.claim_all(conn);
@@ -176,19 +176,23 @@ impl DomainCore {
         for pool in &pools {
             let id = pool.shape().pool;
             for piece in pool.readers().chunks(PIECE) {
-                self.claim(conn, Claim::Roster(id), &[], |req| Request::ClaimRoster {
-                    req,
-                    pool: id,
-                    readers: piece.to_vec(),
-                    queues: Vec::new(),
+                self.claim(conn, Claim::ReaderSet(id), &[], |req| {
+                    Request::ClaimRoster {
+                        req,
+                        pool: id,
+                        readers: piece.to_vec(),
+                        queues: Vec::new(),
+                    }
                 })?;
             }
             for piece in pool.queues().chunks(PIECE) {
-                self.claim(conn, Claim::Roster(id), &[], |req| Request::ClaimRoster {
-                    req,
-                    pool: id,
-                    readers: Vec::new(),
-                    queues: piece.to_vec(),
+                self.claim(conn, Claim::ReaderSet(id), &[], |req| {
+                    Request::ClaimRoster {
+                        req,
+                        pool: id,
+                        readers: Vec::new(),
+                        queues: piece.to_vec(),
+                    }
                 })?;
             }
         }

@@ -1,7 +1,7 @@
 //! A domain's state, which everything else here works on.
 
-use super::boards::Boards;
 use super::conn::Conn;
+use super::control_pages::ControlPages;
 use super::exports::Exports;
 use super::home::Home;
 use super::notes::Notes;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_manager::Embedded;
 use tranship_proto::{ChannelId, DomainId, PoolId, Request};
-use tranship_region::layout::BoardRo;
+use tranship_region::layout::ControlPageRo;
 use tranship_region::layout::trace::What;
 use tranship_sys::fork::ForkGuard;
 
@@ -34,7 +34,7 @@ pub struct Shared {
     pub(super) id: AtomicU32,
     pub name: String,
     pub home: Home,
-    pub(super) boards: Boards,
+    pub(super) control_pages: ControlPages,
     /// The manager's socket. Taken before any other lock, never while one of them is held.
     pub(super) conn: Mutex<Conn>,
     /// What lives in it.
@@ -120,31 +120,31 @@ impl DomainCore {
         DomainId(self.id.load(Ordering::Relaxed)) // changes only at a resume that was not granted
     }
 
-    /// The board of the manager that we know.
+    /// The control page of the manager that we know.
     #[inline]
-    pub fn board(&self) -> &BoardRo {
-        self.boards.now()
+    pub fn control_page(&self) -> &ControlPageRo {
+        self.control_pages.now()
     }
 
-    /// The board's `wake` now.
+    /// The control page's `wake` now.
     #[inline]
     pub fn wake(&self) -> u32 {
-        self.boards.wake()
+        self.control_pages.wake()
     }
 
     /// The same word, for a futex.
     pub fn wake_word(&self) -> &AtomicU32 {
-        self.boards.wake_word()
+        self.control_pages.wake_word()
     }
 
     pub fn seen(&self) -> u32 {
-        self.boards.seen()
+        self.control_pages.seen()
     }
 
     /// Whether the manager has something for us. One load of a line that rarely changes.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.boards.has_news()
+        self.control_pages.has_news()
     }
 
     /// A pool is to be traced, or no longer. Not under the socket's lock.

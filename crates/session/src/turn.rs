@@ -90,9 +90,9 @@ impl DomainCore {
 
     /// Gives up pools of others that no link brings buffers of any more and of which nothing is held, where the present
     /// manager has not said a word of them: perhaps their writer never came back to it. True if there are others.
-    // Crash: they are forgotten only at the manager's answer (`PoolGone`), which comes when the writer's roster is rid of
+    // Crash: they are forgotten only at the manager's answer (`PoolGone`), which comes when the writer's reader set is rid of
     // us. Should the manager die before, they are claimed from the next one: who forgets its counters cannot prove that it
-    // is the one on the roster, and what was left in its queues would stay for ever.
+    // is the one on the reader set, and what was left in its queues would stay for ever.
     fn give_up_foreign(&self) -> bool {
         let mut unspoken = false;
         let mut over = Vec::new();
@@ -151,8 +151,8 @@ impl DomainCore {
             let wake = self.wake();
             loop {
                 match conn.receive() {
-                    Ok(Some(parcel)) => {
-                        let Some((event, fds)) = conn.keep_early(parcel) else {
+                    Ok(Some(came)) => {
+                        let Some((event, fds)) = conn.keep_early(came) else {
                             continue;
                         };
                         let handled = self.handle(&mut conn, event, fds);
@@ -171,7 +171,7 @@ impl DomainCore {
                     Err(error) => {
                         if conn.is_up() {
                             // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
-                            self.boards.skip(wake);
+                            self.control_pages.skip(wake);
                         } else {
                             self.manager_left();
                         }
@@ -179,7 +179,7 @@ impl DomainCore {
                     }
                 }
             }
-            self.boards.took(wake);
+            self.control_pages.took(wake);
             if self.wake() == wake {
                 return Ok(());
             }
@@ -189,7 +189,7 @@ impl DomainCore {
     /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
     /// until there is news must not find any meanwhile.
     fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
-        self.boards.skip(self.wake());
+        self.control_pages.skip(self.wake());
         if conn.take_ended() {
             let own = self.register.all_own();
             own.iter().for_each(|pool| pool.stand_alone());

@@ -9,7 +9,7 @@ use tranship_proto::{Event, MAX_MESSAGE_BYTES, Request};
 use tranship_sys::{epoll, errno, socket};
 
 /// An event with its descriptors.
-pub type Parcel = (Event, Vec<OwnedFd>);
+pub type EventWithFds = (Event, Vec<OwnedFd>);
 
 /// Requests that may wait for room in the socket. Their number has its bound in what there is to be asked or told about;
 /// this one is for a manager that hangs for days.
@@ -167,7 +167,7 @@ impl Wire {
 
     fn broke(&mut self, error: &io::Error) -> Error {
         tracing::debug!(%error, "the manager's socket broke");
-        // What it said before it went is still to be heard: a roster that lacks it would be wrong.
+        // What it said before it went is still to be heard: a reader set that lacks it would be wrong.
         self.broken = true;
         self.outgoing.clear();
         Kind::ManagerAway.into()
@@ -175,11 +175,11 @@ impl Wire {
 
     /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
     /// room for its descriptors: it comes when there is.
-    pub(super) fn receive(&mut self) -> Result<Option<Parcel>, Error> {
+    pub(super) fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let Some(fd) = &self.fd else {
             return Err(Kind::ManagerAway.into());
         };
-        // Whole or not at all: who lost one part of the roster would have to forget the rest.
+        // Whole or not at all: who lost one part of the reader set would have to forget the rest.
         let received = match socket::recvmsg_whole(fd.as_fd(), &mut self.buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),

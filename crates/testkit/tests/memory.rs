@@ -209,7 +209,7 @@ fn spike(helper: bool, kind: usize) {
     let socket: String = manager.expect();
     let alone = accounted(&dog, &[&manager]);
     assert_eq!(totals_are(&alone), [0; 3], "{alone:?}");
-    assert!(alone.board_bytes > 0, "its own domain's: {alone:?}");
+    assert!(alone.control_page_bytes > 0, "its own domain's: {alone:?}");
     let reader = reads().start().expect("reader");
     assert_eq!(reader.ask::<usize>(&(&socket, helper, kind)), 0);
     let writer = writes().start().expect("writer");
@@ -248,7 +248,7 @@ fn spike(helper: bool, kind: usize) {
     step(100); // and it can grow again
     drop((writer, reader));
     // What the dead have left goes in steps, and at each of them both say the same.
-    let everything = |m: &ManagerStat| (totals_are(m), m.stranded_bytes, m.board_bytes);
+    let everything = |m: &ManagerStat| (totals_are(m), m.stranded_bytes, m.control_page_bytes);
     while everything(&accounted(&dog, &[&manager])) != everything(&alone) {}
 }
 

@@ -208,8 +208,8 @@ fn held(source: &Peer, sink: &Peer) -> (usize, BTreeMap<String, usize>) {
     let held = Held::by([source.pid(), sink.pid()]).unwrap();
     let mut kinds = BTreeMap::new();
     for memfd in held.memfds.values() {
-        // Boards of earlier managers stay mapped: one page each.
-        if !memfd.name.contains("board") {
+        // Control pages of earlier managers stay mapped: one page each.
+        if !memfd.name.contains("control-page") {
             *kinds.entry(memfd.name.clone()).or_default() += 1;
         }
     }

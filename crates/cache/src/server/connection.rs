@@ -8,7 +8,7 @@ use super::incoming::Incoming;
 use super::pace::Pace;
 use super::shared::{Sending, Shared};
 use super::{classic, meta};
-use crate::parcel::{Client, Next};
+use crate::image::{Client, Next};
 use crate::parse::{self, Command, Put};
 use crate::reply::Replies;
 use crate::stats::Counts;

@@ -3,7 +3,7 @@
 use super::handover::{Say, as_file, hear, is_friend, odd, say, write_down};
 use super::running::{Crew, Running};
 use super::worker::Worker;
-use crate::parcel::FORMAT;
+use crate::image::FORMAT;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -65,21 +65,21 @@ fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<
 fn give(running: &Running, crew: &mut Crew, to: &OwnedFd, listener: &OwnedFd) -> io::Result<()> {
     let shared = &running.shared;
     shared.store.arena().give_away();
-    let (mut parcel, lost) = write_down(shared);
+    let (mut image, lost) = write_down(shared);
     let mut streams: Vec<BorrowedFd<'_>> = Vec::new();
     let mut slow = 0;
     for connection in crew.workers.iter().flat_map(Worker::connections) {
         match connection.write_down(REPLIES) {
             Some(client) => {
-                parcel.connections.push(client);
+                image.connections.push(client);
                 streams.push(connection.stream().as_fd());
             }
             None => slow += 1,
         }
     }
-    let (items, clients) = (parcel.items.len(), streams.len());
-    let bytes = as_file(&parcel.encode())?;
-    drop(parcel);
+    let (items, clients) = (image.items.len(), streams.len());
+    let bytes = as_file(&image.encode())?;
+    drop(image);
     let mut fds = vec![
         shared.store.file(),
         bytes.as_fd(),
@@ -87,7 +87,7 @@ fn give(running: &Running, crew: &mut Crew, to: &OwnedFd, listener: &OwnedFd) ->
         running.listener.as_fd(),
     ];
     fds.extend(running.datagrams.as_ref().map(AsFd::as_fd));
-    say(to, &Say::Parcel, &fds)?;
+    say(to, &Say::Image, &fds)?;
     for some in streams.chunks(socket::MAX_FDS) {
         say(to, &Say::Connections, some)?;
     }

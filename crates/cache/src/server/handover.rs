@@ -3,7 +3,7 @@
 //! ```text
 //!   successor                                  server
 //!   take, format ───────────────────────────►  stops to serve; clients wait
-//!                ◄───────────────────────────  parcel, descriptors of arena, listeners, connections
+//!                ◄───────────────────────────  image, descriptors of arena, listeners, connections
 //!   reads it, believes none of it
 //!   ready        ───────────────────────────►  ends
 //!                ◄───────────────────────────  yours
@@ -12,7 +12,7 @@
 //! Until `ready` came the server can go on as before, and does so when the successor is gone or says nothing.
 
 use super::shared::Shared;
-use crate::parcel::Parcel;
+use crate::image::Image;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -31,8 +31,8 @@ pub(super) enum Say {
     Take(u32),
     /// No, and why.
     No(String),
-    /// Descriptors: arena, parcel, this socket's listener, TCP, and UDP if there is.
-    Parcel,
+    /// Descriptors: arena, image, this socket's listener, TCP, and UDP if there is.
+    Image,
     /// Descriptors of the next connections.
     Connections,
     /// All is there and can be used.
@@ -57,7 +57,7 @@ impl Say {
         match self {
             Say::Take(format) => [&[1][..], &format.to_le_bytes()].concat(),
             Say::No(why) => [&[2][..], why.as_bytes()].concat(),
-            Say::Parcel => vec![3],
+            Say::Image => vec![3],
             Say::Connections => vec![4],
             Say::Ready => vec![5],
             Say::Yours => vec![6],
@@ -69,7 +69,7 @@ impl Say {
         Some(match (kind, rest.len()) {
             (1, 4) => Say::Take(u32::from_le_bytes(rest.try_into().ok()?)),
             (2, _) => Say::No(String::from_utf8_lossy(rest).into_owned()),
-            (3, 0) => Say::Parcel,
+            (3, 0) => Say::Image,
             (4, 0) => Say::Connections,
             (5, 0) => Say::Ready,
             (6, 0) => Say::Yours,
@@ -113,25 +113,25 @@ pub(super) fn is_friend(socket: impl AsFd) -> io::Result<bool> {
 }
 
 /// What a successor has to know about what is stored, and of how many values it cannot. Nobody serves meanwhile.
-pub(super) fn write_down(shared: &Shared) -> (Parcel, u64) {
+pub(super) fn write_down(shared: &Shared) -> (Image, u64) {
     let (items, lost) = shared.store.write_down();
-    let mut parcel = Parcel {
+    let mut image = Image {
         numbers: shared.store.next_number(),
         items,
-        ..Parcel::default()
+        ..Image::default()
     };
     // Relaxed: nobody changes it, as nobody serves.
     let flush_at = shared.flush_at.load(Ordering::Relaxed);
     if flush_at != 0 {
         let left = flush_at - i64::from(shared.store.now());
-        parcel.flush_in = u64::try_from(left.max(1)).unwrap_or(1);
+        image.flush_in = u64::try_from(left.max(1)).unwrap_or(1);
     }
-    (parcel, lost)
+    (image, lost)
 }
 
 /// Bytes as a file without a name.
 pub(super) fn as_file(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = std::fs::File::from(memfd::create("tranship-cache-parcel")?);
+    let mut file = std::fs::File::from(memfd::create("tranship-cache-image")?);
     file.write_all(bytes)?;
     Ok(file.into())
 }
@@ -142,7 +142,7 @@ pub(super) fn read_file(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
     let len = file.seek(SeekFrom::End(0))?;
     if len > most {
         return Err(odd(format!(
-            "a parcel of {len} bytes, of which {most} can be"
+            "a image of {len} bytes, of which {most} can be"
         )));
     }
     file.seek(SeekFrom::Start(0))?;

@@ -5,7 +5,7 @@
 
 use super::handover::{as_file, read_file, write_down};
 use super::shared::{Options, Shared};
-use crate::parcel::Parcel;
+use crate::image::Image;
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -30,7 +30,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) arena: OwnedFd,
-    pub(super) parcel: Parcel,
+    pub(super) image: Image,
     pub(super) once: Once,
 }
 
@@ -73,12 +73,8 @@ pub(super) fn find(options: &Options) -> Found {
 fn open(arena: OwnedFd, keys: OwnedFd) -> io::Result<Values> {
     let once = Once(File::from(keys.try_clone()?));
     let bytes = read_file(keys, machine::memory_total())?;
-    let parcel = Parcel::decode(&bytes).map_err(io::Error::other)?;
-    Ok(Values {
-        arena,
-        parcel,
-        once,
-    })
+    let image = Image::decode(&bytes).map_err(io::Error::other)?;
+    Ok(Values { arena, image, once })
 }
 
 impl Once {
@@ -105,9 +101,9 @@ pub(super) fn keep(
     to: &Notifier,
 ) -> io::Result<usize> {
     shared.store.arena().give_away();
-    let (parcel, lost) = write_down(shared);
-    let values = parcel.items.len();
-    let keys = as_file(&parcel.encode())?;
+    let (image, lost) = write_down(shared);
+    let values = image.items.len();
+    let keys = as_file(&image.encode())?;
     to.store(TCP, listener.as_fd())?;
     if let Some(datagrams) = datagrams {
         to.store(UDP, datagrams.as_fd())?;

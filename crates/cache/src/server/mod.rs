@@ -135,18 +135,13 @@ impl Begin {
             taken: None,
             pending: Pending::Nothing,
         };
-        let Some(keep::Values {
-            arena,
-            parcel,
-            once,
-        }) = found.values
-        else {
+        let Some(keep::Values { arena, image, once }) = found.values else {
             return Ok(begin);
         };
-        match Store::adopt(store_options(options), arena, &parcel.items, parcel.numbers) {
+        match Store::adopt(store_options(options), arena, &image.items, image.numbers) {
             Ok((store, adopted)) => {
                 begin.store = store;
-                begin.flush_in = parcel.flush_in;
+                begin.flush_in = image.flush_in;
                 begin.taken = Some(Taken {
                     from: None,
                     store: adopted,
@@ -162,12 +157,12 @@ impl Begin {
     /// With what another server had.
     fn adopt(options: &Options, mut offered: take::Offered) -> io::Result<Begin> {
         let pending = offered.pending()?;
-        let parcel = offered.parcel;
+        let image = offered.image;
         let adopted = Store::adopt(
             store_options(options),
             offered.arena,
-            &parcel.items,
-            parcel.numbers,
+            &image.items,
+            image.numbers,
         );
         let (store, adopted) = adopted.map_err(io::Error::other)?;
         let connections = offered.streams.into_iter();
@@ -184,7 +179,7 @@ impl Begin {
             control: Some(offered.control),
             listener: offered.listener,
             datagrams,
-            flush_in: parcel.flush_in,
+            flush_in: image.flush_in,
             taken: Some(Taken {
                 from: Some(offered.from),
                 store: adopted,

@@ -1,7 +1,7 @@
 //! The successor's side of a hand-over.
 
 use super::handover::{PATIENCE, Say, hear, is_friend, odd, read_file, say};
-use crate::parcel::{Client, FORMAT, Parcel};
+use crate::image::{Client, FORMAT, Image};
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use tranship_sys::{machine, pidfd, socket};
 /// What a server handed over, until it is said that it can be used.
 #[derive(Debug)]
 pub(super) struct Offered {
-    pub(super) parcel: Parcel,
+    pub(super) image: Image,
     pub(super) arena: OwnedFd,
     pub(super) control: OwnedFd,
     pub(super) listener: TcpListener,
@@ -47,7 +47,7 @@ pub(super) fn ask(at: &Path) -> io::Result<Option<Offered>> {
         return Err(odd("the server there ended"));
     };
     match heard.say {
-        Say::Parcel => {}
+        Say::Image => {}
         Say::No(why) => return Err(odd(format!("the server there refused: {why}"))),
         _ => return Err(odd("the server there says something else")),
     }
@@ -56,9 +56,9 @@ pub(super) fn ask(at: &Path) -> io::Result<Option<Offered>> {
     let (arena, bytes, control) = (next()?, next()?, next()?);
     let listener = TcpListener::from(next()?);
     let datagrams = fds.next().map(UdpSocket::from);
-    let mut parcel = Parcel::decode(&read_file(bytes, machine::memory_total())?)
-        .map_err(|wrong| odd(format!("the parcel cannot be read: {wrong}")))?;
-    let clients = std::mem::take(&mut parcel.connections);
+    let mut image = Image::decode(&read_file(bytes, machine::memory_total())?)
+        .map_err(|wrong| odd(format!("the image cannot be read: {wrong}")))?;
+    let clients = std::mem::take(&mut image.connections);
     let mut streams = Vec::new();
     while streams.len() < clients.len() {
         match hear(&socket)? {
@@ -69,7 +69,7 @@ pub(super) fn ask(at: &Path) -> io::Result<Option<Offered>> {
         }
     }
     Ok(Some(Offered {
-        parcel,
+        image,
         arena,
         control,
         listener,

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::{Store, StoreOptions, arena_options, lock};
-use crate::parcel::Kept;
+use crate::image::Kept;
 use crate::parse::KEY;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use tranship_zcopy::{Arena, Error, Place};

@@ -138,7 +138,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors, \
                  at most {} of its own for each user, longest loop iteration {:.1} ms\n\
                  memory pressure: {}\n\
-                 shared memory {}: data {}, stranded {}, tables {}, rings {}, boards {}\n",
+                 shared memory {}: data {}, stranded {}, tables {}, rings {}, control_pages {}\n",
                 m.pid,
                 m.uptime_s,
                 size(m.granted_bytes),
@@ -154,7 +154,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 size(m.stranded_bytes),
                 size(m.table_bytes),
                 size(m.ring_bytes),
-                size(m.board_bytes),
+                size(m.control_page_bytes),
             )?,
             StatRecord::Domain(d) => domains.row(domain_row(d)),
             StatRecord::Pool(p) => pools.row(vec![
@@ -355,7 +355,7 @@ mod tests {
                 data_bytes: 63 << 20,
                 table_bytes: 64 << 10,
                 ring_bytes: 40 << 10,
-                board_bytes: 16 << 10,
+                control_page_bytes: 16 << 10,
                 descriptors: 30,
                 max_descriptors: 900,
                 own_bytes_per_user: 32 << 20,

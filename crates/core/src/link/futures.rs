@@ -10,7 +10,7 @@ use super::shared::LinkShared;
 use super::{Listener, Receiver, Sender, descriptor};
 use crate::aggregate_mut::AggregateMut;
 use crate::cbuf::CbufMut;
-use crate::domain::NAP;
+use crate::domain::POLL_INTERVAL;
 use crate::error::{Error, Kind, SendError};
 use crate::options::WhenFull;
 use crate::pool::Pool;
@@ -25,7 +25,7 @@ use tranship_sys::time::monotonic_ns;
 
 /// A task's sleep on one end of a link. It ends with it.
 #[derive(Default)]
-struct Nap {
+struct Registration {
     /// The end, while the task sleeps.
     on: Option<Arc<LinkShared>>,
     /// The peer's word since this sleep was begun.
@@ -34,7 +34,7 @@ struct Nap {
     settled: Option<Instant>,
 }
 
-impl Nap {
+impl Registration {
     /// From here on what comes wakes the task, at that time at the latest. The caller looks again after it.
     fn begin(
         &mut self,
@@ -55,7 +55,7 @@ impl Nap {
             times[1] = self.settled.filter(|settled| *settled > now);
         } else {
             // Nobody can ring: the manager has still to give us a doorbell, or is away.
-            times[1] = Some(now + NAP);
+            times[1] = Some(now + POLL_INTERVAL);
         }
         if let Some(at) = times.into_iter().flatten().min() {
             link.domain.tasks.wake_at(link.key(), at);
@@ -80,7 +80,7 @@ impl Nap {
     }
 }
 
-impl Drop for Nap {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.end();
     }
@@ -95,15 +95,15 @@ impl Receiver {
     /// # Errors
     /// As [`try_recv`](Receiver::try_recv), and [`Kind::System`] where that thread or its descriptors cannot be had.
     pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
-        let mut nap = Nap::default();
+        let mut registration = Registration::default();
         poll_fn(move |context| {
             loop {
                 if let Some(done) = self.try_recv().transpose() {
-                    nap.end();
+                    registration.end();
                     return Poll::Ready(done);
                 }
-                let at = self.puts_aside().then(|| Instant::now() + NAP);
-                nap.begin(&self.link, context, Waker::Fences, at)?;
+                let at = self.puts_aside().then(|| Instant::now() + POLL_INTERVAL);
+                registration.begin(&self.link, context, Waker::Fences, at)?;
                 if !self.may_have_news() && !self.link.domain.has_news() {
                     return Poll::Pending;
                 }
@@ -164,30 +164,30 @@ impl Receiver {
         what: T,
         mut go: impl FnMut(&mut Receiver, T) -> Result<(), SendError<T>> + Unpin,
     ) -> impl Future<Output = Result<(), SendError<T>>> + Unpin {
-        let (mut nap, mut what) = (Nap::default(), Some(what));
+        let (mut registration, mut what) = (Registration::default(), Some(what));
         poll_fn(move |context| {
             let Some(unsent) = what.take() else {
                 return Poll::Pending; // it was ready before
             };
             let failed = match go(self, unsent) {
                 Ok(()) => {
-                    nap.end();
+                    registration.end();
                     return Poll::Ready(Ok(()));
                 }
                 Err(failed) => failed,
             };
             let begun = match goes_later(failed.kind()) {
                 // Nobody tells of room on that way.
-                true => nap.begin(
+                true => registration.begin(
                     &self.link,
                     context,
                     Waker::Fences,
-                    Some(Instant::now() + NAP),
+                    Some(Instant::now() + POLL_INTERVAL),
                 ),
                 false => Err(failed.error),
             };
             if let Err(error) = begun {
-                nap.end();
+                registration.end();
                 return Poll::Ready(Err(SendError::new(error, failed.unsent)));
             }
             what = Some(failed.unsent);
@@ -199,7 +199,7 @@ impl Receiver {
 struct Sending<'a> {
     sender: &'a mut Sender,
     message: Option<Message>,
-    nap: Nap,
+    registration: Registration,
 }
 
 impl Sender {
@@ -296,14 +296,14 @@ impl Sender {
     /// # Errors
     /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
     pub fn wait_taken_async(&mut self) -> impl Future<Output = Result<(), Error>> + Send + Unpin {
-        let mut nap = Nap::default();
+        let mut registration = Registration::default();
         poll_fn(move |context| {
             loop {
                 if let Some(done) = self.is_taken().map(|all| all.then_some(())).transpose() {
-                    nap.end();
+                    registration.end();
                     return Poll::Ready(done);
                 }
-                nap.begin(&self.link, context, Waker::Lazy, None)?;
+                registration.begin(&self.link, context, Waker::Lazy, None)?;
                 if !self.has_moved() && !self.link.domain.has_news() {
                     return Poll::Pending;
                 }
@@ -319,14 +319,14 @@ impl Sender {
     pub fn recv_control_async(
         &mut self,
     ) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
-        let mut nap = Nap::default();
+        let mut registration = Registration::default();
         poll_fn(move |context| {
             loop {
                 if let Some(done) = self.look_for_control().transpose() {
-                    nap.end();
+                    registration.end();
                     return Poll::Ready(done);
                 }
-                nap.begin(&self.link, context, Waker::Fences, None)?;
+                registration.begin(&self.link, context, Waker::Fences, None)?;
                 if !self.link.may_have_reply() && !self.link.domain.has_news() {
                     return Poll::Pending;
                 }
@@ -388,7 +388,7 @@ impl<'a> Sending<'a> {
         Sending {
             sender,
             message: Some(message),
-            nap: Nap::default(),
+            registration: Registration::default(),
         }
     }
 }
@@ -400,7 +400,7 @@ impl Future for Sending<'_> {
         let Sending {
             sender,
             message,
-            nap,
+            registration,
         } = self.get_mut();
         loop {
             let Some(unsent) = message.take() else {
@@ -408,8 +408,8 @@ impl Future for Sending<'_> {
             };
             let failed = match sender.try_message(unsent) {
                 Ok(()) => {
-                    nap.end_stall();
-                    nap.end();
+                    registration.end_stall();
+                    registration.end();
                     return Poll::Ready(Ok(()));
                 }
                 Err(failed) => failed,
@@ -420,15 +420,15 @@ impl Future for Sending<'_> {
             }
             let begun = match failed.kind() {
                 // The receiver gives lines back without a fence.
-                Kind::Full => nap.begin(&sender.link, context, Waker::Lazy, None),
+                Kind::Full => registration.begin(&sender.link, context, Waker::Lazy, None),
                 Kind::PoolPending | Kind::ManagerAway | Kind::OutOfMemory => {
-                    let at = Instant::now() + NAP;
-                    nap.begin(&sender.link, context, Waker::Lazy, Some(at))
+                    let at = Instant::now() + POLL_INTERVAL;
+                    registration.begin(&sender.link, context, Waker::Lazy, Some(at))
                 }
                 _ => Err(failed.error),
             };
             if let Err(error) = begun {
-                nap.end();
+                registration.end();
                 return Poll::Ready(Err(SendError::new(error, failed.unsent)));
             }
             *message = Some(failed.unsent);
@@ -443,8 +443,8 @@ impl Future for Sending<'_> {
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
-        self.nap.end_stall();
-        self.nap.end();
+        self.registration.end_stall();
+        self.registration.end();
         self.sender.unsent = self.message.take().map(Box::new);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Receiver, Sender, shared::LinkShared};
 use crate::base::checked_name;
-use crate::domain::{Asked, DomainCore, Parcel};
+use crate::domain::{Asked, DomainCore, EventWithFds};
 use crate::error::{self, Awaited, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
 use std::os::fd::{AsFd, OwnedFd};
@@ -127,9 +127,9 @@ impl NamedOpening {
                 self.asking = Some(asking);
                 Ok(None)
             }
-            Ok(Some(parcel)) => {
+            Ok(Some(came)) => {
                 let what = (self.name.as_str(), self.role);
-                let end = end_open(domain, asking, parcel, what, &self.options);
+                let end = end_open(domain, asking, came, what, &self.options);
                 end.map(Some)
             }
             Err(error) => {
@@ -164,7 +164,7 @@ pub(crate) fn open(
     loop {
         match opening.look(opening.deadline) {
             Ok(Some(end)) => return Ok(end),
-            Ok(None) => domain.nap(),
+            Ok(None) => domain.idle(),
             Err(error) => return Err(error),
         }
     }
@@ -187,7 +187,7 @@ fn begin_open(domain: &DomainCore, name: &str, role: Role, lines: u32) -> Result
 fn end_open(
     domain: &DomainCore,
     Asking { half, asked }: Asking,
-    (event, fds): Parcel,
+    (event, fds): EventWithFds,
     (name, role): (&str, Role),
     options: &LinkOptions,
 ) -> Result<End, Error> {
@@ -233,7 +233,7 @@ fn end_open(
 pub(super) fn begin_accept(
     domain: &DomainCore,
     name: &str,
-    incoming: Parcel,
+    incoming: EventWithFds,
     options: &LinkOptions,
 ) -> Result<Accepting, Error> {
     let (

@@ -3,7 +3,7 @@
 use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
 use super::{Listener, Receiver, Sender};
-use crate::domain::{DomainCore, NAP};
+use crate::domain::{DomainCore, POLL_INTERVAL};
 use crate::error::Error;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -213,7 +213,7 @@ fn round(
     {
         limit = Duration::ZERO;
     } else if domains.iter().any(|d| d.rest) {
-        limit = limit.min(NAP);
+        limit = limit.min(POLL_INTERVAL);
     }
 
     let doorbells: Vec<_> = items.iter().map(|i| i.link()?.doorbell_at_hand()).collect();
@@ -282,13 +282,15 @@ fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
 fn arm_link(item: &PollItem<'_>, link: &LinkShared, sleep: &mut Sleep) -> Duration {
     link.ring_for_ourselves();
     if !link.has_doorbell() {
-        return NAP;
+        return POLL_INTERVAL;
     }
     let word = link.ring.arm();
     let same = sleep.filter(|(before, _)| *before == word);
     let (_, since) = *sleep.insert(same.unwrap_or((word, Instant::now())));
     match &item.0 {
-        What::Receiver(receiver) | What::Inward(receiver, _) if receiver.puts_aside() => NAP,
+        What::Receiver(receiver) | What::Inward(receiver, _) if receiver.puts_aside() => {
+            POLL_INTERVAL
+        }
         // The receiver gives lines back without a fence.
         What::Sender(_) | What::Onward(_, Onward { room: true, .. })
             if since.elapsed() < SETTLE =>

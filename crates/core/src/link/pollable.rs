@@ -4,7 +4,7 @@ use super::Receiver;
 use super::shared::{Doorbell, Gone, LinkShared};
 use super::sleep::LOOK;
 use crate::base::lock;
-use crate::domain::{Key, NAP};
+use crate::domain::{Key, POLL_INTERVAL};
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
@@ -133,7 +133,7 @@ impl LinkShared {
                 other.set_peer_fd(far);
                 doorbell.near = Some(Arc::new(near));
             }
-            None => doorbell.again = Some(Instant::now() + NAP),
+            None => doorbell.again = Some(Instant::now() + POLL_INTERVAL),
         }
         doorbell.near.is_some()
     }
@@ -182,7 +182,7 @@ impl LinkShared {
             self.domain.tasks.unwatch(near);
         }
         doorbell.watched = false;
-        doorbell.again = Some(Instant::now() + NAP);
+        doorbell.again = Some(Instant::now() + POLL_INTERVAL);
         if !doorbell.polled {
             doorbell.near = None;
         }

@@ -34,7 +34,7 @@ fn run(domain: &DomainCore) {
     let mut woken = Vec::new();
     loop {
         if tasks.sleep(look, &mut woken).is_err() {
-            domain.nap();
+            domain.idle();
         }
         if domain.is_closed() {
             return tasks.ended();

@@ -421,7 +421,7 @@ impl Drop for Receiver {
             store.close();
             self.link.tell_other();
         }
-        // Crash: the manager takes the queue off the rosters at this request, or at our death.
+        // Crash: the manager takes the queue off the reader sets at this request, or at our death.
         self.link.leave();
     }
 }

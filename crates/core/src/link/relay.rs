@@ -12,7 +12,7 @@
 use super::message::{Body, Message};
 use super::poll::{Inward, Onward, PollItem, poll};
 use super::{Receiver, Sender};
-use crate::domain::NAP;
+use crate::domain::POLL_INTERVAL;
 use crate::error::{Error, Kind, SendError};
 use crate::options::PoolOptions;
 use crate::pool::Pool;
@@ -240,7 +240,7 @@ impl Relay {
 
     /// What to [`poll`](crate::poll) for: when one of these is ready it is time for a [`turn`](Relay::turn). To be taken anew after each.
     pub fn poll_items(&mut self) -> [PollItem<'_>; 2] {
-        let soon = || Some(Instant::now() + NAP);
+        let soon = || Some(Instant::now() + POLL_INTERVAL);
         let waits = self.next.is_some();
         let inward = Inward {
             message: !waits && self.over.is_none(),

@@ -337,7 +337,7 @@ impl Sender {
         let (offset, serial) = buf.place();
         if let Some(out) = self.outs.iter().find(|out| out.home == key) {
             // The only writer of this counter is this Sender.
-            // Crash: counted but not published: `sent` stays ahead until the queue leaves the roster with our
+            // Crash: counted but not published: `sent` stays ahead until the queue leaves the reader set with our
             // death, when the sink has reported that it took the last message.
             tranship_ledger::count(&out.counts.counts()[slot as usize]);
         }

@@ -34,7 +34,7 @@ pub(crate) struct Assignment {
     pub(crate) side: Assigned,
     pub(crate) counts: Arc<CountsRw>,
     pub(crate) counts_fd: OwnedFd,
-    /// Sink: the manager has put our counters on the writer's roster, so references may be taken.
+    /// Sink: the manager has put our counters on the writer's reader set, so references may be taken.
     /// Source: it has said that we may send.
     pub(crate) open: AtomicBool,
 }

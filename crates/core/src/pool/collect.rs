@@ -146,7 +146,7 @@ impl OwnPool {
             if outcome || !out.is_empty() {
                 return;
             }
-            // The roster is older than the board: take the manager's news without the lock, then again.
+            // The reader set is older than the control page: take the manager's news without the lock, then again.
             self.domain.turn_quietly();
         }
     }
@@ -220,17 +220,17 @@ impl OwnPool {
         {
             gc.ahead.push(slot);
         }
-        gc.roster.prefetch(&gc.ahead[known..]);
+        gc.reader_set.prefetch(&gc.ahead[known..]);
     }
 
     /// Whether all of them are dead, in one pass: nearly always they are, and the writer is the source of every queue. False says nothing of any one of
-    /// them. Under the lock neither the board nor the place in it changes.
+    /// them. Under the lock neither the control page nor the place in it changes.
     #[inline(always)]
     pub(super) fn are_dead<const N: usize>(&self, gc: &Gc, slots: impl Few<N>) -> bool {
         let own = Own::of(self);
         let are_dead = |epoch: LoadU64<'_>| {
             let epoch_now = || epoch.load(Ordering::Acquire);
-            gc.standing == Standing::Managed && gc.roster.are_dead(slots, &own, &own, epoch_now)
+            gc.standing == Standing::Managed && gc.reader_set.are_dead(slots, &own, &own, epoch_now)
         };
         self.epoch_word().is_some_and(are_dead)
     }
@@ -262,14 +262,14 @@ impl OwnPool {
         lock(&self.gc).deferred.len()
     }
 
-    /// Collects everything that is dead now. False if the roster is stale.
+    /// Collects everything that is dead now. False if the reader set is stale.
     pub(super) fn collect_all(&self) -> bool {
         let mut gc = lock(&self.gc);
         self.collect_until(&mut gc, None, Deferred::Taken)
     }
 
     /// Looks at candidates, oldest first, until some of `class` are dead (`None`: at all of them). False if the
-    /// roster is stale.
+    /// reader set is stale.
     fn collect_until(&self, gc: &mut Gc, class: Option<usize>, deferred: Deferred) -> bool {
         let enough = |gc: &Gc| class.is_some_and(|class| !gc.ready[class].is_empty());
         if enough(gc) {
@@ -316,24 +316,24 @@ impl OwnPool {
 
     /// The verdict over `gc.candidates`; the dead go to `ready`, the living to `held`.
     fn judge(&self, gc: &mut Gc) -> bool {
-        gc.roster.prefetch(&gc.candidates);
+        gc.reader_set.prefetch(&gc.candidates);
         self.verdict(gc, |gc, dead| self.put_back(gc, dead))
     }
 
-    /// The same; what becomes of the dead is the caller's. False if the roster is stale: then none is dead.
+    /// The same; what becomes of the dead is the caller's. False if the reader set is stale: then none is dead.
     #[inline(always)]
     pub(super) fn verdict(&self, gc: &mut Gc, bury: impl FnOnce(&mut Gc, &mut [u32])) -> bool {
         let mut batch = std::mem::take(&mut gc.batch);
         batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
-        let (standing, known) = (gc.standing, gc.roster.epoch());
+        let (standing, known) = (gc.standing, gc.reader_set.epoch());
         let own = Own::of(self);
-        let verdict = gc.roster.collect(
+        let verdict = gc.reader_set.collect(
             &candidates,
             &own,
             &own,
             || match standing {
-                Standing::Managed => self.board_epoch(),
+                Standing::Managed => self.control_page_epoch(),
                 Standing::Unlisted if self.is_listed() => u64::MAX,
                 Standing::Alone | Standing::Unlisted => known,
             },
@@ -423,7 +423,7 @@ impl OwnPool {
     }
 
     /// Collects everything that is dead now and gives it to the kegs, so that it counts as free.
-    /// False if the roster is older than the board: the manager's news come first.
+    /// False if the reader set is older than the control page: the manager's news come first.
     pub(super) fn collect_idle(&self) -> bool {
         let good = self.collect_all();
         let ready: Vec<u32> = lock(&self.gc)

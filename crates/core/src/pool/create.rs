@@ -166,7 +166,7 @@ impl OwnPool {
                 chunk_shift: chunk.trailing_zeros(),
                 serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
                 table_fd,
-                board_entry: AtomicU32::new(entry),
+                control_page_entry: AtomicU32::new(entry),
                 handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
                 shrink_target: AtomicU64::new(u64::MAX),
                 options,
@@ -175,7 +175,7 @@ impl OwnPool {
                 me: me.clone(),
             }
         });
-        // A pool's board entry starts there.
+        // A pool's control page entry starts there.
         lock(&pool.gc).resume();
         domain.register.add_own(id, pool.clone());
         if domain.era() != era {

@@ -35,7 +35,7 @@ impl OwnPool {
             None => self.look_at_any_few(gc, few),
         }
         // Asked for long before they are looked at.
-        gc.roster.prefetch(&[defer.queue().ahead(FEW)]);
+        gc.reader_set.prefetch(&[defer.queue().ahead(FEW)]);
     }
 
     /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead. They go to the thread's cache, the last one in first one

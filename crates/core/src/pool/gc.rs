@@ -4,7 +4,7 @@ use super::counts::{Counts, Refs};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tranship_ledger::{Batch, Roster};
+use tranship_ledger::{Batch, ReaderSet};
 use tranship_proto::{ChannelId, DomainId};
 use tranship_sync::{DeferQueue, Taker};
 
@@ -15,7 +15,7 @@ pub(super) const AHEAD: usize = 32;
 
 /// The collector's state: one thread at a time.
 pub(super) struct Gc {
-    pub(super) roster: Roster<Refs, Counts>,
+    pub(super) reader_set: ReaderSet<Refs, Counts>,
     pub(super) taker: Taker,
     /// What single senders have sent, before it is in the queue.
     pub(super) deferred: Vec<Arc<DeferQueue>>,
@@ -38,21 +38,21 @@ pub(super) struct Gc {
     pub(super) standing: Standing,
 }
 
-/// A pool's epoch in a board that it is new in.
+/// A pool's epoch in a control page that it is new in.
 pub(super) const FIRST_EPOCH: u64 = 1;
 
-/// What tells that the roster is whole.
+/// What tells that the reader set is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// Its epoch is the one that the board shows.
+    /// Its epoch is the one that the control page shows.
     Managed,
-    /// Whatever the board says (`OwnPool::stand_alone`).
+    /// Whatever the control page says (`OwnPool::stand_alone`).
     Alone,
-    /// That the board of the next manager does not have the pool yet (`OwnPool::suspend`).
+    /// That the control page of the next manager does not have the pool yet (`OwnPool::suspend`).
     Unlisted,
 }
 
-/// The reading end of a queue on the roster.
+/// The reading end of a queue on the reader set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sink {
     pub(super) domain: DomainId,
@@ -65,7 +65,7 @@ pub(super) struct Sink {
 impl Gc {
     pub(super) fn new(taker: Taker, classes: usize) -> Gc {
         Gc {
-            roster: Roster::new(0),
+            reader_set: ReaderSet::new(0),
             taker,
             deferred: Vec::new(),
             ahead: Vec::with_capacity(AHEAD),
@@ -103,7 +103,7 @@ impl Gc {
             .collect()
     }
 
-    /// Another board is about to be looked at.
+    /// Another control page is about to be looked at.
     pub(super) fn suspend(&mut self) {
         self.unname_all();
         self.standing = match self.standing {
@@ -112,27 +112,27 @@ impl Gc {
         };
     }
 
-    /// The roster is whole whatever a board says.
+    /// The reader set is whole whatever a control page says.
     pub(super) fn stand_alone(&mut self) {
         self.unname_all();
         self.standing = Standing::Alone;
     }
 
-    /// The pool is new in a board.
+    /// The pool is new in a control page.
     pub(super) fn resume(&mut self) {
-        self.roster.reset_epoch(FIRST_EPOCH);
+        self.reader_set.reset_epoch(FIRST_EPOCH);
         self.standing = Standing::Managed;
     }
 
     /// Both counters of a queue leave together.
     pub(super) fn remove_queue(&mut self, channel: ChannelId) {
-        let _ = self.roster.remove_queue(channel.0.into());
+        let _ = self.reader_set.remove_queue(channel.0.into());
         self.sinks.remove(&channel);
     }
 
     /// A reader's references count no more.
     pub(super) fn remove_reader(&mut self, domain: DomainId) {
-        let _ = self.roster.remove_reader(domain.0.into());
+        let _ = self.reader_set.remove_reader(domain.0.into());
         self.processes.remove(&domain);
         self.refs_inodes.remove(&domain);
         self.returning.remove(&domain);
@@ -184,8 +184,8 @@ impl Gc {
     }
 
     pub(super) fn advance(&mut self, epoch: u64) {
-        if let Err(error) = self.roster.set_epoch(epoch) {
-            tracing::warn!(%error, "roster");
+        if let Err(error) = self.reader_set.set_epoch(epoch) {
+            tracing::warn!(%error, "reader_set");
         }
     }
 }

@@ -183,7 +183,7 @@ impl OwnPool {
         let bytes = (rest.len() as u64) << self.chunk_shift;
         let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
         // Where a policy moves quotas, who is to give has often not given yet when others may have more; and the total is kept at every moment.
-        let scheduled = self.domain.board().is_scheduled();
+        let scheduled = self.domain.control_page().is_scheduled();
         let likely = !resizing.ask_first && !scheduled && self.domain.is_managed();
         if little && likely && self.bytes_present() + bytes <= self.quota_bytes() {
             return self.make_some(resizing, what, rest);

@@ -44,28 +44,28 @@ impl OwnMember for OwnPool {
         lock(&self.gc).queues()
     }
 
-    /// No collection by it until the pool's place in it is known. Before the board
-    /// changes, so that nobody takes the old place in the new board for ours. Who stood alone goes on as long as the new board
+    /// No collection by it until the pool's place in it is known. Before the control page
+    /// changes, so that nobody takes the old place in the new control page for ours. Who stood alone goes on as long as the new control page
     /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
     fn suspend(&self) {
         let mut gc = lock(&self.gc); // none runs
         gc.suspend();
-        self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
+        self.control_page_entry.store(NO_ENTRY, Ordering::SeqCst);
     }
     /// The last connection was read
     /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
-    /// (`manager`, `writer_told`), so the roster has all that were: we collect with it whatever a board says.
+    /// (`manager`, `writer_told`), so the reader set has all that were: we collect with it whatever a control page says.
     fn stand_alone(&self) {
         lock(&self.gc).stand_alone();
         self.waiters.memory_came_back();
     }
-    /// Whatever roster events follow count from its first epoch: none under a new
-    /// manager until all claims are in, and under the old one the whole roster again, to which the board's epoch
-    /// has been raised already. So nothing is collected with a roster that lacks anybody.
+    /// Whatever reader set events follow count from its first epoch: none under a new
+    /// manager until all claims are in, and under the old one the whole reader set again, to which the control page's epoch
+    /// has been raised already. So nothing is collected with a reader set that lacks anybody.
     fn resume(&self, entry: u32) {
         let mut gc = lock(&self.gc);
         gc.resume();
-        self.board_entry.store(entry, Ordering::Release);
+        self.control_page_entry.store(entry, Ordering::Release);
     }
 
     fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>) {

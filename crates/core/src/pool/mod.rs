@@ -2,7 +2,7 @@
 //! handed out is a [`RawBuf`], of which `cbuf/` makes one.
 //!
 //! An own pool's files, from below: what it consists of (`slots`, `place`, `run`, `short`, `store`, `resizing`, `waiters`; `counts` and `gc`, which is the
-//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`roster`), what is dead (`collect`, `few`), where slots come from (`slabs`),
+//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`reader_set`), what is dead (`collect`, `few`), where slots come from (`slabs`),
 //! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
 //! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
 
@@ -25,8 +25,8 @@ mod own;
 mod pins;
 mod place;
 mod raw;
+mod reader_set;
 mod resizing;
-mod roster;
 mod run;
 mod short;
 mod shortage;

@@ -65,8 +65,8 @@ pub(crate) struct OwnPool {
     /// Serial of the chunk at each window index; 0: none.
     pub(super) serials: Box<[AtomicU32]>,
     pub(super) table_fd: OwnedFd,
-    /// Index in the board.
-    pub(super) board_entry: AtomicU32,
+    /// Index in the control page.
+    pub(super) control_page_entry: AtomicU32,
     pub(super) handles: AtomicU32,
     pub(super) shrink_target: AtomicU64,
     pub(crate) options: PoolOptions,
@@ -100,7 +100,7 @@ pub(super) struct Class {
     pub(super) class: usize,
 }
 
-/// The place in the board of a pool that has none at the moment.
+/// The place in the control page of a pool that has none at the moment.
 pub(super) const NO_ENTRY: u32 = u32::MAX;
 
 impl OwnPool {
@@ -127,35 +127,35 @@ impl OwnPool {
         1 << self.chunk_shift
     }
     /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.
-    pub(super) fn board_epoch(&self) -> u64 {
+    pub(super) fn control_page_epoch(&self) -> u64 {
         self.epoch_word()
             .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
     }
     /// Where that is. To be loaded with acquire.
     #[inline(always)]
     pub(super) fn epoch_word(&self) -> Option<LoadU64<'_>> {
-        let board = self.domain.board();
-        board.epoch(self.board_entry.load(Ordering::Relaxed))
+        let control_page = self.domain.control_page();
+        control_page.epoch(self.control_page_entry.load(Ordering::Relaxed))
     }
-    /// Whether the board has the pool. Ordering: Acquire pairs with the manager's Release, which comes before it tells a sink
+    /// Whether the control page has the pool. Ordering: Acquire pairs with the manager's Release, which comes before it tells a sink
     /// that it may take.
     pub(super) fn is_listed(&self) -> bool {
-        let (board, id) = (self.domain.board(), u64::from(self.id.0));
-        let pools = (0..).map_while(|i| board.pool(i));
+        let (control_page, id) = (self.domain.control_page(), u64::from(self.id.0));
+        let pools = (0..).map_while(|i| control_page.pool(i));
         pools.map(|p| p.load(Ordering::Acquire)).any(|p| p == id)
     }
     pub(crate) fn quota_bytes(&self) -> u64 {
         if self.domain.fork.is_child() {
-            return 0; // the board is not mapped here
+            return 0; // the control page is not mapped here
         }
         loop {
-            let board = self.domain.board();
-            // Ordering: Acquire pairs with `suspend` and `resume`: with one and the same board and entry before and
-            // after, the quota was of that entry of that board, or of none.
-            let entry = self.board_entry.load(Ordering::Acquire);
-            let quota = board.quota(entry).map(|q| q.load(Ordering::Acquire));
-            if std::ptr::eq(board, self.domain.board())
-                && entry == self.board_entry.load(Ordering::Acquire)
+            let control_page = self.domain.control_page();
+            // Ordering: Acquire pairs with `suspend` and `resume`: with one and the same control page and entry before and
+            // after, the quota was of that entry of that control page, or of none.
+            let entry = self.control_page_entry.load(Ordering::Acquire);
+            let quota = control_page.quota(entry).map(|q| q.load(Ordering::Acquire));
+            if std::ptr::eq(control_page, self.domain.control_page())
+                && entry == self.control_page_entry.load(Ordering::Acquire)
             {
                 // Between two managers nobody knows it; the next one will say.
                 return quota.unwrap_or(self.max_bytes).min(self.max_bytes);

@@ -1,4 +1,4 @@
-//! Whose counters count: what the manager announces, mapped and put on the roster.
+//! Whose counters count: what the manager announces, mapped and put on the reader set.
 
 use super::counts::{Counts, Refs};
 use super::gc::Sink;
@@ -57,8 +57,8 @@ impl OwnPool {
         let mut gc = lock(&self.gc);
         // After a resume it says again what we may have, and it is right. Under the collector's lock, so that no
         // verdict falls between the two halves.
-        let before = gc.roster.remove_queue(channel.0.into()).ok();
-        // A link that we have left counted in what the roster has.
+        let before = gc.reader_set.remove_queue(channel.0.into()).ok();
+        // A link that we have left counted in what the reader set has.
         let sent = sent.or_else(|| before.filter(|_| !with_sent).map(|queue| queue.sent));
         let (source, sent, rcvd) = match (sent, rcvd) {
             (Some(sent), Some(rcvd)) if !with_sent && !we_sink => (Source::Writer, sent, rcvd),
@@ -66,8 +66,8 @@ impl OwnPool {
             _ => (Source::Other, Counts::unknown(1), Counts::unknown(2)),
         };
         let queue = channel.0.into();
-        if let Err(error) = gc.roster.add_queue(queue, source, sent, rcvd) {
-            tracing::warn!(pool = %self.id, %error, "roster");
+        if let Err(error) = gc.reader_set.add_queue(queue, source, sent, rcvd) {
+            tracing::warn!(pool = %self.id, %error, "reader_set");
         }
         let named = Sink {
             domain: sink,
@@ -77,10 +77,10 @@ impl OwnPool {
         gc.sinks.insert(channel, named);
         if let Some(refs) = refs {
             gc.returning.remove(&sink);
-            let _ = gc.roster.remove_reader(sink.0.into());
+            let _ = gc.reader_set.remove_reader(sink.0.into());
             gc.refs_inodes.insert(sink, refs_inode);
-            if let Err(error) = gc.roster.add_reader(sink.0.into(), refs) {
-                tracing::warn!(pool = %self.id, %error, "roster");
+            if let Err(error) = gc.reader_set.add_reader(sink.0.into(), refs) {
+                tracing::warn!(pool = %self.id, %error, "reader_set");
             }
         }
         if let Some(pidfd) = pidfd {
@@ -115,7 +115,7 @@ impl OwnPool {
         self.waiters.memory_came_back();
     }
 
-    /// Takes readers off the roster that died before a new manager heard of them: their references, and the queues to
+    /// Takes readers off the reader set that died before a new manager heard of them: their references, and the queues to
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.
     pub(super) fn reap_dead_readers(&self) -> bool {

@@ -39,8 +39,8 @@ impl Gc {
     /// among them had nothing when this began, and nothing under way.
     // Ordering: queues first, then references. A receipt raises the reference before it counts the message, so who finds it counted finds the reference.
     fn holders(&self, slot: u32) -> impl Iterator<Item = DomainId> + '_ {
-        let readers = self.roster.holders(slot).map(|(domain, _)| domain);
-        let queues = self.roster.queues().iter();
+        let readers = self.reader_set.holders(slot).map(|(domain, _)| domain);
+        let queues = self.reader_set.queues().iter();
         let queues = queues.filter(move |q| q.sent.load(slot) != q.rcvd.load(slot));
         let sinks = queues.filter_map(|q| {
             let mut sinks = self.sinks.iter();

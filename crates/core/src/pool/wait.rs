@@ -120,7 +120,7 @@ impl OwnPool {
 
     /// What can never be had is no reason to wait. Where quotas move by themselves, only what is beyond the pool's maximum cannot.
     fn check_need(&self, need_bytes: u64) -> Result<(), Error> {
-        let scheduled = !self.domain.fork.is_child() && self.domain.board().is_scheduled();
+        let scheduled = !self.domain.fork.is_child() && self.domain.control_page().is_scheduled();
         let quota_bytes = match scheduled {
             true => self.max_bytes,
             false => self.quota_bytes(),
@@ -302,7 +302,7 @@ impl OwnPool {
     fn reader_words(&self) -> Vec<(Arc<RefsRo>, u32)> {
         let gc = lock(&self.gc);
         let pages = gc
-            .roster
+            .reader_set
             .readers()
             .iter()
             .filter_map(|reader| reader.refs.page.clone());

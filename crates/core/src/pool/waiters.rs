@@ -63,7 +63,7 @@ impl Waiters {
         lock(&self.queue)
     }
 
-    /// Memory came back inside this process, or the roster changed.
+    /// Memory came back inside this process, or the reader set changed.
     pub(super) fn memory_came_back(&self) {
         self.local.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.local, 1);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use tranship_core::{Domain, Pool, Receiver, Role, Sender};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, Refusal, RefusalCode, Request};
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
 
@@ -62,8 +62,8 @@ fn goes_round(pool: &Pool, sender: &mut Sender, receiver: &mut Receiver) {
     }
 }
 
-/// Welcomes whoever comes back, with a board that has nothing on it.
-fn welcome(listener: &OwnedFd) -> (OwnedFd, BoardRw) {
+/// Welcomes whoever comes back, with a control page that has nothing on it.
+fn welcome(listener: &OwnedFd) -> (OwnedFd, ControlPageRw) {
     let peer = socket::accept(listener).expect("accept");
     let Some(Request::Hello {
         resume: Some(domain),
@@ -72,17 +72,17 @@ fn welcome(listener: &OwnedFd) -> (OwnedFd, BoardRw) {
     else {
         panic!("no hello of somebody who comes back");
     };
-    let (shown, board) = BoardRw::create(8, 77).expect("a board");
+    let (shown, control_page) = ControlPageRw::create(8, 77).expect("a control page");
     let event = Event::Welcome {
         domain,
         instance: 77,
         resumed: true,
-        board_entries: 8,
+        control_page_entries: 8,
         total_bytes: 1 << 30,
     };
     let bytes = tranship_proto::encode(&event);
     socket::sendmsg(&peer, &bytes, &[shown.as_fd()], false).expect("welcome");
-    (peer, board)
+    (peer, control_page)
 }
 
 fn request(peer: &OwnedFd) -> Option<Request> {
@@ -164,7 +164,7 @@ fn a_manager_that_refuses_the_pool() {
     drop(refuses.join());
 }
 
-/// It has added nobody to the roster before the pool is on its board, and may add anybody after that.
+/// It has added nobody to the reader set before the pool is on its control page, and may add anybody after that.
 #[test]
 fn a_manager_that_hangs_before_it_knows_the_pool() {
     let _dog = dog();
@@ -172,16 +172,16 @@ fn a_manager_that_hangs_before_it_knows_the_pool() {
     drop(set.manager);
     let listener = socket::listen(&set.path, 0o600).expect("listen");
     let hangs = std::thread::spawn(move || {
-        let (peer, board) = welcome(&listener);
+        let (peer, control_page) = welcome(&listener);
         while !matches!(request(&peer), Some(Request::ClaimPool { .. })) {}
-        (peer, board)
+        (peer, control_page)
     });
     // The reader stays where it is.
     until(|| {
         let _ = set.writer.turn();
         hangs.is_finished()
     });
-    let (_peer, board) = hangs.join().expect("a manager that hangs");
+    let (_peer, control_page) = hangs.join().expect("a manager that hangs");
     goes_round(&set.pool, &mut set.sender, &mut set.receiver);
     let held: Vec<_> = (0..4)
         .map(|i| {
@@ -190,7 +190,7 @@ fn a_manager_that_hangs_before_it_knows_the_pool() {
             set.receiver.recv().expect("recv")
         })
         .collect();
-    let listed = &board.entries()[0].pool;
+    let listed = &control_page.entries()[0].pool;
     listed.store(set.pool.id().0.into(), Ordering::Release);
     drop(held);
     let early = set.pool.try_alloc(BUFFER);

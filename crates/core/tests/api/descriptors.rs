@@ -108,7 +108,7 @@ child!(
 );
 
 #[test]
-fn the_roster_waits_for_room() {
+fn the_reader_set_waits_for_room() {
     let _dog = dog();
     for room in 0..3 {
         let child = scene().start().expect("a child");

@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::os::fd::AsFd;
 use tranship_core::{ChannelId, Domain, DomainId, Kind};
 use tranship_proto::{Event, GoneReason, Request};
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_ring::{HalfRw, Side};
 use tranship_sys::{pidfd, socket};
 
@@ -20,7 +20,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
     let manager = std::thread::spawn(move || {
         let peer = socket::accept(&listener).expect("accept");
         let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
-        let (board, map) = BoardRw::create(8, 77).expect("a board");
+        let (control_page, map) = ControlPageRw::create(8, 77).expect("a control page");
         let (half, source) = HalfRw::create(Side::Source, 16).expect("a half");
         let process = pidfd::open(std::process::id()).expect("a pidfd");
         loop {
@@ -31,10 +31,10 @@ fn an_end_in_the_moment_of_opening_is_heard() {
                         domain: DomainId(3),
                         instance: 77,
                         resumed: false,
-                        board_entries: 8,
+                        control_page_entries: 8,
                         total_bytes: 1 << 30,
                     };
-                    (event, vec![board.as_fd()])
+                    (event, vec![control_page.as_fd()])
                 }
                 Ok(Request::Connect { req, .. }) => {
                     let event = Event::Opened {

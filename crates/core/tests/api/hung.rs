@@ -10,7 +10,7 @@ use tranship_manager::{Config, Embedded};
 use tranship_proto::{
     ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Req, Request,
 };
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_ring::{HalfRw, Side};
 use tranship_sys::{pidfd, socket};
 
@@ -89,7 +89,7 @@ fn hang(path: &Path) -> OwnedFd {
 /// A connection of somebody who is back. Nothing more is read of it.
 struct Back {
     peer: OwnedFd,
-    board: Option<BoardRw>,
+    control_page: Option<ControlPageRw>,
     /// Its claim of a pool, if it has one: request, pool, size.
     claim: Option<(Req, PoolId, u64)>,
 }
@@ -121,13 +121,13 @@ impl Back {
         self.say(&Event::ChunksReady { req, pool, chunks }, None);
     }
 
-    /// The pool gets its place in the board.
+    /// The pool gets its place in the control page.
     fn list(&self) {
         let Some((_, pool, bytes)) = self.claim else {
             return;
         };
-        let entry = self.board.as_ref().and_then(|map| map.entry(0));
-        let entry = entry.expect("a board");
+        let entry = self.control_page.as_ref().and_then(|map| map.entry(0));
+        let entry = entry.expect("a control page");
         entry.quota.store(bytes, Ordering::Release);
         entry.epoch.store(1, Ordering::Release);
         entry.pool.store(pool.0.into(), Ordering::Release);
@@ -151,20 +151,20 @@ impl Back {
 fn welcome_new(listener: &OwnedFd) -> Back {
     let mut back = Back {
         peer: socket::accept(listener).expect("accept"),
-        board: None,
+        control_page: None,
         claim: None,
     };
     assert!(matches!(back.hears(), Request::Hello { resume: None, .. }));
-    let (fd, map) = BoardRw::create(8, 77).expect("a board");
+    let (fd, map) = ControlPageRw::create(8, 77).expect("a control page");
     let event = Event::Welcome {
         domain: DomainId(7),
         instance: 77,
         resumed: false,
-        board_entries: 8,
+        control_page_entries: 8,
         total_bytes: 1 << 30,
     };
     back.say(&event, Some(&fd));
-    back.board = Some(map);
+    back.control_page = Some(map);
     back
 }
 
@@ -172,7 +172,7 @@ fn welcome_new(listener: &OwnedFd) -> Back {
 fn welcome_one(listener: &OwnedFd) -> Back {
     let mut back = Back {
         peer: socket::accept(listener).expect("accept"),
-        board: None,
+        control_page: None,
         claim: None,
     };
     let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
@@ -183,16 +183,16 @@ fn welcome_one(listener: &OwnedFd) -> Back {
                 resume: Some(domain),
                 ..
             } => {
-                let (fd, map) = BoardRw::create(8, 77).expect("a board");
+                let (fd, map) = ControlPageRw::create(8, 77).expect("a control page");
                 let event = Event::Welcome {
                     domain,
                     instance: 77,
                     resumed: true,
-                    board_entries: 8,
+                    control_page_entries: 8,
                     total_bytes: 1 << 30,
                 };
                 back.say(&event, Some(&fd));
-                back.board = Some(map);
+                back.control_page = Some(map);
             }
             Request::ClaimPool {
                 req,
@@ -282,8 +282,8 @@ fn one_that_does_not_confirm_a_connection() {
             lines,
         };
         back.say(&incoming, Some(&fd));
-        let board = back.board.as_ref().expect("a board");
-        board.wake().fetch_add(1, Ordering::Release);
+        let control_page = back.control_page.as_ref().expect("a control page");
+        control_page.wake().fetch_add(1, Ordering::Release);
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
             let error = listener.accept_receiver_within(wait).expect_err("hung");
             assert_eq!(error.kind(), Kind::TimedOut);
@@ -502,7 +502,7 @@ fn one_that_does_not_say_that_it_has_the_pool() {
         }
         drop(left.receiver.recv().expect("recv"));
         sent += 1;
-        assert!(sent < 40, "collected by an old roster");
+        assert!(sent < 40, "collected by an old reader set");
     };
     assert_eq!(error.kind(), Kind::OutOfMemory);
     peers.iter().for_each(Back::answer);

@@ -2,19 +2,19 @@ use proptest::prelude::*;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::{generation, roster::Source, words::NoWords};
+use crate::{generation, reader_set::Source, words::NoWords};
 
-type Heap<'a> = Roster<&'a [AtomicU32], &'a [AtomicU32]>;
+type Heap<'a> = ReaderSet<&'a [AtomicU32], &'a [AtomicU32]>;
 
 fn words<const N: usize>(values: [u32; N]) -> [AtomicU32; N] {
     values.map(AtomicU32::new)
 }
 
-fn roster<'a>(sent: &'a [AtomicU32], rcvd: &'a [AtomicU32], refs: &'a [AtomicU32]) -> Heap<'a> {
-    let mut roster = Roster::new(7);
-    roster.add_queue(1, Source::Other, sent, rcvd).unwrap();
-    roster.add_reader(2, refs).unwrap();
-    roster
+fn reader_set<'a>(sent: &'a [AtomicU32], rcvd: &'a [AtomicU32], refs: &'a [AtomicU32]) -> Heap<'a> {
+    let mut reader_set = ReaderSet::new(7);
+    reader_set.add_queue(1, Source::Other, sent, rcvd).unwrap();
+    reader_set.add_reader(2, refs).unwrap();
+    reader_set
 }
 
 #[test]
@@ -23,15 +23,15 @@ fn the_three_buffers_of_the_papers_figure_and_one_that_wrapped() {
     let refs = words([0, 2, 0, 0]);
     let table = words([2, 2, 2, 0x00ff_fffe]);
     let mut batch = Batch::default();
-    let mut roster = roster(&sent, &rcvd, &refs);
-    roster
+    let mut reader_set = reader_set(&sent, &rcvd, &refs);
+    reader_set
         .collect(&[0, 1, 2, 3], &NoWords, &table[..], || 7, &mut batch)
         .unwrap();
     assert_eq!(batch.dead, [0, 3]);
     assert_eq!(batch.alive, [1, 2]);
     let after: Vec<u32> = table.iter().map(|g| g.load(Ordering::Relaxed)).collect();
     assert_eq!(after, [3, 2, 2, 0x00ff_ffff]);
-    assert!(!roster.is_alive(0) && roster.is_alive(1) && roster.is_alive(2));
+    assert!(!reader_set.is_alive(0) && reader_set.is_alive(1) && reader_set.is_alive(2));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn many_at_once_and_private_references() {
     }
     let candidates: Vec<u32> = (0..u32::try_from(N).unwrap()).rev().collect();
     let mut batch = Batch::default();
-    roster(&sent, &rcvd, &refs)
+    reader_set(&sent, &rcvd, &refs)
         .collect(&candidates, &own[..], &table[..], || 7, &mut batch)
         .unwrap();
     assert!(batch.dead.iter().all(|s| s % 3 != 0) && batch.alive.iter().all(|s| s % 3 == 0));
@@ -55,10 +55,10 @@ fn many_at_once_and_private_references() {
 #[test]
 fn one_queue_with_too_many_receipts_does_not_hide_another_with_too_few() {
     let (one, zero) = (words([1]), words([0]));
-    let mut roster: Heap<'_> = Roster::new(7);
-    roster.add_queue(1, Source::Other, &one, &zero).unwrap();
-    roster.add_queue(2, Source::Other, &zero, &one).unwrap();
-    assert!(roster.is_alive(0));
+    let mut reader_set: Heap<'_> = ReaderSet::new(7);
+    reader_set.add_queue(1, Source::Other, &one, &zero).unwrap();
+    reader_set.add_queue(2, Source::Other, &zero, &one).unwrap();
+    assert!(reader_set.is_alive(0));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_epoch_that_changes_at_any_check_restores_everything() {
             alive: vec![8],
         };
         let mut seen = Vec::new();
-        let stale = roster(&sent, &rcvd, &refs)
+        let stale = reader_set(&sent, &rcvd, &refs)
             .collect(
                 &[0, 1],
                 &NoWords,
@@ -87,8 +87,8 @@ fn an_epoch_that_changes_at_any_check_restores_everything() {
         assert_eq!(
             stale,
             StaleRoster {
-                roster: 7,
-                board: 8
+                reader_set: 7,
+                control_page: 8
             }
         );
         assert_eq!(table[0].load(Ordering::Relaxed), 2);
@@ -112,7 +112,7 @@ fn a_reference_that_rose_after_the_pass_brings_the_generation_back() {
         }
         7
     };
-    roster(&sent, &rcvd, &refs)
+    reader_set(&sent, &rcvd, &refs)
         .collect(&[0], &NoWords, &table[..], risen, &mut batch)
         .unwrap();
     assert_eq!(batch.alive, [0]);
@@ -168,12 +168,12 @@ proptest! {
             first.queues.iter().map(|q| q.each_ref().map(atomics)).collect();
         let refs: Vec<_> = first.refs.iter().map(atomics).collect();
         let (own, readers) = refs.split_last().unwrap();
-        let mut roster: Heap<'_> = Roster::new(7);
+        let mut reader_set: Heap<'_> = ReaderSet::new(7);
         for (n, [sent, rcvd]) in (1..).zip(&queues) {
-            roster.add_queue(n, Source::Other, sent, rcvd).unwrap();
+            reader_set.add_queue(n, Source::Other, sent, rcvd).unwrap();
         }
         for (n, refs) in (1..).zip(readers) {
-            roster.add_reader(n, refs).unwrap();
+            reader_set.add_reader(n, refs).unwrap();
         }
         let table: Vec<_> = (0..SLOTS).map(|_| AtomicU32::new(4)).collect();
         let generations = || table.iter().map(|g| g.load(Ordering::Relaxed)).collect::<Vec<_>>();
@@ -181,7 +181,7 @@ proptest! {
         if twice {
             // What an earlier batch left does not matter.
             let all: Vec<u32> = (0..u32::try_from(SLOTS).unwrap()).collect();
-            prop_assert!(roster.collect(&all, &own[..], &table[..], || 8, &mut batch).is_err());
+            prop_assert!(reader_set.collect(&all, &own[..], &table[..], || 8, &mut batch).is_err());
         }
         let mut checks = 0;
         let epoch = || {
@@ -197,7 +197,7 @@ proptest! {
             }
             7
         };
-        roster.collect(&candidates, &own[..], &table[..], epoch, &mut batch).unwrap();
+        reader_set.collect(&candidates, &own[..], &table[..], epoch, &mut batch).unwrap();
         let is_dead = |slot: &u32| !first.is_alive(*slot) && !second.is_alive(*slot);
         let dead: Vec<u32> = candidates.iter().copied().filter(is_dead).collect();
         prop_assert_eq!(&batch.dead[1..], &dead[..]);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
-use crate::roster::{Roster, Source};
+use crate::reader_set::{ReaderSet, Source};
 use crate::words::{NoWords, Words as Look};
 
 const FEW: usize = 3;
@@ -26,17 +26,17 @@ struct System {
 }
 
 impl System {
-    fn roster(&self, source: Source) -> Roster<&[AtomicU32], &[AtomicU32]> {
-        let mut roster = Roster::new(7);
-        roster
+    fn reader_set(&self, source: Source) -> ReaderSet<&[AtomicU32], &[AtomicU32]> {
+        let mut reader_set = ReaderSet::new(7);
+        reader_set
             .add_queue(1, source, &self.sent[..], &self.rcvd[..])
             .unwrap();
-        roster.add_reader(2, &self.refs[..]).unwrap();
-        roster
+        reader_set.add_reader(2, &self.refs[..]).unwrap();
+        reader_set
     }
 
     fn are_dead(&self, table: &Words, epoch: impl FnMut() -> u64) -> bool {
-        self.roster(Source::Writer)
+        self.reader_set(Source::Writer)
             .are_dead(&SLOTS, &NoWords, &table[..], epoch)
     }
 }
@@ -49,13 +49,14 @@ fn all_that_is_dead_gets_its_next_generation() {
 }
 
 #[test]
-fn another_source_on_the_roster_leaves_it_to_two_passes() {
+fn another_source_on_the_reader_set_leaves_it_to_two_passes() {
     let (system, table) = (System::default(), words([2; FEW]));
-    let mut roster = system.roster(Source::Other);
-    let judge = |roster: &Roster<_, _>| roster.are_dead(&SLOTS, &NoWords, &table[..], || 7);
-    assert!(!judge(&roster));
-    roster.remove_queue(1).unwrap();
-    assert!(judge(&roster));
+    let mut reader_set = system.reader_set(Source::Other);
+    let judge =
+        |reader_set: &ReaderSet<_, _>| reader_set.are_dead(&SLOTS, &NoWords, &table[..], || 7);
+    assert!(!judge(&reader_set));
+    reader_set.remove_queue(1).unwrap();
+    assert!(judge(&reader_set));
 }
 
 /// Twice before the bump and once after it.
@@ -112,12 +113,12 @@ fn what_is_received_or_passed_back_meanwhile_is_alive() {
             before,
             happens: &|| set(u32::from(!before)),
         };
-        let mut roster = Roster::new(7);
-        roster
+        let mut reader_set = ReaderSet::new(7);
+        reader_set
             .add_queue(1, Source::Writer, &system.sent[..], &system.rcvd[..])
             .unwrap();
-        roster.add_reader(2, refs).unwrap();
-        assert!(!roster.are_dead(&SLOTS, &NoWords, &table[..], || 7));
+        reader_set.add_reader(2, refs).unwrap();
+        assert!(!reader_set.are_dead(&SLOTS, &NoWords, &table[..], || 7));
         assert_eq!(values(&table), [2; FEW]);
     }
 }
@@ -135,8 +136,8 @@ proptest! {
             _ => words = vec![words[which]],
         }
         words.iter().for_each(|words| words[slot].store(by, Ordering::Relaxed));
-        let roster = system.roster(Source::Writer);
-        let dead = roster.are_dead(&SLOTS, &own[..], &table[..], || 7);
+        let reader_set = system.reader_set(Source::Writer);
+        let dead = reader_set.are_dead(&SLOTS, &own[..], &table[..], || 7);
         prop_assert_eq!(dead, which == 4);
         prop_assert_eq!(values(&table), [if dead { 3 } else { 2 }; FEW]);
     }

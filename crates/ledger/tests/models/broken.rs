@@ -204,7 +204,7 @@ fn an_aggregate_of_which_only_the_list_is_counted() {
 }
 
 #[test]
-fn a_roster_that_changes_during_a_pass() {
+fn a_reader_set_that_changes_during_a_pass() {
     early(&triangle("a new queue during a pass").with(|c| {
         (c.late, c.edit_during_a_pass) = (0b110, true);
     }));

@@ -40,12 +40,12 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     }
 }
 
-/// Whether the writer is the source of every queue on the roster, and comes by a handle under the collector's lock only.
+/// Whether the writer is the source of every queue on the reader set, and comes by a handle under the collector's lock only.
 fn is_direct(config: &Config, state: &State) -> bool {
     let has_lock = config.writers > 0 || config.channels.iter().all(|(_, sink)| *sink != A);
     let others = |q: usize| config.channels[q].0 != A && config.back_of(q).is_none();
-    let on_roster = |q: &usize| state.queue[*q] & ON != 0;
-    let mut others = (0..config.channels.len()).filter(|q| others(*q) && on_roster(q));
+    let on_reader_set = |q: &usize| state.queue[*q] & ON != 0;
+    let mut others = (0..config.channels.len()).filter(|q| others(*q) && on_reader_set(q));
     let direct = config.always_direct || (has_lock && others.next().is_none());
     direct && !config.orphan && !config.always_twice
 }

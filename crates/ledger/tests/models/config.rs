@@ -60,7 +60,7 @@ pub struct Config {
 
     pub pass: Vec<Phase>,
     pub collection: Vec<CollectStep>,
-    /// The same where the writer is the source of every queue on the roster,
+    /// The same where the writer is the source of every queue on the reader set,
     pub pass_direct: Vec<Phase>,
     pub collection_direct: Vec<CollectStep>,
     /// unless none of that.

@@ -1,4 +1,4 @@
-//! Rosters on which the writer is the source of every queue: one pass is enough; and what breaks without each part of it.
+//! Reader sets on which the writer is the source of every queue: one pass is enough; and what breaks without each part of it.
 
 use tranship_ledger::order::CollectStep::{Bump, CheckEpoch, Pass};
 use tranship_ledger::order::Phase::{Own, Received, References};

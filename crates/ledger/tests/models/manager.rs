@@ -15,8 +15,8 @@ fn is_gone(config: &Config, state: &State, domain: u8) -> bool {
     hung_up || !state.is_alive(domain)
 }
 
-/// Whether the writer may not collect now: the board's epoch differs from the roster's, as something is raised that it has
-/// not applied. Once what a dead manager sent was read to its end, the board does not matter.
+/// Whether the writer may not collect now: the control page's epoch differs from the reader set's, as something is raised that it has
+/// not applied. Once what a dead manager sent was read to its end, the control page does not matter.
 pub fn is_stale(config: &Config, state: &State) -> bool {
     if is_dead(config, state) {
         let unread = |s: &u8| s & TOLD != 0 && s & (ON | GONE) == 0;

@@ -31,13 +31,13 @@ pub mod status {
     pub const RAISED: u8 = 2;
     /// The source may send, the sink may take.
     pub const ASSIGNED: u8 = 4;
-    /// On the writer's roster.
+    /// On the writer's reader set.
     pub const ON: u8 = 8;
     /// The source will send nothing more.
     pub const CLOSED: u8 = 16;
     /// The epoch was raised and the leaving is queued to the writer.
     pub const LEAVING: u8 = 32;
-    /// Off the writer's roster again.
+    /// Off the writer's reader set again.
     pub const GONE: u8 = 64;
     /// The counters are in the writer's socket (where the manager may die; otherwise that is part of `RAISED`).
     pub const TOLD: u8 = 128;

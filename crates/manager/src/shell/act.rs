@@ -5,7 +5,7 @@ use super::party::Task;
 use super::{counters, hog, idfile};
 use crate::state::{Action, ClientId, Input};
 use std::sync::atomic::Ordering;
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_sys::{crash, socket};
 
 impl Shell {
@@ -17,7 +17,7 @@ impl Shell {
                     self.unwatch(token);
                 }
                 self.fds.remove(&token);
-                self.boards.remove(&token);
+                self.control_pages.remove(&token);
                 // What a client had goes in pieces, which may take longer than its connection.
                 self.trim_soon();
             }
@@ -35,13 +35,17 @@ impl Shell {
                 }
             }
             Action::SetBoard {
-                board,
+                control_page,
                 entry,
                 pool,
                 epoch,
                 quota_bytes,
             } => {
-                let Some(e) = self.boards.get(&board).and_then(|b| b.entry(entry)) else {
+                let Some(e) = self
+                    .control_pages
+                    .get(&control_page)
+                    .and_then(|b| b.entry(entry))
+                else {
                     return;
                 };
                 e.quota.store(quota_bytes, Ordering::Relaxed);
@@ -164,7 +168,9 @@ impl Shell {
             }
             Action::Scheduled => {
                 self.scheduled = true;
-                self.boards.values().for_each(BoardRw::set_scheduled);
+                self.control_pages
+                    .values()
+                    .for_each(ControlPageRw::set_scheduled);
             }
             Action::Exit => self.exit = true,
         }

@@ -80,7 +80,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
     libc::SYS_restart_syscall,
-    // boards
+    // control pages
     libc::SYS_memfd_create,
     libc::SYS_ftruncate,
     libc::SYS_fallocate,

@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::out::Outgoing;
-use super::porter::Carried;
+use super::worker::Carried;
 use crate::state::FdToken;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,9 +17,9 @@ const FULL: usize = 512;
 pub(super) enum Carrying {
     /// There is none.
     No,
-    /// It waits for a porter.
+    /// It waits for a worker.
     Waiting,
-    /// A porter has been sent for it.
+    /// A worker has been sent for it.
     Away,
     /// It is here.
     Arrived(Box<Carried>),
@@ -35,7 +35,7 @@ pub(super) struct Conn {
     pub queue: VecDeque<Outgoing>,
     pub flight: Flight,
     pub greeted: bool,
-    pub board: Option<FdToken>,
+    pub control_page: Option<FdToken>,
     /// What epoll waits for.
     pub watched: Option<Interest>,
     pub carried: Carrying,
@@ -58,7 +58,7 @@ impl Conn {
             queue: VecDeque::new(),
             flight: Flight::default(),
             greeted: false,
-            board: None,
+            control_page: None,
             watched: Some(Interest::Read),
             carried: Carrying::No,
             reading: false,

@@ -27,7 +27,7 @@ pub(super) struct Discarded {
     pub fd: OwnedFd,
     /// What the state hears when it is closed.
     pub what: Option<Input>,
-    /// Closed here: ours, the kernel's, or a little memory. Else by a porter.
+    /// Closed here: ours, the kernel's, or a little memory. Else by a worker.
     pub small: bool,
 }
 

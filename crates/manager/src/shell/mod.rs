@@ -2,7 +2,7 @@
 //!
 //! Each user (uid) that has a connection is a party with an epoll and a list of tasks of its own. A turn of the loop gives every
 //! party that has something to do the same time at most, whatever the others have sent; a task is short, and what is long is
-//! many tasks. What clients send along, and what is to be closed of it, porters handle.
+//! many tasks. What clients send along, and what is to be closed of it, workers handle.
 
 mod accept;
 mod act;
@@ -22,7 +22,6 @@ mod out;
 mod page;
 mod parts;
 mod party;
-mod porter;
 mod pressure;
 mod read;
 mod restore;
@@ -32,6 +31,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod watchdog;
+mod worker;
 mod write;
 
 pub use listener::Listener;
@@ -40,8 +40,7 @@ use crate::Config;
 use crate::state::{FdToken, Input, State};
 use in_flight::LOOK_AGAIN;
 use notify::Notify;
-use parts::{KIND, LISTENER, PAGE, PORTER, STOP, Shell};
-use porter::Porters;
+use parts::{KIND, LISTENER, PAGE, STOP, Shell, WORKER};
 use pressure::PRESSURE;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -53,6 +52,7 @@ use tranship_error::Error;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::{crash, eventfd, process, schedule};
 use watchdog::Place;
+use worker::Workers;
 
 /// Stops a running manager from outside.
 #[derive(Debug, Clone)]
@@ -105,9 +105,9 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
         }
         confine::confine(config.kills())?;
     }
-    let porters = Porters::new(daemon, PORTER).map_err(Error::system("starting a helper"))?;
+    let workers = Workers::new(daemon, WORKER).map_err(Error::system("starting a helper"))?;
     let limit = config.watchdog;
-    let mut shell = Shell::new(config, listener, stop, porters, notify)?;
+    let mut shell = Shell::new(config, listener, stop, workers, notify)?;
     shell.trims = daemon;
     // After the first fork, and before there is anything to be stuck in.
     if daemon {
@@ -125,7 +125,7 @@ impl Shell {
         config: Config,
         mut listener: Listener,
         stop: &Shutdown,
-        mut porters: Porters,
+        mut workers: Workers,
         notify: Notify,
     ) -> Result<Shell, Error> {
         let files = process::raise_nofile_soft_to_hard().unwrap_or_else(|_| process::nofile_soft());
@@ -140,14 +140,14 @@ impl Shell {
         epoll
             .add(&*stop.0, STOP, Interest::Read)
             .map_err(Error::system("epoll"))?;
-        porters.prepare(&epoll);
+        workers.prepare(&epoll);
         let gauge = pressure::Gauge::new(&config.pressure, config.grace, &epoll);
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
         let pages = listener.page(!config.connect.is_empty());
         let start = idfile::load(ids.as_deref());
-        let board_entries = config.pools_per_domain;
+        let control_page_entries = config.pools_per_domain;
         let scheduled = config.is_scheduled();
         let mut state = State::new(config, total, instance, process::getpid(), start);
         state.limit_descriptors(max_files.saturating_sub(max_files / 8));
@@ -160,7 +160,7 @@ impl Shell {
             listener_rests: None,
             started: Instant::now(),
             instance,
-            board_entries,
+            control_page_entries,
             scheduled,
             max_files,
             fds: HashMap::new(),
@@ -168,13 +168,13 @@ impl Shell {
             next_token: 1,
             conns: HashMap::new(),
             next_client: 1,
-            boards: HashMap::new(),
+            control_pages: HashMap::new(),
             watches: HashMap::new(),
             connected: HashMap::new(),
             parties: HashMap::new(),
             runnable: VecDeque::new(),
-            porters,
-            waits_for_porter: BTreeSet::new(),
+            workers,
+            waits_for_worker: BTreeSet::new(),
             flights: flight::Flights::new(max_files, process::geteuid()),
             lingering: BTreeSet::new(),
             look: Duration::ZERO,
@@ -225,9 +225,9 @@ impl Shell {
                     self.beat.at(Place::Accepting, 0, 0);
                     self.accept();
                 }
-                PORTER => {
-                    self.beat.at(Place::Porter, 0, 0);
-                    self.porter_speaks(r.token & !KIND);
+                WORKER => {
+                    self.beat.at(Place::Worker, 0, 0);
+                    self.worker_speaks(r.token & !KIND);
                 }
                 PAGE => self.pages.opened(),
                 _ => self.wake(party::of(r.token & !KIND)),
@@ -282,7 +282,7 @@ impl Shell {
             self.trim = None;
             self.fds.shrink_to_fit();
             self.conns.shrink_to_fit();
-            self.boards.shrink_to_fit();
+            self.control_pages.shrink_to_fit();
             process::trim_heap();
         }
     }
@@ -294,7 +294,7 @@ impl Shell {
         }
         let mut wait = self.state.deadline().map(|d| d.saturating_sub(self.now()));
         let again = !self.throttled.is_empty()
-            || !self.waits_for_porter.is_empty()
+            || !self.waits_for_worker.is_empty()
             || self.listener_rests.is_some();
         if again {
             wait = Some(wait.map_or(AGAIN, |w| w.min(AGAIN)));
@@ -339,8 +339,8 @@ impl Shell {
         for client in std::mem::take(&mut self.throttled) {
             self.plan_write(client);
         }
-        for uid in std::mem::take(&mut self.waits_for_porter) {
-            self.use_porters(uid);
+        for uid in std::mem::take(&mut self.waits_for_worker) {
+            self.use_workers(uid);
         }
     }
 

@@ -7,10 +7,10 @@ use super::listener::Listener;
 use super::notify::Notify;
 use super::page::Pages;
 use super::party::Party;
-use super::porter::Porters;
 use super::pressure::Gauge;
 use super::store::Store;
 use super::watchdog::Beat;
+use super::worker::Workers;
 use crate::state::{ClientId, FdToken, Input, State};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::DomainId;
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_sys::epoll::Epoll;
 
 /// What epoll says about a ready descriptor: the kind is in the upper byte.
@@ -26,7 +26,7 @@ pub(super) const LISTENER: u64 = 0;
 pub(super) const STOP: u64 = 1;
 pub(super) const CLIENT: u64 = 1 << 56;
 pub(super) const WATCH: u64 = 2 << 56;
-pub(super) const PORTER: u64 = 3 << 56;
+pub(super) const WORKER: u64 = 3 << 56;
 pub(super) const PARTY: u64 = 4 << 56;
 pub(super) const PAGE: u64 = 5 << 56;
 pub(super) const KIND: u64 = 0xff << 56;
@@ -41,8 +41,8 @@ pub(super) struct Shell {
     pub listener_rests: Option<Instant>,
     pub started: Instant,
     pub instance: u64,
-    pub board_entries: u32,
-    /// Quotas move: boards say so.
+    pub control_page_entries: u32,
+    /// Quotas move: control pages say so.
     pub scheduled: bool,
     pub max_files: usize,
     pub fds: HashMap<FdToken, Rc<Kept>>,
@@ -50,15 +50,15 @@ pub(super) struct Shell {
     pub next_token: u64,
     pub conns: HashMap<ClientId, Conn>,
     pub next_client: u64,
-    pub boards: HashMap<FdToken, BoardRw>,
+    pub control_pages: HashMap<FdToken, ControlPageRw>,
     pub watches: HashMap<FdToken, DomainId>,
     pub connected: HashMap<DomainId, ClientId>,
     pub parties: HashMap<u32, Party>,
     /// Parties with something to do, in the order of their turns.
     pub runnable: VecDeque<u32>,
-    pub porters: Porters,
-    /// Parties that wait for a porter.
-    pub waits_for_porter: BTreeSet<u32>,
+    pub workers: Workers,
+    /// Parties that wait for a worker.
+    pub waits_for_worker: BTreeSet<u32>,
     /// Descriptors on their way to clients; users of whose ended connections some are; when those are looked at next.
     pub flights: Flights,
     pub lingering: BTreeSet<u32>,

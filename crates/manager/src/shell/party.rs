@@ -12,7 +12,7 @@ use tranship_sys::epoll::Epoll;
 pub(super) enum Task {
     /// Some messages of a client may be read.
     Read(ClientId),
-    /// A porter has brought one.
+    /// A worker has brought one.
     Arrived(ClientId),
     /// Some messages to a client may be sent.
     Write(ClientId),
@@ -49,11 +49,11 @@ pub(super) struct Party {
     pub queued: bool,
     /// Connections and processes that are watched.
     pub members: usize,
-    /// Connections whose next message waits for a porter.
+    /// Connections whose next message waits for a worker.
     pub carry: VecDeque<ClientId>,
-    /// Messages that porters have brought and that were not looked at yet.
+    /// Messages that workers have brought and that were not looked at yet.
     pub arrived: usize,
-    /// To be closed: here, and by a porter.
+    /// To be closed: here, and by a worker.
     pub small: VecDeque<Discarded>,
     pub foreign: VecDeque<Discarded>,
     pub sweeping: bool,

@@ -5,13 +5,13 @@ use super::keep::Discarded;
 use super::out::Outgoing;
 use super::parts::{CLIENT, Shell};
 use super::party::Task;
-use super::porter::Carried;
+use super::worker::Carried;
 use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use tranship_proto::{MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_sys::epoll::Ready;
 use tranship_sys::{process, socket};
 
@@ -116,7 +116,7 @@ impl Shell {
                 if let Some(party) = self.parties.get_mut(&uid) {
                     party.carry.push_back(client);
                 }
-                self.use_porters(uid);
+                self.use_workers(uid);
                 Got::Message
             }
             Ok(front) if front.bytes > 0 && socket::drop_front(&conn.fd).is_ok() => {
@@ -162,7 +162,7 @@ impl Shell {
         }
     }
 
-    /// A porter has brought a client's message.
+    /// A worker has brought a client's message.
     pub(super) fn arrived(&mut self, client: ClientId) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
@@ -183,7 +183,7 @@ impl Shell {
         self.rewatch(client);
     }
 
-    /// A porter that was sent for a client's message is gone. If the message may be gone with it the connection goes, too: its
+    /// A worker that was sent for a client's message is gone. If the message may be gone with it the connection goes, too: its
     /// client comes back, and claims what it has.
     pub(super) fn lost(&mut self, client: ClientId, before: bool) {
         let Some(conn) = self.conns.get_mut(&client) else {
@@ -241,10 +241,10 @@ impl Shell {
         }
     }
 
-    /// Of processes that have ended nothing more is heard where all porters of their user are kept waiting: others wait for
+    /// Of processes that have ended nothing more is heard where all workers of their user are kept waiting: others wait for
     /// the news of their end.
     pub(super) fn let_the_dying_go(&mut self, uid: u32) {
-        if !self.porters.all_busy(uid) {
+        if !self.workers.all_busy(uid) {
             return;
         }
         let waiting = self.parties.get(&uid).map(|p| p.carry.clone());
@@ -291,7 +291,7 @@ impl Shell {
         let request = decode::<Request>(&carried.bytes);
         let given = carried.fds.iter().filter(|(_, fd)| fd.is_some()).count();
         let wanted = carried.fds.iter().filter(|(f, _)| f.sealed.is_memory());
-        // There was no room for what it prescribes: in a porter, or here.
+        // There was no room for what it prescribes: in a worker, or here.
         let lost = given < wanted.count();
         let mut fds = Vec::new();
         for (facts, fd) in carried.fds {
@@ -391,13 +391,13 @@ impl Shell {
             Some(Err(_)) | None => None,
         };
         let pidfd = pidfd.filter(|_| process.is_some());
-        let board = match (
+        let control_page = match (
             conn.greeted,
-            BoardRw::create(self.board_entries, self.instance),
+            ControlPageRw::create(self.control_page_entries, self.instance),
         ) {
-            (false, Ok((fd, board))) => Some((fd, board)),
+            (false, Ok((fd, control_page))) => Some((fd, control_page)),
             (false, Err(error)) => {
-                tracing::warn!(%error, "no board for a client");
+                tracing::warn!(%error, "no control page for a client");
                 None
             }
             (true, _) => None,
@@ -406,16 +406,16 @@ impl Shell {
         let uid = conn.uid;
         let _ = socket::pass_pidfd(&conn.fd, false);
         let _ = socket::pass_rights(&conn.fd, true);
-        let board = board.map(|(fd, board)| {
+        let control_page = control_page.map(|(fd, control_page)| {
             if self.scheduled {
-                board.set_scheduled();
+                control_page.set_scheduled();
             }
             let token = self.keep_own(uid, fd);
-            self.boards.insert(token, board);
+            self.control_pages.insert(token, control_page);
             token
         });
         if let Some(conn) = self.conns.get_mut(&client) {
-            conn.board = conn.board.or(board);
+            conn.control_page = conn.control_page.or(control_page);
         }
         let pidfd = pidfd.map(|fd| self.keep_own(uid, fd));
         self.feed(Input::Hello {
@@ -423,7 +423,7 @@ impl Shell {
             request,
             pidfd,
             process: process.unwrap_or(0),
-            board,
+            control_page,
         });
     }
 }

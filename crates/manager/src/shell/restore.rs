@@ -4,8 +4,8 @@
 
 use super::keep::Kept;
 use super::parts::Shell;
-use super::porter::look;
 use super::read::process_identity;
+use super::worker::look;
 use crate::state::{Facts, Fd, Stored};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;

@@ -4,8 +4,8 @@ use super::conn::Carrying;
 use super::keep::Discarded;
 use super::parts::{CLIENT, KIND, PARTY, Shell, WATCH};
 use super::party::{Party, Task};
-use super::porter::{self, News};
 use super::watchdog::Place;
+use super::worker::{self, News};
 use crate::state::{ClientId, FdToken};
 use std::collections::VecDeque;
 use std::io;
@@ -86,7 +86,7 @@ impl Shell {
                         party.arrived -= 1;
                     }
                     self.arrived(client);
-                    self.use_porters(uid);
+                    self.use_workers(uid);
                 }
                 Task::Write(client) => self.write(client),
                 Task::Ended(pidfd) => self.last_words(pidfd),
@@ -143,8 +143,8 @@ impl Shell {
         }
     }
 
-    pub(super) fn porter_speaks(&mut self, porter: u64) {
-        match self.porters.hear(&self.epoll, porter) {
+    pub(super) fn worker_speaks(&mut self, worker: u64) {
+        match self.workers.hear(&self.epoll, worker) {
             News::Nothing => return,
             News::Free => {}
             News::Lost { client, before } => self.lost(ClientId(client), before),
@@ -164,18 +164,18 @@ impl Shell {
                 }
             }
         }
-        for uid in std::mem::take(&mut self.waits_for_porter) {
-            self.use_porters(uid);
+        for uid in std::mem::take(&mut self.waits_for_worker) {
+            self.use_workers(uid);
         }
         self.sort_trash();
     }
 
-    fn throw_carried(&mut self, carried: porter::Carried) {
+    fn throw_carried(&mut self, carried: worker::Carried) {
         // Whose they were does not matter any more: to the manager's own user's account.
         let uid = tranship_sys::process::geteuid();
         for (facts, fd) in carried.fds {
             if let Some(fd) = fd {
-                let small = facts.sealed.is_memory() && facts.size <= porter::SMALL_BYTES;
+                let small = facts.sealed.is_memory() && facts.size <= worker::SMALL_BYTES;
                 let what = None;
                 self.throw(uid, Discarded { fd, what, small });
             }

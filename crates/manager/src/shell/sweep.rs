@@ -1,10 +1,10 @@
-//! Keeping descriptors for the state, and closing them: a few at a time, and by a porter where that may take long.
+//! Keeping descriptors for the state, and closing them: a few at a time, and by a worker where that may take long.
 
 use super::conn::Carrying;
 use super::keep::{Discarded, Kept};
 use super::parts::Shell;
 use super::party::Task;
-use super::porter::SMALL_BYTES;
+use super::worker::SMALL_BYTES;
 use crate::state::{Facts, FdToken};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use tranship_sys::socket;
 /// Closed in one task: as many as the messages of one can bring or make.
 const SWEEP: usize = 64;
 
-/// With so many messages of one user that porters have brought and that wait for its turn no more are fetched, but for those under
+/// With so many messages of one user that workers have brought and that wait for its turn no more are fetched, but for those under
 /// way: what they bring is not in the books yet.
 const ARRIVED: usize = 8;
 
@@ -79,7 +79,7 @@ impl Shell {
             self.enqueue(uid, Task::Sweep);
         }
         self.close_small(uid);
-        self.use_porters(uid);
+        self.use_workers(uid);
     }
 
     /// No task adds more than this closes: what is thrown away does not pile up, however many tasks there are.
@@ -109,8 +109,8 @@ impl Shell {
         }
     }
 
-    /// Has porters do what waits for them.
-    pub(super) fn use_porters(&mut self, uid: u32) {
+    /// Has workers do what waits for them.
+    pub(super) fn use_workers(&mut self, uid: u32) {
         let Some(party) = self.parties.get_mut(&uid) else {
             return;
         };
@@ -120,10 +120,10 @@ impl Shell {
         while !party.foreign.is_empty() {
             let n = party.foreign.len().min(socket::MAX_FDS);
             let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();
-            let Some(porter) = self.porters.close(&self.epoll, uid, &fds) else {
+            let Some(worker) = self.workers.close(&self.epoll, uid, &fds) else {
                 break;
             };
-            closers.push(porter);
+            closers.push(worker);
             gone.extend(party.foreign.drain(..n));
         }
         while let Some(client) = party.carry.front().copied() {
@@ -132,18 +132,18 @@ impl Shell {
                 continue;
             };
             let full = party.foreign.len() >= socket::MAX_FDS || party.arrived >= ARRIVED;
-            if full || !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
+            if full || !self.workers.carry(&self.epoll, uid, client.0, &conn.fd) {
                 break;
             }
             party.carry.pop_front();
             conn.carried = Carrying::Away;
         }
         if !party.carry.is_empty() || !party.foreign.is_empty() {
-            self.waits_for_porter.insert(uid);
+            self.waits_for_worker.insert(uid);
         }
         self.swept(gone);
-        for porter in closers {
-            self.porters.let_go(&self.epoll, porter);
+        for worker in closers {
+            self.workers.let_go(&self.epoll, worker);
         }
         self.let_the_dying_go(uid);
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::state::ClientId;
 use std::os::fd::AsFd;
 use tranship_proto::{PROTOCOL_VERSION, PoolId, Req, Request, encode};
-use tranship_region::layout::BoardRw;
+use tranship_region::layout::ControlPageRw;
 use tranship_sys::socket;
 use tranship_testkit::Watchdog;
 
@@ -40,9 +40,9 @@ fn stage() -> Stage {
     let path = dir.path().join("manager.sock");
     let listener = Listener::bind(&path, 0o600).expect("a socket");
     let stop = Shutdown::new().expect("eventfd");
-    let porters = Porters::new(false, PORTER).expect("porters");
+    let workers = Workers::new(false, WORKER).expect("workers");
     let mut shell =
-        Shell::new(Config::default(), listener, &stop, porters, Notify::new()).expect("a manager");
+        Shell::new(Config::default(), listener, &stop, workers, Notify::new()).expect("a manager");
     let socket = joins(&path);
     let mut ready = Vec::new();
     let joined = |c: &Conn| c.domain.is_some() && c.queue.is_empty();
@@ -125,7 +125,7 @@ fn of_a_user_a_dozen_messages_are_fetched_ahead() {
         stage.shell.turn(&mut ready).expect("a turn");
     }
     let brings = encode(&Request::Stat { req: Req(1) });
-    let (memory, _map) = BoardRw::create(1, 1).expect("memory");
+    let (memory, _map) = ControlPageRw::create(1, 1).expect("memory");
     for socket in others.iter().chain([&stage.socket]) {
         socket::sendmsg(socket, &brings, &[memory.as_fd()], true).expect("a message");
     }
@@ -138,7 +138,7 @@ fn of_a_user_a_dozen_messages_are_fetched_ahead() {
     };
     let away = |c: &Carrying| matches!(c, Carrying::Away);
     while count(&stage.shell, away) > 0 {
-        (0..64).for_each(|porter| stage.shell.porter_speaks(porter));
+        (0..64).for_each(|worker| stage.shell.worker_speaks(worker));
         std::thread::yield_now();
     }
     let arrived = count(&stage.shell, |c| matches!(c, Carrying::Arrived(_)));

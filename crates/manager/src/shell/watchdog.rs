@@ -19,7 +19,7 @@ const LOOKS: u32 = 8;
 pub(super) enum Place {
     Waiting,
     Accepting,
-    Porter,
+    Worker,
     Events,
     Reading,
     Carried,
@@ -35,7 +35,7 @@ pub(super) enum Place {
 const PLACES: [(Place, &str); 13] = [
     (Place::Waiting, "waiting"),
     (Place::Accepting, "taking connections"),
-    (Place::Porter, "hearing a helper"),
+    (Place::Worker, "hearing a helper"),
     (Place::Events, "asking for events"),
     (Place::Reading, "reading from a client"),
     (Place::Carried, "handling a message that brought something"),
@@ -79,7 +79,7 @@ impl Beat {
     fn words(&self, limit: Duration) -> String {
         let (place, what) = self.place();
         let of = match place {
-            Place::Waiting | Place::Accepting | Place::Porter | Place::Tick | Place::Page => {
+            Place::Waiting | Place::Accepting | Place::Worker | Place::Tick | Place::Page => {
                 String::new()
             }
             _ => format!(

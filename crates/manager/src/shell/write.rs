@@ -94,11 +94,11 @@ impl Shell {
             return;
         };
         if sent > 0
-            && let Some(board) = conn.board.and_then(|t| self.boards.get(&t))
+            && let Some(control_page) = conn.control_page.and_then(|t| self.control_pages.get(&t))
         {
             // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
-            board.wake().fetch_add(1, Ordering::Release);
-            let _ = futex::wake(board.wake(), u32::MAX >> 1);
+            control_page.wake().fetch_add(1, Ordering::Release);
+            let _ = futex::wake(control_page.wake(), u32::MAX >> 1);
         }
         if sent == TURN {
             self.plan_write(client);

@@ -7,11 +7,11 @@ use tranship_proto::{RefusalCode, Trust};
 
 /// The descriptors of the message at hand; what no handler takes is closed.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct Ancillary {
     pub fds: VecDeque<Fd>,
 }
 
-impl Parcel {
+impl Ancillary {
     /// How many its client sent.
     pub fn sent(&self) -> usize {
         self.fds.iter().filter(|fd| !fd.facts.made_here).count()

@@ -1,10 +1,10 @@
 //! Assigning a pool to a channel, in two phases.
 
+use super::back_refs::BackRef;
 use super::extent::For;
 use super::model::{MAX_QUEUES, Offer, Opening, Queue, Reader};
-use super::ties::Tie;
 use super::types::Done;
-use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, State, format, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, Levels, PoolId, RefusalCode, Req, SAID_NO};
 
 /// Offers that waited for room are looked at so many at a time.
@@ -17,7 +17,7 @@ impl State {
         req: Req,
         channel: ChannelId,
         pool: PoolId,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let c = self.channels.get(&channel).ok_or(no_such(channel.0))?;
         if c.source != me {
@@ -58,7 +58,7 @@ impl State {
             .token;
         self.hold_memory(sent, me, For::Tables, format::counts_bytes(slots));
         let key = (channel, pool);
-        self.tie_offer(key, me, sink);
+        self.back_ref_offer(key, me, sink);
         self.offers.insert(
             key,
             Offer {
@@ -79,15 +79,15 @@ impl State {
         self.say_offer(key);
         if joined {
             // The source has lost our answer with its connection, and sent nothing by it: once more from the start. Under the
-            // offer, so that the sink, which takes already, stays on the roster with what it may be made to hold.
+            // offer, so that the sink, which takes already, stays on the reader set with what it may be made to hold.
             self.leave_queue(pool, channel);
         }
         Ok(())
     }
 
-    fn tie_offer(&mut self, key: (ChannelId, PoolId), source: DomainId, sink: DomainId) {
+    fn back_ref_offer(&mut self, key: (ChannelId, PoolId), source: DomainId, sink: DomainId) {
         for end in [source, sink] {
-            self.ties.tie(end, Tie::Offer(key.0, key.1));
+            self.back_refs.insert(end, BackRef::Offer(key.0, key.1));
         }
         if let Some(p) = self.pools.get_mut(&key.1) {
             p.offered.insert(key.0);
@@ -101,7 +101,7 @@ impl State {
         sink: DomainId,
     ) {
         for end in [source, sink] {
-            self.ties.untie(end, Tie::Offer(key.0, key.1));
+            self.back_refs.remove(end, BackRef::Offer(key.0, key.1));
         }
         if let Some(p) = self.pools.get_mut(&key.1) {
             p.offered.remove(&key.0);
@@ -149,7 +149,7 @@ impl State {
                 uid: its,
                 ..Reader::default()
             };
-            self.ties.tie(sink, Tie::Reads(pool));
+            self.back_refs.insert(sink, BackRef::Reads(pool));
             let r = p.readers.entry(sink).or_insert_with(new);
             known = r.refs.is_some();
             r.offers += 1;
@@ -194,7 +194,7 @@ impl State {
         channel: ChannelId,
         pool: PoolId,
         with_refs: bool,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         // An offer that was taken back meanwhile: the answer comes too late and nothing is wrong.
         let Some(offer) = self.offers.get(&(channel, pool)) else {
@@ -209,11 +209,11 @@ impl State {
                 self.finish_assign(me, channel, pool, rcvd, refs);
                 self.watch.wake();
                 if self.claims.assigns_of(pool).next().is_some() {
-                    for (channel, _) in self.ties.ends(me) {
+                    for (channel, _) in self.back_refs.ends(me) {
                         self.settle_assign(channel, pool);
                     }
                 }
-                // Counters that the writer has had on its roster all the time.
+                // Counters that the writer has had on its reader set all the time.
                 if let Some(p) = self.pools.get_mut(&pool)
                     && let Some(r) = p.readers.get_mut(&me)
                     && inode.is_some_and(|i| p.named.get(&me) == Some(&i))
@@ -235,7 +235,7 @@ impl State {
         me: DomainId,
         pool: PoolId,
         with_refs: bool,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Result<(super::FdToken, Option<(super::FdToken, u64)>), Fail> {
         let p = self.pools.get(&pool).ok_or(no_such(pool.0))?;
         let needs_refs = me != p.writer && p.readers.get(&me).is_none_or(|r| r.refs.is_none());
@@ -262,7 +262,7 @@ impl State {
         }
     }
 
-    /// Epoch in the writer's board, then the writer's event; when that has gone out, the answers to both ends.
+    /// Epoch in the writer's control page, then the writer's event; when that has gone out, the answers to both ends.
     fn finish_assign(
         &mut self,
         me: DomainId,

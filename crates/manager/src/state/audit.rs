@@ -3,7 +3,7 @@
 use super::accounts::KINDS;
 use super::model::{Answer, Channel, Chunk, Pool};
 use super::types::FdToken;
-use super::{Of, State, Tie, Ties};
+use super::{BackRef, BackRefs, Of, State};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
 
@@ -15,7 +15,7 @@ impl State {
 
     /// Bytes granted and stranded.
     pub fn memory(&self) -> (u64, u64) {
-        (self.money.granted, self.money.stranded)
+        (self.totals.granted, self.totals.stranded)
     }
 
     /// What is admitted to heaps, one by one.
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// A pool's epoch, and the queues of which its writer was told.
-    pub fn roster(&self, pool: PoolId) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
+    pub fn reader_set(&self, pool: PoolId) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
         let p = self.pools.get(&pool).filter(|p| !p.orphan)?;
         let told = p.queues.iter().filter(|(_, q)| q.opening.is_none());
         Some((p.epoch, told.map(|(c, _)| *c).collect()))
@@ -183,13 +183,13 @@ impl State {
                 return Err(format!("{id} is a heap and a pool"));
             }
         }
-        if (granted, stranded) != (self.money.granted, self.money.stranded) {
+        if (granted, stranded) != (self.totals.granted, self.totals.stranded) {
             return Err(format!(
                 "{granted} granted, {stranded} stranded, {:?}",
-                self.money
+                self.totals
             ));
         }
-        if granted + stranded > self.total_bytes.max(self.money.claimed) {
+        if granted + stranded > self.total_bytes.max(self.totals.claimed) {
             return Err(format!(
                 "{granted} granted, {stranded} stranded of {}",
                 self.total_bytes
@@ -202,7 +202,11 @@ impl State {
         if self.awaited != self.pools.values().map(|p| p.awaited.len()).sum::<usize>() {
             return Err(format!("{} readers are awaited", self.awaited));
         }
-        refs.extend(self.domains.values().flat_map(|d| [d.pidfd, d.board]));
+        refs.extend(
+            self.domains
+                .values()
+                .flat_map(|d| [d.pidfd, d.control_page]),
+        );
         for c in self.channels.values() {
             refs.extend(c.source_half);
             refs.extend(c.sink_half);
@@ -256,7 +260,7 @@ impl State {
         self.audit_extent()?;
         self.audit_holds()?;
         self.audit_queues()?;
-        self.audit_ties()?;
+        self.audit_back_refs()?;
         self.audit_accounts()
     }
 
@@ -314,30 +318,32 @@ impl State {
         Ok(())
     }
 
-    /// Ties anew, from the tables.
-    fn audit_ties(&self) -> Result<(), String> {
-        let (mut ties, mut claims) = (Ties::default(), Ties::default());
+    /// Back references anew, from the tables.
+    fn audit_back_refs(&self) -> Result<(), String> {
+        let (mut back_refs, mut claims) = (BackRefs::default(), BackRefs::default());
         for (id, c) in &self.channels {
             if !c.source_gone {
-                ties.tie(c.source, Tie::End(*id, true));
+                back_refs.insert(c.source, BackRef::End(*id, true));
             }
-            ties.tie(c.sink, Tie::End(*id, false));
+            back_refs.insert(c.sink, BackRef::End(*id, false));
             if let super::model::Stage::Incoming { req, .. } = c.stage {
-                ties.tie(c.connector, Tie::Asked(req, *id));
+                back_refs.insert(c.connector, BackRef::Asked(req, *id));
             }
         }
         for ((channel, pool), o) in &self.offers {
-            ties.tie(o.source, Tie::Offer(*channel, *pool));
-            ties.tie(o.sink, Tie::Offer(*channel, *pool));
+            back_refs.insert(o.source, BackRef::Offer(*channel, *pool));
+            back_refs.insert(o.sink, BackRef::Offer(*channel, *pool));
         }
         for (id, h) in &self.heaps {
-            ties.tie(h.owner, Tie::Heap(*id));
+            back_refs.insert(h.owner, BackRef::Heap(*id));
         }
         for (id, p) in &self.pools {
-            ties.tie(p.writer, Tie::Writes(*id));
-            p.readers.keys().for_each(|d| ties.tie(*d, Tie::Reads(*id)));
+            back_refs.insert(p.writer, BackRef::Writes(*id));
+            p.readers
+                .keys()
+                .for_each(|d| back_refs.insert(*d, BackRef::Reads(*id)));
             let named = p.named.keys().chain(&p.forwarders);
-            named.for_each(|d| ties.tie(*d, Tie::Named(*id)));
+            named.for_each(|d| back_refs.insert(*d, BackRef::Named(*id)));
             let offered = self.offers.keys().filter(|(_, pool)| pool == id);
             if !p.brought.agrees() {
                 return Err(format!("pool {id}: {:?}", p.brought));
@@ -347,19 +353,22 @@ impl State {
             }
         }
         for (key, e) in &self.claims.ends {
-            claims.tie(e.domain, Tie::End(key.0, key.1));
+            claims.insert(e.domain, BackRef::End(key.0, key.1));
         }
         for (key, a) in &self.claims.assigns {
-            claims.tie(a.domain, Tie::Assign(key.0, key.1, key.2));
+            claims.insert(a.domain, BackRef::Assign(key.0, key.1, key.2));
         }
         for (pool, reader) in self.claims.readers.keys() {
-            claims.tie(*reader, Tie::Reads(*pool));
+            claims.insert(*reader, BackRef::Reads(*pool));
         }
-        if ties != self.ties {
-            return Err(format!("ties: {:?}, counted: {ties:?}", self.ties));
+        if back_refs != self.back_refs {
+            return Err(format!(
+                "back references: {:?}, counted: {back_refs:?}",
+                self.back_refs
+            ));
         }
-        if claims != self.claims.ties {
-            let ours = &self.claims.ties;
+        if claims != self.claims.back_refs {
+            let ours = &self.claims.back_refs;
             return Err(format!("claims: {ours:?}, counted: {claims:?}"));
         }
         let by_pool = self.claims.assigns.keys().map(|(c, p, s)| (*p, *c, *s));
@@ -382,9 +391,9 @@ impl State {
         if leaving != self.leaving {
             return Err(format!("leaving: {:?}, {leaving:?}", self.leaving));
         }
-        let strangers = self.clients.iter().filter(|(_, c)| c.domain.is_none());
-        if self.strangers != strangers.map(|(id, c)| (c.since, *id)).collect() {
-            return Err(format!("strangers: {:?}", self.strangers));
+        let handshakes = self.clients.iter().filter(|(_, c)| c.domain.is_none());
+        if self.handshakes != handshakes.map(|(id, c)| (c.since, *id)).collect() {
+            return Err(format!("handshakes: {:?}", self.handshakes));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use tranship_proto::{ChannelId, DomainId, PoolId, Req};
 
 /// One of them; in claims, what was claimed of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Tie {
+pub(crate) enum BackRef {
     /// An end of a channel: true is the source.
     End(ChannelId, bool),
     /// A channel in the making, for which it asked.
@@ -22,29 +22,32 @@ pub(crate) enum Tie {
     Assign(ChannelId, PoolId, bool),
 }
 
-pub(crate) const ENDS: RangeInclusive<Tie> =
-    Tie::End(ChannelId(0), false)..=Tie::End(ChannelId(u32::MAX), true);
-pub(crate) const OFFERS: RangeInclusive<Tie> =
-    Tie::Offer(ChannelId(0), PoolId(0))..=Tie::Offer(ChannelId(u32::MAX), PoolId(u32::MAX));
-pub(crate) const HEAPS: RangeInclusive<Tie> = Tie::Heap(PoolId(0))..=Tie::Heap(PoolId(u32::MAX));
-pub(crate) const WRITES: RangeInclusive<Tie> =
-    Tie::Writes(PoolId(0))..=Tie::Writes(PoolId(u32::MAX));
-pub(crate) const READS: RangeInclusive<Tie> = Tie::Reads(PoolId(0))..=Tie::Reads(PoolId(u32::MAX));
-pub(crate) const NAMED: RangeInclusive<Tie> = Tie::Named(PoolId(0))..=Tie::Named(PoolId(u32::MAX));
-pub(crate) const ASSIGNS: RangeInclusive<Tie> = Tie::Assign(ChannelId(0), PoolId(0), false)
-    ..=Tie::Assign(ChannelId(u32::MAX), PoolId(u32::MAX), true);
+pub(crate) const ENDS: RangeInclusive<BackRef> =
+    BackRef::End(ChannelId(0), false)..=BackRef::End(ChannelId(u32::MAX), true);
+pub(crate) const OFFERS: RangeInclusive<BackRef> =
+    BackRef::Offer(ChannelId(0), PoolId(0))..=BackRef::Offer(ChannelId(u32::MAX), PoolId(u32::MAX));
+pub(crate) const HEAPS: RangeInclusive<BackRef> =
+    BackRef::Heap(PoolId(0))..=BackRef::Heap(PoolId(u32::MAX));
+pub(crate) const WRITES: RangeInclusive<BackRef> =
+    BackRef::Writes(PoolId(0))..=BackRef::Writes(PoolId(u32::MAX));
+pub(crate) const READS: RangeInclusive<BackRef> =
+    BackRef::Reads(PoolId(0))..=BackRef::Reads(PoolId(u32::MAX));
+pub(crate) const NAMED: RangeInclusive<BackRef> =
+    BackRef::Named(PoolId(0))..=BackRef::Named(PoolId(u32::MAX));
+pub(crate) const ASSIGNS: RangeInclusive<BackRef> = BackRef::Assign(ChannelId(0), PoolId(0), false)
+    ..=BackRef::Assign(ChannelId(u32::MAX), PoolId(u32::MAX), true);
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ties(BTreeMap<DomainId, BTreeSet<Tie>>);
+pub(crate) struct BackRefs(BTreeMap<DomainId, BTreeSet<BackRef>>);
 
-impl Ties {
-    pub fn tie(&mut self, domain: DomainId, tie: Tie) {
-        self.0.entry(domain).or_default().insert(tie);
+impl BackRefs {
+    pub fn insert(&mut self, domain: DomainId, back_ref: BackRef) {
+        self.0.entry(domain).or_default().insert(back_ref);
     }
 
-    pub fn untie(&mut self, domain: DomainId, tie: Tie) {
+    pub fn remove(&mut self, domain: DomainId, back_ref: BackRef) {
         if let Some(its) = self.0.get_mut(&domain) {
-            its.remove(&tie);
+            its.remove(&back_ref);
             if its.is_empty() {
                 self.0.remove(&domain);
             }
@@ -60,8 +63,8 @@ impl Ties {
     pub fn of(
         &self,
         domain: DomainId,
-        kind: RangeInclusive<Tie>,
-    ) -> impl Iterator<Item = Tie> + '_ {
+        kind: RangeInclusive<BackRef>,
+    ) -> impl Iterator<Item = BackRef> + '_ {
         let its = self.0.get(&domain);
         its.into_iter()
             .flat_map(move |its| its.range(kind.clone()))
@@ -69,9 +72,11 @@ impl Ties {
     }
 
     /// Its pools, of a kind that has no channels.
-    pub fn pools(&self, domain: DomainId, kind: RangeInclusive<Tie>) -> Vec<PoolId> {
-        let pool = |tie| match tie {
-            Tie::Heap(p) | Tie::Writes(p) | Tie::Reads(p) | Tie::Named(p) => Some(p),
+    pub fn pools(&self, domain: DomainId, kind: RangeInclusive<BackRef>) -> Vec<PoolId> {
+        let pool = |back_ref| match back_ref {
+            BackRef::Heap(p) | BackRef::Writes(p) | BackRef::Reads(p) | BackRef::Named(p) => {
+                Some(p)
+            }
             _ => None,
         };
         self.of(domain, kind).filter_map(pool).collect()
@@ -84,8 +89,8 @@ impl Ties {
 
     /// So many of them.
     pub fn some_ends(&self, domain: DomainId, most: usize) -> Vec<(ChannelId, bool)> {
-        let end = |tie| match tie {
-            Tie::End(c, s) => Some((c, s)),
+        let end = |back_ref| match back_ref {
+            BackRef::End(c, s) => Some((c, s)),
             _ => None,
         };
         let ends = self.of(domain, ENDS).filter_map(end);
@@ -93,16 +98,16 @@ impl Ties {
     }
 
     pub fn offers(&self, domain: DomainId) -> Vec<(ChannelId, PoolId)> {
-        let offer = |tie| match tie {
-            Tie::Offer(c, p) => Some((c, p)),
+        let offer = |back_ref| match back_ref {
+            BackRef::Offer(c, p) => Some((c, p)),
             _ => None,
         };
         self.of(domain, OFFERS).filter_map(offer).collect()
     }
 
     pub fn assigns(&self, domain: DomainId) -> Vec<(ChannelId, PoolId, bool)> {
-        let assign = |tie| match tie {
-            Tie::Assign(c, p, s) => Some((c, p, s)),
+        let assign = |back_ref| match back_ref {
+            BackRef::Assign(c, p, s) => Some((c, p, s)),
             _ => None,
         };
         self.of(domain, ASSIGNS).filter_map(assign).collect()
@@ -110,9 +115,9 @@ impl Ties {
 
     /// The channel for which it asked with this request.
     pub fn asked(&self, domain: DomainId, req: Req) -> Option<ChannelId> {
-        let of = Tie::Asked(req, ChannelId(0))..=Tie::Asked(req, ChannelId(u32::MAX));
+        let of = BackRef::Asked(req, ChannelId(0))..=BackRef::Asked(req, ChannelId(u32::MAX));
         match self.of(domain, of).next()? {
-            Tie::Asked(_, channel) => Some(channel),
+            BackRef::Asked(_, channel) => Some(channel),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Queues on a pool's roster that are older than the manager: its writer named them when it claimed the pool, and they have
+//! Queues on a pool's reader set that are older than the manager: its writer named them when it claimed the pool, and they have
 //! neither joined nor left since.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Leaving a channel, in order or by death, and wake descriptors.
 
-use super::ties::Tie;
+use super::back_refs::BackRef;
 use super::types::Done;
-use super::{Fail, Parcel, State, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, State, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Req, Role};
 
 impl State {
@@ -63,7 +63,7 @@ impl State {
             return;
         };
         c.source_gone = true;
-        self.ties.untie(c.source, Tie::End(id, true));
+        self.back_refs.remove(c.source, BackRef::End(id, true));
         // What the sink does not take is not counted to the source any more.
         let payer = c.payers[0].take();
         let (sink, half) = (c.sink, c.source_half.take());
@@ -97,8 +97,8 @@ impl State {
             return;
         };
         self.has_no_more(c.sink, id);
-        self.ties.untie(c.source, Tie::End(id, true));
-        self.ties.untie(c.sink, Tie::End(id, false));
+        self.back_refs.remove(c.source, BackRef::End(id, true));
+        self.back_refs.remove(c.sink, BackRef::End(id, false));
         self.no_channel(&c.payers);
         for half in [c.source_half, c.sink_half].into_iter().flatten() {
             self.release(half);
@@ -124,7 +124,7 @@ impl State {
         me: DomainId,
         req: Req,
         id: ChannelId,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let role = self.role_in(me, id)?;
         let Some(c) = self.channels.get(&id).filter(|c| !c.is_incoming()) else {

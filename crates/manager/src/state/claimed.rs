@@ -1,6 +1,6 @@
 //! What domains say after a restart that they had, until its other side is there.
 
-use super::ties::{ASSIGNS, ENDS, READS, Tie, Ties};
+use super::back_refs::{ASSIGNS, BackRef, BackRefs, ENDS, READS};
 use super::types::{ChunkKey, Facts, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ChannelId, DomainId, PoolId, Req, Trust};
@@ -17,7 +17,7 @@ pub(super) struct Claims {
     /// Channels that domains have named, believed or not: they have them, until they leave them.
     pub tried: BTreeSet<(DomainId, ChannelId)>,
     /// Who has claimed what; `assigns` by their pools; how often a domain is named as the other end.
-    pub ties: Ties,
+    pub back_refs: BackRefs,
     pub of_pools: BTreeSet<(PoolId, ChannelId, bool)>,
     pub peers: BTreeMap<DomainId, u32>,
 }
@@ -105,14 +105,14 @@ impl Claims {
 
     /// Claims of a domain that wait for their other side.
     pub fn of(&self, domain: DomainId) -> usize {
-        self.ties.count(domain)
+        self.back_refs.count(domain)
     }
 
     /// Whether it has any.
     pub fn any_of(&self, domain: DomainId) -> bool {
         let kinds = [ENDS, ASSIGNS, READS];
         let mut kinds = kinds.into_iter();
-        kinds.any(|kind| self.ties.of(domain, kind).next().is_some())
+        kinds.any(|kind| self.back_refs.of(domain, kind).next().is_some())
     }
 
     /// Channels that a domain has named.
@@ -122,14 +122,16 @@ impl Claims {
     }
 
     pub fn insert_end(&mut self, key: EndKey, end: ClaimedEnd) {
-        self.ties.tie(end.domain, Tie::End(key.0, key.1));
+        self.back_refs
+            .insert(end.domain, BackRef::End(key.0, key.1));
         *self.peers.entry(end.peer).or_default() += 1;
         self.ends.insert(key, end);
     }
 
     pub fn remove_end(&mut self, key: EndKey) -> Option<ClaimedEnd> {
         let end = self.ends.remove(&key)?;
-        self.ties.untie(end.domain, Tie::End(key.0, key.1));
+        self.back_refs
+            .remove(end.domain, BackRef::End(key.0, key.1));
         if let Some(n) = self.peers.get_mut(&end.peer) {
             *n -= 1;
             if *n == 0 {
@@ -140,27 +142,27 @@ impl Claims {
     }
 
     pub fn insert_assign(&mut self, key: AssignKey, assign: ClaimedAssign) {
-        self.ties
-            .tie(assign.domain, Tie::Assign(key.0, key.1, key.2));
+        self.back_refs
+            .insert(assign.domain, BackRef::Assign(key.0, key.1, key.2));
         self.of_pools.insert((key.1, key.0, key.2));
         self.assigns.insert(key, assign);
     }
 
     pub fn remove_assign(&mut self, key: AssignKey) -> Option<ClaimedAssign> {
         let assign = self.assigns.remove(&key)?;
-        self.ties
-            .untie(assign.domain, Tie::Assign(key.0, key.1, key.2));
+        self.back_refs
+            .remove(assign.domain, BackRef::Assign(key.0, key.1, key.2));
         self.of_pools.remove(&(key.1, key.0, key.2));
         Some(assign)
     }
 
     pub fn insert_reader(&mut self, key: (PoolId, DomainId), reader: ClaimedReader) {
-        self.ties.tie(key.1, Tie::Reads(key.0));
+        self.back_refs.insert(key.1, BackRef::Reads(key.0));
         self.readers.insert(key, reader);
     }
 
     pub fn remove_reader(&mut self, key: (PoolId, DomainId)) -> Option<ClaimedReader> {
-        self.ties.untie(key.1, Tie::Reads(key.0));
+        self.back_refs.remove(key.1, BackRef::Reads(key.0));
         self.readers.remove(&key)
     }
 }

@@ -1,14 +1,14 @@
 //! Claims after a restart: what domains say they had. It is kept apart until both sides of it are
 //! there and agree (`settle`); a domain that comes back to the same manager is compared (`resume`).
 
+use super::back_refs::BackRef;
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedAssign, ClaimedEnd, ClaimedReader, Reads};
 use super::extent::For;
 use super::model::{Answer, MAX_QUEUES};
 use super::shape::Shape;
-use super::ties::Tie;
 use super::types::{ChunkKey, Done};
-use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Role};
 
@@ -40,7 +40,7 @@ impl State {
         pool: PoolId,
         name: &str,
         shape: Shape,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let same = self.claiming(me)?;
         let claimed_twice = self
@@ -74,7 +74,7 @@ impl State {
         req: Req,
         id: PoolId,
         key: ChunkKey,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         self.claiming(me)?;
         let p = self.own_pool(me, id)?;
@@ -124,8 +124,8 @@ impl State {
                     let over = self.admit_one(id).is_err();
                     self.add_granted(id, 1);
                     if over {
-                        let sum = self.money.granted + self.money.stranded;
-                        self.money.claimed = self.money.claimed.max(sum);
+                        let sum = self.totals.granted + self.totals.stranded;
+                        self.totals.claimed = self.totals.claimed.max(sum);
                     }
                 }
                 self.add_chunk(me, id, key, fd, Answer::Claim(req))?;
@@ -144,7 +144,7 @@ impl State {
         pool: PoolId,
         claimed: Reads,
         mapped: &[ChunkKey],
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let Reads {
             slots,
@@ -209,7 +209,7 @@ impl State {
         me: DomainId,
         req: Req,
         claim: &ChannelClaim,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let uid = self.uid_of(me).ok_or(no_such(me.0))?;
         if !self.claims.tried.contains(&(me, claim.channel)) {
@@ -293,7 +293,7 @@ impl State {
         req: Req,
         channel: ChannelId,
         pool: PoolId,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let same = self.claiming(me)?;
         if let Some(q) = self.pools.get(&pool).and_then(|p| p.queues.get(&channel)) {
@@ -348,7 +348,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn claim_roster(
+    pub(super) fn claim_reader_set(
         &mut self,
         me: DomainId,
         req: Req,
@@ -377,7 +377,7 @@ impl State {
             let more = (p.named.len() + p.brought.len() - before) as u64;
             self.accounts.add(uid, Of::Records, more);
             for (reader, _) in readers {
-                self.ties.tie(*reader, Tie::Named(pool));
+                self.back_refs.insert(*reader, BackRef::Named(pool));
             }
         }
         self.tell(me, Event::Claimed { req }, &[]);

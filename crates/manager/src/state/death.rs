@@ -1,6 +1,6 @@
 //! What ends with a connection, and what ends with a domain.
 
-use super::ties::{NAMED, READS, Tie, WRITES};
+use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::types::{Action, Then};
 use super::{Of, State, refusal};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -24,10 +24,10 @@ impl State {
             self.accounts.sub(w.uid, Of::Names, 1);
             self.release(w.half);
         }
-        for (channel, _) in self.ties.ends(id) {
+        for (channel, _) in self.back_refs.ends(id) {
             self.drop_incoming(channel, id);
         }
-        let offers = self.ties.offers(id);
+        let offers = self.back_refs.offers(id);
         for key in offers {
             self.cancel_offer(key);
         }
@@ -100,7 +100,7 @@ impl State {
     /// was all.
     fn end_piece(&mut self, id: DomainId, reason: GoneReason) -> bool {
         let mut left = PIECE;
-        for (channel, is_source) in self.ties.some_ends(id, left) {
+        for (channel, is_source) in self.back_refs.some_ends(id, left) {
             left -= 1;
             if is_source {
                 self.source_goes(channel, reason);
@@ -113,20 +113,20 @@ impl State {
             left -= pools.len();
             pools
         };
-        for pool in some(self.ties.pools(id, READS)) {
+        for pool in some(self.back_refs.pools(id, READS)) {
             self.drop_reader(pool, id);
         }
         let process = self.domains.get(&id).map(|d| d.process);
-        for pool in some(self.ties.pools(id, NAMED)) {
+        for pool in some(self.back_refs.pools(id, NAMED)) {
             self.brought_leave(pool, id, process);
             if let Some(p) = self.pools.get_mut(&pool) {
                 let (named, forwards) = (p.named.remove(&id), p.forwarders.remove(&id));
                 let records = u64::from(forwards) + u64::from(named.is_some());
                 self.accounts.sub(p.uid, Of::Records, records);
             }
-            self.ties.untie(id, Tie::Named(pool));
+            self.back_refs.remove(id, BackRef::Named(pool));
         }
-        let written = self.ties.pools(id, WRITES).into_iter();
+        let written = self.back_refs.pools(id, WRITES).into_iter();
         let written = written.filter(|p| self.is_written(*p));
         for pool in some(written.collect()) {
             self.orphan(pool);
@@ -139,7 +139,7 @@ impl State {
         if let Some(domain) = self.domains.remove(&id) {
             self.accounts.sub(domain.uid, Of::Connections, 1);
             self.release(domain.pidfd);
-            self.release(domain.board);
+            self.release(domain.control_page);
             self.trace_outlives(id);
         }
     }

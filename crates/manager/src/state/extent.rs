@@ -15,7 +15,7 @@ pub(crate) enum For {
     /// Halves of channels.
     Rings,
     /// What the manager writes for each domain.
-    Boards,
+    ControlPages,
 }
 
 const KINDS: usize = 4;

@@ -1,7 +1,7 @@
 //! Lengths and kinds of `docs/format.md`.
 
 use tranship_proto::Role;
-use tranship_region::layout::{board, trace};
+use tranship_region::layout::{control_page, trace};
 
 pub const TABLE: u32 = 2;
 pub const REFS: u32 = 3;
@@ -23,8 +23,8 @@ pub fn refs_bytes(slots: u32) -> u64 {
 pub fn counts_bytes(slots: u32) -> u64 {
     pages(64 + 4 * u64::from(slots))
 }
-pub fn board_bytes(entries: u32) -> u64 {
-    board::len(entries) as u64
+pub fn control_page_bytes(entries: u32) -> u64 {
+    control_page::len(entries) as u64
 }
 /// Entries, and length.
 pub fn trace_shape() -> (u32, u64) {

@@ -1,8 +1,8 @@
 //! Heaps: private memory of a domain, admitted by the byte. There is nothing to see of it but what its owner says, so
 //! it lives as long as the connection over which that is said; whoever comes back creates it again with what it has.
 
+use super::back_refs::{BackRef, HEAPS};
 use super::model::{Heap, Want};
-use super::ties::{HEAPS, Tie};
 use super::types::Done;
 use super::{Fail, Of, State, no_such, not_yours, refusal};
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl State {
             want: Want::default(),
         };
         self.heaps.insert(id, heap);
-        self.ties.tie(me, Tie::Heap(id));
+        self.back_refs.insert(me, BackRef::Heap(id));
         self.accounts.add(uid, Of::Pools, 1);
         self.charge(uid, me, admitted);
         let created = Event::HeapCreated {
@@ -147,14 +147,14 @@ impl State {
 
     /// All heaps of a domain whose connection ends.
     pub(super) fn drop_heaps_of(&mut self, me: DomainId) {
-        for id in self.ties.pools(me, HEAPS) {
+        for id in self.back_refs.pools(me, HEAPS) {
             self.drop_heap(id);
         }
     }
 
     fn drop_heap(&mut self, id: PoolId) {
         if let Some(heap) = self.heaps.remove(&id) {
-            self.ties.untie(heap.owner, Tie::Heap(id));
+            self.back_refs.remove(heap.owner, BackRef::Heap(id));
             self.accounts.sub(heap.uid, Of::Pools, 1);
             self.uncharge(heap.uid, heap.owner, heap.admitted);
         }

@@ -28,10 +28,10 @@ impl State {
         self.note(token, piece);
     }
 
-    /// Becomes the owner of a board, which is counted to its domain's user.
-    pub(super) fn hold_board(&mut self, token: FdToken, uid: u32) {
-        let (by, of) = (MANAGER, For::Boards);
-        let bytes = format::board_bytes(self.config.pools_per_domain);
+    /// Becomes the owner of a control page, which is counted to its domain's user.
+    pub(super) fn hold_control_page(&mut self, token: FdToken, uid: u32) {
+        let (by, of) = (MANAGER, For::ControlPages);
+        let bytes = format::control_page_bytes(self.config.pools_per_domain);
         self.hold(token, uid);
         self.note(token, Piece { by, of, bytes });
     }
@@ -93,14 +93,14 @@ impl State {
         let rings = self.channels.keys().map(|id| self.ring_bytes(*id));
         let rings = rings.chain(registered);
         let data = self.pools.values();
-        let boards = format::board_bytes(self.config.pools_per_domain);
+        let control_pages = format::control_page_bytes(self.config.pools_per_domain);
         let sums = [
             data.map(|p| p.chunks.len() as u64 * p.chunk_bytes).sum(),
             tables.chain(claimed).chain(refs).chain(traces).sum(),
             rings
                 .chain(ends.chain(waiting).map(format::link_bytes))
                 .sum(),
-            self.domains.len() as u64 * boards,
+            self.domains.len() as u64 * control_pages,
         ];
         match sums == self.extent.all {
             true => Ok(()),

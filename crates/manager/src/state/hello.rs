@@ -1,7 +1,7 @@
 //! Connections: coming, saying hello, hanging up, being thrown out.
 
+use super::back_refs::{ENDS, HEAPS, NAMED, READS, WRITES};
 use super::model::{Claiming, Client, Domain};
-use super::ties::{ENDS, HEAPS, NAMED, READS, WRITES};
 use super::types::{Action, ClientId, FdToken, Then};
 use super::{Of, State, barred, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,7 +44,7 @@ impl State {
             stat: None,
         };
         self.clients.insert(client, new);
-        self.strangers.insert((self.now, client));
+        self.handshakes.insert((self.now, client));
         self.accounts.add(uid, Of::Connections, 1);
     }
 
@@ -54,19 +54,19 @@ impl State {
         request: &Request,
         pidfd: Option<FdToken>,
         process: u64,
-        board: Option<FdToken>,
+        control_page: Option<FdToken>,
     ) {
         let checked = self.check_hello(client, request);
         let uid = self.clients.get(&client).map_or(0, |c| c.uid);
         let checked = checked.and_then(|()| self.check_descriptors(uid, 2));
         let checked = checked.and_then(|()| self.check_barred(uid, process));
-        match (checked, pidfd, board) {
-            (Ok(()), Some(pidfd), Some(board)) => {
-                self.welcome(client, request, pidfd, process, board);
+        match (checked, pidfd, control_page) {
+            (Ok(()), Some(pidfd), Some(control_page)) => {
+                self.welcome(client, request, pidfd, process, control_page);
             }
             (checked, _, _) => {
                 self.out
-                    .extend(pidfd.into_iter().chain(board).map(Action::Close));
+                    .extend(pidfd.into_iter().chain(control_page).map(Action::Close));
                 let why = checked.err().unwrap_or(self.no_descriptors());
                 self.expel.push((client, Some(why)));
             }
@@ -96,7 +96,7 @@ impl State {
         request: &Request,
         pidfd: FdToken,
         process: u64,
-        board: FdToken,
+        control_page: FdToken,
     ) {
         let Request::Hello {
             name,
@@ -117,10 +117,10 @@ impl State {
                 && its.is_some_and(|d| d.process == process && d.uid == uid)
         });
         // What a dead writer has left is counted under its id until the last reader has let go.
-        let left = |id: DomainId| self.ties.of(id, WRITES).next().is_some();
+        let left = |id: DomainId| self.back_refs.of(id, WRITES).next().is_some();
         let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0) && !left(*id));
         let id = if let Some(id) = same {
-            self.come_back(id, client, board);
+            self.come_back(id, client, control_page);
             // The domain is counted already.
             self.accounts.sub(uid, Of::Connections, 1);
             self.out.push(Action::Close(pidfd));
@@ -128,7 +128,7 @@ impl State {
         } else {
             let id = free.unwrap_or_else(|| DomainId(self.fresh_id()));
             self.hold(pidfd, uid);
-            self.hold_board(board, uid);
+            self.hold_control_page(control_page, uid);
             let domain = Domain {
                 maker: self.extent.maker(),
                 name: name.clone(),
@@ -138,7 +138,7 @@ impl State {
                 process,
                 dumpable: *dumpable,
                 pidfd,
-                board,
+                control_page,
                 client: Some(client),
                 claiming: free.map(|_| Claiming::default()),
                 unheard: false,
@@ -161,20 +161,20 @@ impl State {
         };
         if let Some(c) = self.clients.get_mut(&client) {
             c.domain = Some(id);
-            self.strangers.remove(&(c.since, client));
+            self.handshakes.remove(&(c.since, client));
         }
         let welcome = Event::Welcome {
             domain: id,
             instance: self.instance,
             resumed: same.or(free).is_some(),
-            board_entries: entries,
+            control_page_entries: entries,
             total_bytes: self.total_bytes,
         };
-        self.push(client, welcome, &[board]);
+        self.push(client, welcome, &[control_page]);
     }
 
     /// A process is back at the manager that it left.
-    fn come_back(&mut self, id: DomainId, client: ClientId, board: FdToken) {
+    fn come_back(&mut self, id: DomainId, client: ClientId, control_page: FdToken) {
         if let Some(old) = self.client_of(id) {
             self.out.push(Action::Disconnect {
                 client: old,
@@ -182,14 +182,16 @@ impl State {
             });
             self.hung_up(old);
         }
-        // Its old board is written no more: whoever still collects by it has to stop before anything changes.
+        // Its old control page is written no more: whoever still collects by it has to stop before anything changes.
         let pools: Vec<PoolId> = self.domains.get(&id).map_or(Vec::new(), |d| {
             d.entries.iter().flatten().copied().collect()
         });
         for pool in pools {
-            if let (Some(board), Some(p)) = (self.live_board(pool), self.pools.get(&pool)) {
+            if let (Some(control_page), Some(p)) =
+                (self.live_control_page(pool), self.pools.get(&pool))
+            {
                 self.out.push(Action::SetBoard {
-                    board,
+                    control_page,
                     entry: p.entry,
                     pool: Some(pool),
                     epoch: u64::MAX,
@@ -206,7 +208,7 @@ impl State {
         let Some(d) = self.domains.get_mut(&id) else {
             return;
         };
-        let (uid, old) = (d.uid, std::mem::replace(&mut d.board, board));
+        let (uid, old) = (d.uid, std::mem::replace(&mut d.control_page, control_page));
         d.client = Some(client);
         d.unheard = false;
         d.entries.fill(None);
@@ -215,7 +217,7 @@ impl State {
             ..Claiming::default()
         });
         self.release(old);
-        self.hold_board(board, uid);
+        self.hold_control_page(control_page, uid);
     }
 
     pub(super) fn fresh_id(&mut self) -> u32 {
@@ -242,7 +244,7 @@ impl State {
     /// may by now run another program (`exec`), which is charged for its own heap.
     pub(super) fn connection_ends(&mut self, client: ClientId) {
         let domain = self.clients.get(&client).and_then(|c| c.domain);
-        let heaps = domain.filter(|id| self.ties.of(*id, HEAPS).next().is_some());
+        let heaps = domain.filter(|id| self.back_refs.of(*id, HEAPS).next().is_some());
         self.hung_up(client);
         if let Some(id) = heaps.filter(|id| self.has_nothing(*id)) {
             self.domain_ends(id, GoneReason::Closed);
@@ -258,9 +260,9 @@ impl State {
         let d = self.domains.get(&id);
         let claiming = d.is_some_and(|d| d.claiming.is_some() || d.unheard);
         let mut tried = self.claims.tried_by(id);
-        let none = |kind| self.ties.of(id, kind).next().is_none();
-        let written = self.ties.pools(id, WRITES);
-        let named = self.ties.pools(id, NAMED);
+        let none = |kind| self.back_refs.of(id, kind).next().is_none();
+        let written = self.back_refs.pools(id, WRITES);
+        let named = self.back_refs.pools(id, NAMED);
         !claiming
             && !self.claims.any_of(id)
             && tried.next().is_none()
@@ -278,7 +280,7 @@ impl State {
         self.seat_is_free(client);
         self.follows_no_more(client);
         let Some(id) = c.domain else {
-            self.strangers.remove(&(c.since, client));
+            self.handshakes.remove(&(c.since, client));
             return self.accounts.sub(c.uid, Of::Connections, 1);
         };
         let Some(domain) = self.domains.get_mut(&id) else {

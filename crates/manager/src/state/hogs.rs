@@ -56,7 +56,7 @@ impl Domain {
 impl State {
     /// When it is looked next who holds too much; never while nobody holds anything.
     pub(super) fn hogs_due(&self) -> Option<Duration> {
-        let any = !self.watch.is_idle() || self.money.stranded > 0 || self.hogs > 0;
+        let any = !self.watch.is_idle() || self.totals.stranded > 0 || self.hogs > 0;
         any.then(|| self.watch.judged + self.config.policy_period)
     }
 

@@ -61,7 +61,7 @@ impl State {
 
     /// So much is granted to a domain.
     pub(super) fn charge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
-        self.money.granted += bytes;
+        self.totals.granted += bytes;
         self.accounts.add(uid, Of::Bytes, bytes);
         if let Some(d) = self.domains.get_mut(&domain) {
             d.bytes += bytes;
@@ -69,7 +69,7 @@ impl State {
     }
 
     pub(super) fn uncharge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
-        self.money.granted -= bytes;
+        self.totals.granted -= bytes;
         self.accounts.sub(uid, Of::Bytes, bytes);
         if let Some(d) = self.domains.get_mut(&domain) {
             d.bytes = d.bytes.saturating_sub(bytes);
@@ -299,12 +299,12 @@ impl State {
     }
 
     pub(super) fn strand(&mut self, payer: u32, bytes: u64) {
-        self.money.stranded += bytes;
+        self.totals.stranded += bytes;
         self.accounts.add(payer, Of::Bytes, bytes);
     }
 
     pub(super) fn unstrand(&mut self, payer: u32, bytes: u64) {
-        self.money.stranded -= bytes;
+        self.totals.stranded -= bytes;
         self.accounts.sub(payer, Of::Bytes, bytes);
     }
 

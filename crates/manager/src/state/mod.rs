@@ -2,8 +2,10 @@
 //! a list of actions that the shell does in that order.
 
 mod accounts;
+mod ancillary;
 mod assign;
 mod audit;
+mod back_refs;
 mod bits;
 mod brought;
 mod channels;
@@ -25,17 +27,16 @@ mod model;
 mod names;
 mod orphans;
 mod outbox;
-mod parcel;
 mod pass;
 mod period;
 mod pools;
 mod pressure;
 mod quota;
+mod reader_set;
 mod readers;
 mod refuse;
 mod registered;
 mod resume;
-mod roster;
 mod schedule;
 mod sealed;
 mod settle;
@@ -46,7 +47,6 @@ mod steer;
 mod stored;
 mod survey;
 mod sweep;
-mod ties;
 mod trace;
 mod types;
 mod waiting;
@@ -62,12 +62,12 @@ pub use types::{
 
 use crate::Config;
 use accounts::{Accounts, Of};
+use ancillary::Ancillary;
+use back_refs::{BackRef, BackRefs};
 use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Registered, RegisteredKey};
-use parcel::Parcel;
 use refuse::{barred, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use ties::{Tie, Ties};
 use tranship_proto::{
     ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request,
 };
@@ -91,7 +91,7 @@ pub struct State {
     ids: ids::Ids,
     clients: BTreeMap<ClientId, Client>,
     /// Those that have not said `Hello`, oldest first.
-    strangers: BTreeSet<(Duration, ClientId)>,
+    handshakes: BTreeSet<(Duration, ClientId)>,
     domains: BTreeMap<DomainId, Domain>,
     pools: BTreeMap<PoolId, Pool>,
     heaps: BTreeMap<PoolId, Heap>,
@@ -105,11 +105,11 @@ pub struct State {
     waiting: waiting::Waits,
     offers: BTreeMap<(ChannelId, PoolId), Offer>,
     claims: claimed::Claims,
-    ties: Ties,
+    back_refs: BackRefs,
     /// Readers that have left, of which the pool's writer has not heard yet, and how often.
     leaving: BTreeMap<(PoolId, DomainId), u32>,
     longest_turn: Duration,
-    money: model::Money,
+    totals: model::Totals,
     accounts: Accounts,
     /// Owners of descriptors, for the certainty that each is closed once.
     held: BTreeMap<FdToken, extent::Held>,
@@ -155,7 +155,7 @@ impl State {
             out: Vec::new(),
             ids: ids::Ids::new(ids),
             clients: BTreeMap::new(),
-            strangers: BTreeSet::new(),
+            handshakes: BTreeSet::new(),
             domains: BTreeMap::new(),
             pools: BTreeMap::new(),
             heaps: BTreeMap::new(),
@@ -168,10 +168,10 @@ impl State {
             waiting: waiting::Waits::default(),
             offers: BTreeMap::new(),
             claims: claimed::Claims::default(),
-            ties: Ties::default(),
+            back_refs: BackRefs::default(),
             leaving: BTreeMap::new(),
             longest_turn: Duration::ZERO,
-            money: model::Money::default(),
+            totals: model::Totals::default(),
             accounts,
             held: BTreeMap::new(),
             extent: extent::Extent::default(),
@@ -224,9 +224,9 @@ impl State {
                 request,
                 pidfd,
                 process,
-                board,
+                control_page,
             } => {
-                self.hello(client, &request, pidfd, process, board);
+                self.hello(client, &request, pidfd, process, control_page);
             }
             Input::Request {
                 client,
@@ -281,7 +281,7 @@ impl State {
 
     /// When `Tick` is due next, if ever.
     pub fn deadline(&self) -> Option<Duration> {
-        let hello = self.strangers.first();
+        let hello = self.handshakes.first();
         let hello = hello.map(|(since, _)| *since + HELLO_TIMEOUT);
         let orphans = self.sweep_due();
         let endings = self.endings_due();
@@ -299,7 +299,7 @@ impl State {
 
     fn tick(&mut self) {
         let now = self.now;
-        let late = self.strangers.iter().map_while(|(since, client)| {
+        let late = self.handshakes.iter().map_while(|(since, client)| {
             let late = *since + HELLO_TIMEOUT <= now;
             late.then_some(*client)
         });
@@ -331,7 +331,7 @@ impl State {
                 .extend(fds.iter().map(|fd| Action::Close(fd.token)));
             return;
         };
-        let mut fds = Parcel { fds: fds.into() };
+        let mut fds = Ancillary { fds: fds.into() };
         let req = request.req();
         let done = match domain {
             _ if fds.sent() != request.fds() => Err(Fail::Expel(refusal(
@@ -360,7 +360,7 @@ impl State {
         me: DomainId,
         uid: u32,
         request: Request,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         use Request as R;
         let need = fds.fds.len() as u64;
@@ -517,7 +517,7 @@ impl State {
                 pool,
                 readers,
                 queues,
-            } => self.claim_roster(me, req, pool, &readers, &queues),
+            } => self.claim_reader_set(me, req, pool, &readers, &queues),
         }
     }
 

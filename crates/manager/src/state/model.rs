@@ -39,13 +39,13 @@ pub(crate) struct Domain {
     pub process: u64,
     pub dumpable: bool,
     pub pidfd: FdToken,
-    pub board: FdToken,
+    pub control_page: FdToken,
     pub client: Option<ClientId>,
     /// Between `Hello{resume}` and `ClaimDone`.
     pub claiming: Option<Claiming>,
     /// There was no room to note all channels that it has.
     pub unheard: bool,
-    /// Board entries.
+    /// Control page entries.
     pub entries: Vec<Option<PoolId>>,
     /// Memory granted to its pools and admitted to its heaps.
     pub bytes: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Domain {
     pub unsaid: BTreeSet<(ChannelId, PoolId)>,
     /// Channels that wait for its answer, by the user of who connects.
     pub backlog: BTreeMap<u32, u32>,
-    /// What left its pools' rosters and has not gone out to it yet.
+    /// What left its pools' reader sets and has not gone out to it yet.
     pub left: VecDeque<(PoolId, Left)>,
     /// Pools whose chunks are on their way to it in pieces.
     pub feeding: BTreeSet<PoolId>,
@@ -114,7 +114,7 @@ pub(crate) struct Pool {
     pub awaited: BTreeMap<DomainId, FdToken>,
     /// Queues that it named then and that have neither joined nor left under this manager.
     pub brought: BroughtQueues,
-    /// Index in the writer's board.
+    /// Index in the writer's control page.
     pub entry: u32,
     pub epoch: u64,
     /// Chunks granted, shown or not.
@@ -243,7 +243,7 @@ pub(crate) struct Reader {
     pub inode: u64,
     /// The writer has been queued `refs` on its present connection.
     pub announced: bool,
-    /// It may have a place on the writer's roster.
+    /// It may have a place on the writer's reader set.
     pub known: bool,
     /// It came from an earlier manager's time, with the counters that the writer named.
     pub proved: bool,
@@ -268,7 +268,7 @@ pub(crate) struct Feed {
     pub reqs: Vec<Req>,
 }
 
-/// A channel to which a pool is assigned, as the pool's roster sees it.
+/// A channel to which a pool is assigned, as the pool's reader set sees it.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub source: DomainId,
@@ -447,7 +447,7 @@ pub(crate) enum Item {
 
 /// Sums over all pools and heaps, bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Money {
+pub(crate) struct Totals {
     pub granted: u64,
     pub stranded: u64,
     /// The highest sum of both that claims alone led to: only they may exceed the total.

@@ -1,11 +1,11 @@
 //! The name service: exports, connects that wait for them, channels in the making.
 
+use super::back_refs::BackRef;
 use super::extent::For;
 use super::model::{Channel, Export, Stage, Waiting};
 use super::refuse::{check_lines, check_spelling};
-use super::ties::Tie;
 use super::types::{Done, FdToken};
-use super::{Fail, Of, Parcel, State, barred, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, Of, State, barred, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
     AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role,
@@ -154,7 +154,7 @@ impl State {
         role: Role,
         lines: u32,
         wait: bool,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let (uid, gid) = self.check_named(me, &name)?;
         if !self.config.may_bind(uid, gid, &name) {
@@ -248,9 +248,10 @@ impl State {
             pools: BTreeSet::new(),
         };
         self.channels.insert(channel, record);
-        self.ties.tie(source, Tie::End(channel, true));
-        self.ties.tie(sink, Tie::End(channel, false));
-        self.ties.tie(w.domain, Tie::Asked(w.req, channel));
+        self.back_refs.insert(source, BackRef::End(channel, true));
+        self.back_refs.insert(sink, BackRef::End(channel, false));
+        self.back_refs
+            .insert(w.domain, BackRef::Asked(w.req, channel));
         self.accounts.add(w.uid, Of::Channels, 1);
         if let Some(d) = self.domains.get_mut(&exporter) {
             *d.backlog.entry(w.uid).or_default() += 1;
@@ -273,7 +274,7 @@ impl State {
             self.release(w.half);
             return Ok(());
         }
-        if let Some(channel) = self.ties.asked(me, req) {
+        if let Some(channel) = self.back_refs.asked(me, req) {
             self.drop_incoming(channel, me);
         }
         Ok(())
@@ -295,9 +296,9 @@ impl State {
         let Stage::Incoming { req, half } = c.stage else {
             return;
         };
-        self.ties.untie(c.source, Tie::End(id, true));
-        self.ties.untie(c.sink, Tie::End(id, false));
-        self.ties.untie(c.connector, Tie::Asked(req, id));
+        self.back_refs.remove(c.source, BackRef::End(id, true));
+        self.back_refs.remove(c.sink, BackRef::End(id, false));
+        self.back_refs.remove(c.connector, BackRef::Asked(req, id));
         self.release(half);
         self.no_channel(&c.payers);
         let uid = c.payers.into_iter().flatten().next();
@@ -353,7 +354,7 @@ impl State {
         req: Req,
         id: ChannelId,
         lines: u32,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let (their_req, their_half, role) = self.to_answer(me, id)?;
         check_lines(lines)?;
@@ -383,7 +384,8 @@ impl State {
         };
         (c.source_half, c.sink_half) = (Some(source), Some(sink));
         let connector = c.connector;
-        self.ties.untie(connector, Tie::Asked(their_req, id));
+        self.back_refs
+            .remove(connector, BackRef::Asked(their_req, id));
         for end in [me, connector] {
             self.claimed_too(end, |c| {
                 c.channels.insert(id);

@@ -1,6 +1,6 @@
 //! Pools whose writer is gone: never used again, given back as their buffers die.
 
-use super::ties::Tie;
+use super::back_refs::BackRef;
 use super::types::Action;
 use super::{Of, State};
 use tranship_proto::{DomainId, Event, PoolId};
@@ -8,7 +8,7 @@ use tranship_proto::{DomainId, Event, PoolId};
 impl State {
     /// The writer is gone, or has no more use for the pool.
     pub(super) fn orphan(&mut self, id: PoolId) {
-        let board = self.live_board(id);
+        let control_page = self.live_control_page(id);
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
@@ -19,9 +19,9 @@ impl State {
         }
         p.batches.clear();
         self.sub_granted(id, unshown);
-        if let Some(board) = board {
+        if let Some(control_page) = control_page {
             self.out.push(Action::SetBoard {
-                board,
+                control_page,
                 entry,
                 pool: None,
                 epoch: 0,
@@ -97,9 +97,9 @@ impl State {
         self.accounts.sub(p.uid, Of::Pools, 1);
         let records = p.named.len() + p.brought.len() + p.forwarders.len();
         self.accounts.sub(p.uid, Of::Records, records as u64);
-        self.ties.untie(p.writer, Tie::Writes(id));
+        self.back_refs.remove(p.writer, BackRef::Writes(id));
         for named in p.named.keys().chain(&p.forwarders) {
-            self.ties.untie(*named, Tie::Named(id));
+            self.back_refs.remove(*named, BackRef::Named(id));
         }
         self.release(p.table);
         for (channel, q) in p.queues {
@@ -110,7 +110,7 @@ impl State {
             }
         }
         for (reader, r) in p.readers {
-            self.ties.untie(reader, Tie::Reads(id));
+            self.back_refs.remove(reader, BackRef::Reads(id));
             self.say_no_level(reader, id);
             self.accounts.sub(r.uid, Of::Records, r.shown.len() as u64);
             if let Some(refs) = r.refs {

@@ -1,12 +1,12 @@
 //! Pools: making, destroying, the right to forward.
 
+use super::back_refs::BackRef;
 use super::brought::BroughtQueues;
 use super::extent::For;
 use super::model::Pool;
 use super::shape::Shape;
-use super::ties::Tie;
 use super::types::{Action, Done};
-use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ALL_READERS, DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
@@ -21,7 +21,7 @@ impl State {
         name: &str,
         shape: Shape,
         claimed: Option<PoolId>,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         shape.check()?;
         if !check_name(name) {
@@ -30,7 +30,7 @@ impl State {
         let Some(d) = self.domains.get(&me) else {
             return Err(no_such(me.0));
         };
-        let (uid, board) = (d.uid, d.board);
+        let (uid, control_page) = (d.uid, d.control_page);
         self.accounts.check(uid, Of::Pools, 1)?;
         let Some(entry) = self.free_entry(me) else {
             let n = u64::from(self.config.pools_per_domain);
@@ -94,14 +94,14 @@ impl State {
             lingering_bytes: 0,
         };
         self.pools.insert(pool, record);
-        self.ties.tie(me, Tie::Writes(pool));
+        self.back_refs.insert(me, BackRef::Writes(pool));
         self.accounts.add(uid, Of::Pools, 1);
         self.claimed_too(me, |c| {
             c.pools.insert(pool);
         });
         self.take_entry(me, entry, pool);
         self.out.push(Action::SetBoard {
-            board,
+            control_page,
             entry,
             pool: Some(pool),
             epoch: 1,
@@ -202,11 +202,11 @@ impl State {
         {
             // Room is made by those that are gone.
             let (living, before) = (&self.domains, p.forwarders.len() as u64);
-            let ties = &mut self.ties;
+            let back_refs = &mut self.back_refs;
             p.forwarders.retain(|d| {
                 let lives = living.contains_key(d);
                 if !lives && !p.named.contains_key(d) {
-                    ties.untie(*d, Tie::Named(pool));
+                    back_refs.remove(*d, BackRef::Named(pool));
                 }
                 lives
             });
@@ -225,7 +225,7 @@ impl State {
             self.accounts.check(p.uid, Of::Records, 1)?;
             self.accounts.add(p.uid, Of::Records, 1);
             p.forwarders.insert(domain);
-            self.ties.tie(domain, Tie::Named(pool));
+            self.back_refs.insert(domain, BackRef::Named(pool));
         }
         self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
         Ok(())

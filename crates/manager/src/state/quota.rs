@@ -50,14 +50,14 @@ impl State {
         self.set_pool_quota(id, quota_bytes, true);
     }
 
-    /// A policy's word. Who does not read finds it on its board; it is said again when there is something to give back.
+    /// A policy's word. Who does not read finds it on its control page; it is said again when there is something to give back.
     pub(super) fn move_quota(&mut self, id: PoolId, quota_bytes: u64) {
         let writer = self.pools.get(&id).map(|p| p.writer);
         let writer = writer.or_else(|| self.heaps.get(&id).map(|h| h.owner));
         let client = writer.and_then(|writer| self.client_of(writer));
         let reads = client.is_some_and(|client| self.has_room(client));
         self.set_pool_quota(id, quota_bytes, reads);
-        // It has no board: one that does not read is told in another period.
+        // It has no control page: one that does not read is told in another period.
         if reads {
             self.set_heap_quota(id, quota_bytes);
         }
@@ -71,10 +71,10 @@ impl State {
         let (writer, quota_bytes) = (p.writer, p.quota_bytes);
         let over = p.granted_bytes() > quota_bytes;
         let entry = (p.entry, p.epoch);
-        if let Some(board) = self.live_board(id) {
+        if let Some(control_page) = self.live_control_page(id) {
             let (entry, epoch) = entry;
             self.out.push(Action::SetBoard {
-                board,
+                control_page,
                 entry,
                 pool: Some(id),
                 epoch,

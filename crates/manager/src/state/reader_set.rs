@@ -1,8 +1,8 @@
-//! Rosters: whose counters a pool's writer has to look at. Every change raises the epoch in the
-//! writer's board first, and says so to the writer after.
+//! Reader sets: whose counters a pool's writer has to look at. Every change raises the epoch in the
+//! writer's control page first, and says so to the writer after.
 
+use super::back_refs::BackRef;
 use super::model::{Opening, Queue};
-use super::ties::Tie;
 use super::types::{Action, FdToken, Left, Then};
 use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
@@ -12,25 +12,25 @@ use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 const UNJOINED_KEPT: usize = 65536;
 
 impl State {
-    /// The board in which a pool's entry is to be kept up to date, if there is one.
-    pub(super) fn live_board(&self, id: PoolId) -> Option<FdToken> {
+    /// The control page in which a pool's entry is to be kept up to date, if there is one.
+    pub(super) fn live_control_page(&self, id: PoolId) -> Option<FdToken> {
         let p = self.pools.get(&id).filter(|p| !p.orphan)?;
         let d = self.domains.get(&p.writer)?;
         let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
-        ours.then_some(d.board)
+        ours.then_some(d.control_page)
     }
 
     /// Raises the epoch where the writer looks before it collects.
     pub(super) fn raise_epoch(&mut self, id: PoolId) -> u64 {
-        let board = self.live_board(id);
+        let control_page = self.live_control_page(id);
         let Some(p) = self.pools.get_mut(&id) else {
             return 0;
         };
         p.epoch += 1;
         let (entry, epoch, quota_bytes) = (p.entry, p.epoch, p.quota_bytes);
-        if let Some(board) = board {
+        if let Some(control_page) = control_page {
             self.out.push(Action::SetBoard {
-                board,
+                control_page,
                 entry,
                 pool: Some(id),
                 epoch,
@@ -40,7 +40,7 @@ impl State {
         epoch
     }
 
-    /// A queue enters the roster: epoch, then the writer's event. The ends hear of it when that has gone out.
+    /// A queue enters the reader set: epoch, then the writer's event. The ends hear of it when that has gone out.
     pub(super) fn join_queue(&mut self, id: PoolId, channel: ChannelId, queue: Queue) {
         let epoch = self.raise_epoch(id);
         if let Some(c) = self.channels.get_mut(&channel) {
@@ -61,7 +61,7 @@ impl State {
     /// Tells the writer of a queue, and of the reader's counters where it has not got them. A writer that is away
     /// or has not claimed the pool yet is told when it does.
     pub(super) fn say_joined(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
-        if self.live_board(id).is_none() {
+        if self.live_control_page(id).is_none() {
             return;
         }
         let Some(p) = self.pools.get_mut(&id) else {
@@ -101,7 +101,7 @@ impl State {
     }
 
     /// The writer has a queue's `QueueJoined` in its socket: it will count it whatever becomes of us. Only now may
-    /// the sink take references from it, and the source send: if we were killed before, the next manager's board
+    /// the sink take references from it, and the source send: if we were killed before, the next manager's control page
     /// would let the writer collect without these counters.
     pub(super) fn writer_told(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
         let queue = self
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Both counters of a queue leave the roster together.
+    /// Both counters of a queue leave the reader set together.
     pub(super) fn leave_queue(&mut self, id: PoolId, channel: ChannelId) {
         if let Some(c) = self.channels.get_mut(&channel) {
             c.pools.remove(&id);
@@ -202,7 +202,7 @@ impl State {
         let Some(p) = self.pools.get(&id).filter(|p| !p.orphan) else {
             return;
         };
-        let live = self.live_board(id).is_some();
+        let live = self.live_control_page(id).is_some();
         let Some(d) = self.domains.get_mut(&p.writer) else {
             return;
         };
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    /// A reader without queues that maps nothing any more leaves the roster. One that the writer has a queue to from an
+    /// A reader without queues that maps nothing any more leaves the reader set. One that the writer has a queue to from an
     /// earlier manager's time may still take references from it.
     pub(super) fn reader_may_leave(&mut self, id: PoolId, reader: DomainId) {
         let over = self.pools.get(&id).is_some_and(|p| {
@@ -317,7 +317,7 @@ impl State {
         else {
             return;
         };
-        self.ties.untie(reader, Tie::Reads(id));
+        self.back_refs.remove(reader, BackRef::Reads(id));
         self.say_no_level(reader, id);
         let told = self.pools.get(&id).is_some_and(|p| p.gone_said);
         if let Some(d) = self.domains.get_mut(&reader) {

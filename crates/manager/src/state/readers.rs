@@ -1,6 +1,6 @@
 //! What a reader is shown: chunks as they come, all of them in pieces after an offer or a resync.
 
-use super::ties::READS;
+use super::back_refs::READS;
 use super::types::{ChunkKey, Done, FdToken};
 use super::{Of, State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -73,7 +73,7 @@ impl State {
 
     /// A reader is back. What it missed meanwhile it gets now, and not when it finds out that it needs it: we may be gone by then.
     pub(super) fn feed_returned(&mut self, reader: DomainId) {
-        for pool in self.ties.pools(reader, READS) {
+        for pool in self.back_refs.pools(reader, READS) {
             self.feed_missed(pool, reader);
         }
     }

@@ -5,7 +5,7 @@ use super::extent::For;
 use super::model::{Registered, RegisteredKey};
 use super::refuse::check_lines;
 use super::types::{Done, FdToken};
-use super::{Parcel, State, format, no_such, refusal};
+use super::{Ancillary, State, format, no_such, refusal};
 use tranship_proto::{
     ChannelId, ChannelStat, DomainId, LocalChannel, MAX_ADDRESS_BYTES, PoolId, RefusalCode, Role,
     check_text,
@@ -20,7 +20,7 @@ impl State {
         &mut self,
         me: DomainId,
         channel: LocalChannel,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let key = (me, channel.channel);
         let texts = [Some(&channel.address), channel.place.as_ref()];

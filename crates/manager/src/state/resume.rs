@@ -1,9 +1,9 @@
 //! A domain that comes back to the manager that it left: what it claims is what is known already,
 //! and what it does not claim is given up.
 
+use super::back_refs::{READS, WRITES};
 use super::model::{Claiming, Pool};
-use super::roster::left_event;
-use super::ties::{READS, WRITES};
+use super::reader_set::left_event;
 use super::types::{Action, ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use tranship_proto::{
 };
 
 impl State {
-    /// The pool's place in the new board. The roster is said again from the start, its epoch first:
+    /// The pool's place in the new control page. The reader set is said again from the start, its epoch first:
     /// the writer may not collect before it has heard the whole of it.
     pub(super) fn pool_again(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
         let Some(entry) = self.free_entry(me) else {
@@ -30,10 +30,10 @@ impl State {
                     .collect()
             })
             .unwrap_or_default();
-        let Some((board, client)) = self
+        let Some((control_page, client)) = self
             .domains
             .get(&me)
-            .and_then(|d| Some((d.board, d.client?)))
+            .and_then(|d| Some((d.control_page, d.client?)))
         else {
             return Ok(());
         };
@@ -50,7 +50,7 @@ impl State {
         p.epoch = 1 + (queues.len() + left.len()) as u64;
         let (epoch, quota_bytes) = (p.epoch, p.quota_bytes);
         self.out.push(Action::SetBoard {
-            board,
+            control_page,
             entry,
             pool: Some(id),
             epoch,
@@ -179,7 +179,7 @@ impl State {
             return;
         };
         self.drop_ends_of(me, &c.channels);
-        let mut channels = self.ties.ends(me);
+        let mut channels = self.back_refs.ends(me);
         channels.retain(|(id, _)| {
             let open = self.channels.get(id).is_some_and(|ch| !ch.is_incoming());
             open && !c.channels.contains(id)
@@ -194,7 +194,7 @@ impl State {
         if c.same {
             self.give_up_reading(me, &c.readers, &c.chunks);
         }
-        let mut pools = self.ties.pools(me, WRITES);
+        let mut pools = self.back_refs.pools(me, WRITES);
         pools.retain(|id| self.is_written(*id));
         for pool in pools {
             if !c.pools.contains(&pool) {
@@ -224,7 +224,7 @@ impl State {
         readers: &BTreeSet<PoolId>,
         chunks: &BTreeSet<(PoolId, ChunkKey)>,
     ) {
-        let read = self.ties.pools(me, READS);
+        let read = self.back_refs.pools(me, READS);
         for pool in read {
             let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
                 continue;

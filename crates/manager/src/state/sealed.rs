@@ -7,7 +7,7 @@
 use super::extent::For;
 use super::model::Answer;
 use super::types::{ChunkKey, Done};
-use super::{Parcel, State, refusal};
+use super::{Ancillary, State, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{DomainId, MAX_FDS, PoolId, RefusalCode, Req};
 
@@ -20,7 +20,7 @@ impl State {
         req: Req,
         id: PoolId,
         keys: &[ChunkKey],
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let p = self.own_pool(me, id)?;
         let bytes = p.chunk_bytes;

@@ -1,9 +1,9 @@
 //! Taking up what was claimed once all sides of it are there.
 
+use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedReader, EndKey};
 use super::model::{Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
-use super::ties::{NAMED, READS, Tie, WRITES};
 use super::types::{FdToken, Sealed, Then};
 use super::{Of, State, format, refusal};
 use std::collections::BTreeSet;
@@ -21,11 +21,11 @@ impl State {
             }
             Claimed::Domain(me) => {
                 // What others have claimed of its pools, and it of others'.
-                let written = self.ties.pools(me, WRITES);
+                let written = self.back_refs.pools(me, WRITES);
                 for pool in written.iter().copied() {
                     self.settle_readers_of(pool);
                 }
-                for pool in self.claims.ties.pools(me, READS) {
+                for pool in self.claims.back_refs.pools(me, READS) {
                     self.settle_reader(pool, me);
                 }
                 for pool in written.iter().copied() {
@@ -35,17 +35,17 @@ impl State {
                         self.settle_assign(channel, pool);
                     }
                 }
-                for (channel, _) in self.ties.ends(me) {
+                for (channel, _) in self.back_refs.ends(me) {
                     self.settle_assigns_in(channel);
                 }
                 // A sink may be told what it takes from before its channel is there.
-                for (channel, pool, _) in self.claims.ties.assigns(me) {
+                for (channel, pool, _) in self.claims.back_refs.assigns(me) {
                     self.settle_assign(channel, pool);
                 }
                 for pool in written {
                     self.settle_brought(pool, None);
                 }
-                for pool in self.ties.pools(me, NAMED) {
+                for pool in self.back_refs.pools(me, NAMED) {
                     self.settle_brought(pool, Some(me));
                 }
                 self.feed_returned(me);
@@ -97,20 +97,21 @@ impl State {
         for payer in record.payers.into_iter().flatten() {
             self.accounts.add(payer, Of::Channels, 1);
         }
-        self.ties.tie(a.domain, Tie::End(channel, true));
-        self.ties.tie(b.domain, Tie::End(channel, false));
+        self.back_refs.insert(a.domain, BackRef::End(channel, true));
+        self.back_refs
+            .insert(b.domain, BackRef::End(channel, false));
         self.channels.insert(channel, record);
         self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
         self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
     }
 
-    /// Whether the process that a queue on a roster belongs to is back, and has claimed all that it has.
+    /// Whether the process that a queue on a reader set belongs to is back, and has claimed all that it has.
     fn is_back(&self, brought: &Brought) -> bool {
         let d = self.domains.get(&brought.sink);
         d.is_some_and(|d| d.process == brought.process && d.claiming.is_none() && !d.unheard)
     }
 
-    /// Queues on a roster whose sinks are back and have not these channels: they were closed or drained, and the manager that was
+    /// Queues on a reader set whose sinks are back and have not these channels: they were closed or drained, and the manager that was
     /// told did not live to tell the writer. All of them, or those of one sink.
     fn settle_brought(&mut self, id: PoolId, sink: Option<DomainId>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
@@ -159,8 +160,8 @@ impl State {
 
     /// Pools of which a domain may be the sink of a queue that is older than the manager.
     fn may_have_brought(&self, sink: DomainId) -> Vec<PoolId> {
-        let written = self.ties.pools(sink, WRITES).into_iter();
-        written.chain(self.ties.pools(sink, NAMED)).collect()
+        let written = self.back_refs.pools(sink, WRITES).into_iter();
+        written.chain(self.back_refs.pools(sink, NAMED)).collect()
     }
 
     /// What is claimed of a channel's assignments and was never taken up goes with its sink.
@@ -297,7 +298,7 @@ impl State {
         if let Some(p) = self.pools.get_mut(&pool) {
             p.readers.insert(reader, record);
             self.watch.wake();
-            self.ties.tie(reader, Tie::Reads(pool));
+            self.back_refs.insert(reader, BackRef::Reads(pool));
         }
         for (index, serial) in gone {
             let event = Event::ChunkGone {
@@ -320,7 +321,7 @@ impl State {
         }
     }
 
-    /// A sink that was not told before the last manager ended may take from a queue that is on its writer's roster all the
+    /// A sink that was not told before the last manager ended may take from a queue that is on its writer's reader set all the
     /// same, with the very counters that the sink has. Its source may never be back to claim the other side, and until the
     /// sink has taken what it had sent, nothing of that is reused.
     fn open_brought(&mut self, channel: ChannelId, pool: PoolId) {
@@ -434,7 +435,7 @@ impl State {
 
     /// Ends that a domain had claimed and does not claim any more.
     pub(super) fn drop_ends_of(&mut self, me: DomainId, but: &BTreeSet<ChannelId>) {
-        let mut ends: Vec<EndKey> = self.claims.ties.ends(me);
+        let mut ends: Vec<EndKey> = self.claims.back_refs.ends(me);
         ends.retain(|(channel, _)| !but.contains(channel));
         for key in ends {
             self.forget_end(key);
@@ -447,17 +448,17 @@ impl State {
         let tried = self.claims.tried.extract_if(of, |_| true).count();
         let uid = self.uid_of(me).unwrap_or(u32::MAX);
         self.accounts.sub(uid, Of::Records, tried as u64);
-        for key in self.claims.ties.ends(me) {
+        for key in self.claims.back_refs.ends(me) {
             if let Some(end) = self.claims.remove_end(key) {
                 self.release(end.half);
             }
         }
-        for key in self.claims.ties.assigns(me) {
+        for key in self.claims.back_refs.assigns(me) {
             if let Some(a) = self.claims.remove_assign(key) {
                 self.release(a.fd);
             }
         }
-        for pool in self.claims.ties.pools(me, READS) {
+        for pool in self.claims.back_refs.pools(me, READS) {
             if let Some(r) = self.claims.remove_reader((pool, me)) {
                 self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
                 self.release(r.refs);

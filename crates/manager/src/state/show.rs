@@ -3,7 +3,7 @@
 use super::extent::For;
 use super::model::{Answer, Batch, Chunk, Pool};
 use super::types::{ChunkKey, Done, Fd, FdToken, Sealed};
-use super::{Fail, Parcel, State, refusal};
+use super::{Ancillary, Fail, State, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req, Trust};
 
@@ -40,7 +40,7 @@ impl State {
         id: PoolId,
         keys: &[ChunkKey],
         least: u32,
-        fds: &mut Parcel,
+        fds: &mut Ancillary,
     ) -> Done {
         let p = self.own_pool(me, id)?;
         let again = keys.first().is_some_and(|key| p.has(*key));

@@ -5,13 +5,13 @@
 //! and its readers (by pidfds, so that they are awaited for as long as they live) lie in the service manager's store, under names that
 //! say what they are. The names are all that is kept of what is known.
 
+use super::back_refs::BackRef;
 use super::brought::BroughtQueues;
 use super::extent::{For, Piece};
 use super::model::{Chunk, Pool};
 use super::shape::Shape;
-use super::ties::Tie;
 use super::types::{Action, ChunkKey, Fd, FdToken, Sealed};
-use super::{Of, Parcel, State, format};
+use super::{Ancillary, Of, State, format};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use tranship_proto::{DomainId, PoolId, Trust, check_name};
@@ -295,17 +295,17 @@ impl State {
         };
         let shape = Shape::new(*max_bytes, *slots, *chunk_bytes, *trust);
         shape.check().ok()?;
-        let mut parcel = Parcel {
+        let mut ancillary = Ancillary {
             fds: [*table].into(),
         };
-        let table = parcel
+        let table = ancillary
             .take(format::TABLE, *slots, format::table_bytes(*slots))
             .ok()?;
         let header = table.facts.header.unwrap_or_default();
-        let parcel = Parcel {
+        let ancillary = Ancillary {
             fds: found.chunks.iter().map(|(_, fd)| *fd).collect(),
         };
-        parcel.are_chunks(*chunk_bytes, *trust).ok()?;
+        ancillary.are_chunks(*chunk_bytes, *trust).ok()?;
         let indices: BTreeSet<u32> = found.chunks.iter().map(|((index, _), _)| *index).collect();
         let serials: BTreeSet<u32> = found
             .chunks
@@ -370,12 +370,12 @@ impl State {
         let n = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
         for (reader, _, pidfd) in &found.readers {
             self.hold(*pidfd, uid);
-            self.ties.tie(*reader, Tie::Named(id));
+            self.back_refs.insert(*reader, BackRef::Named(id));
         }
         self.accounts.add(uid, Of::Pools, 1);
         self.accounts
             .add(uid, Of::Records, found.readers.len() as u64);
-        self.ties.tie(writer, Tie::Writes(id));
+        self.back_refs.insert(writer, BackRef::Writes(id));
         let record = Pool {
             name,
             writer,
@@ -423,9 +423,9 @@ impl State {
         self.awaited += found.readers.len();
         // It is there, whatever is left of the total.
         self.add_granted(id, n);
-        let sum = self.money.granted + self.money.stranded;
+        let sum = self.totals.granted + self.totals.stranded;
         if sum > self.total_bytes {
-            self.money.claimed = self.money.claimed.max(sum);
+            self.totals.claimed = self.totals.claimed.max(sum);
         }
         self.sweep_first(id);
     }
@@ -455,7 +455,7 @@ impl State {
         {
             let uid = p.uid;
             self.accounts.sub(uid, Of::Records, 1);
-            self.ties.untie(reader, Tie::Named(id));
+            self.back_refs.remove(reader, BackRef::Named(id));
         }
         self.no_longer_awaited(id, reader);
         std::mem::take(&mut self.out)

@@ -1,10 +1,10 @@
 //! Histories of buffers: who has a pool is told to record what it does with its buffers, and shows where. What is recorded outlasts its writer.
 
+use super::back_refs::{READS, WRITES};
 use super::extent::For;
 use super::model::{Trace, Traces};
-use super::ties::{READS, WRITES};
 use super::types::{ClientId, Done};
-use super::{Of, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Of, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
@@ -136,8 +136,8 @@ impl State {
 
     /// A domain has come back.
     pub(super) fn tell_all_traced(&mut self, domain: DomainId) {
-        let mut all = self.ties.pools(domain, WRITES);
-        all.extend(self.ties.pools(domain, READS));
+        let mut all = self.back_refs.pools(domain, WRITES);
+        all.extend(self.back_refs.pools(domain, READS));
         for pool in all {
             self.tell_traced(domain, pool);
         }
@@ -164,7 +164,7 @@ impl State {
     }
 
     /// A domain shows where it records: it has a pool that is traced. What it showed before is dropped.
-    pub(super) fn show_trace(&mut self, me: DomainId, fds: &mut Parcel) -> Done {
+    pub(super) fn show_trace(&mut self, me: DomainId, fds: &mut Ancillary) -> Done {
         let (count, bytes) = format::trace_shape();
         let fd = fds.take(format::TRACE, count, bytes)?;
         let alive = |t: &Trace| t.alive && t.domain == me;
@@ -202,8 +202,8 @@ impl State {
     }
 
     fn has_traced(&self, domain: DomainId) -> bool {
-        let mut all = self.ties.pools(domain, WRITES);
-        all.extend(self.ties.pools(domain, READS));
+        let mut all = self.back_refs.pools(domain, WRITES);
+        all.extend(self.back_refs.pools(domain, READS));
         all.into_iter().any(|pool| self.traces.is_on(pool))
     }
 

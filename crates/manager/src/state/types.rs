@@ -155,7 +155,7 @@ pub enum Input {
         /// With which descriptors, in order.
         fds: Vec<Fd>,
     },
-    /// The first message came: the shell adds the sender's pidfd and a fresh board.
+    /// The first message came: the shell adds the sender's pidfd and a fresh control page.
     Hello {
         /// From whom.
         client: ClientId,
@@ -165,8 +165,8 @@ pub enum Input {
         pidfd: Option<FdToken>,
         /// What identifies the process for as long as the machine runs.
         process: u64,
-        /// A board for it, if one could be made.
-        board: Option<FdToken>,
+        /// A control page for it, if one could be made.
+        control_page: Option<FdToken>,
     },
     /// The connection broke the rules on a level below messages.
     Violation {
@@ -308,10 +308,10 @@ pub enum Action {
         /// Whose.
         domain: DomainId,
     },
-    /// Store an entry of a board (release).
+    /// Store an entry of a control page (release).
     SetBoard {
-        /// The board.
-        board: FdToken,
+        /// The control page.
+        control_page: FdToken,
         /// Index.
         entry: u32,
         /// The pool; `None` clears the entry.
@@ -399,7 +399,7 @@ pub enum Action {
         /// Next free pool id.
         next_pool: u32,
     },
-    /// Quotas move from now on: boards, and those to come, say so.
+    /// Quotas move from now on: control pages, and those to come, say so.
     Scheduled,
     /// The manager was idle for as long as it is to be.
     Exit,
@@ -434,7 +434,7 @@ pub(crate) struct InFlight {
     pub then: Then,
 }
 
-/// What left a roster.
+/// What left a reader set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
     Queue(ChannelId),

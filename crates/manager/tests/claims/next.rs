@@ -39,7 +39,7 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     // The reader first: it claims chunk 7, and one that its writer will not know.
     b.claims_to_read(&pool, &way, &[(0, 7), (1, 3)]);
     a.claim_pool(&pool);
-    a.claim_roster(&pool, &[&way], &[&way]);
+    a.claim_reader_set(&pool, &[&way], &[&way]);
     a.claim_end(&way);
     a.claim_assign(&way, pool.id);
     a.claim_done();
@@ -92,7 +92,7 @@ fn a_reader_that_is_back_is_shown_what_it_misses() {
     // The second one had not come yet.
     b.claims_to_read(&pool, &way, &[(0, 7)]);
     a.claim_pool(&pool);
-    a.claim_roster(&pool, &[&way], &[&way]);
+    a.claim_reader_set(&pool, &[&way], &[&way]);
     a.claim_end(&way);
     a.claim_assign(&way, pool.id);
     a.claim_done();
@@ -117,7 +117,7 @@ fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
     b.claim_reader(&pool, &way, &[(0, 7), (1, 9)]);
     b.claim_done();
     a.claim_pool(&pool);
-    a.claim_roster(&pool, &[&way], &[]);
+    a.claim_reader_set(&pool, &[&way], &[]);
     a.claim_done();
     assert_eq!(a.sums(), (CHUNK, CHUNK));
     a.grant(pool.id, 1).unwrap();
@@ -238,7 +238,7 @@ fn a_stolen_id_is_no_use_without_the_memory() {
     assert_eq!(thief.refused(req), RefusalCode::NotYours);
 }
 
-/// A writer's roster changes only once it has said everything that is on it.
+/// A writer's reader set changes only once it has said everything that is on it.
 #[test]
 fn nobody_joins_a_pool_that_its_writer_still_claims() {
     let mut house = House::new(config());
@@ -249,7 +249,7 @@ fn nobody_joins_a_pool_that_its_writer_still_claims() {
     house.restart();
     (writer, reader) = (house.back(&writer), house.back(&reader));
     writer.claim_pool(&pool);
-    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_reader_set(&pool, &[&way], &[&way]);
     writer.claim_end(&way);
     writer.claim_assign(&way, pool.id);
     writer.sync();
@@ -262,7 +262,7 @@ fn nobody_joins_a_pool_that_its_writer_still_claims() {
 
 /// The sink closed, and the manager that heard it did not live to tell the writer.
 #[test]
-fn a_queue_that_its_sink_has_not_leaves_the_roster() {
+fn a_queue_that_its_sink_has_not_leaves_the_reader_set() {
     let mut house = House::new(config());
     let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
     let pool = writer.create_pool(1);
@@ -270,7 +270,7 @@ fn a_queue_that_its_sink_has_not_leaves_the_roster() {
     house.restart();
     (writer, reader) = (house.back(&writer), house.back(&reader));
     writer.claim_pool(&pool);
-    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_reader_set(&pool, &[&way], &[&way]);
     writer.claim_end(&way);
     writer.claim_done();
     reader.claim_reader(&pool, &way, &[]);
@@ -302,14 +302,14 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
     (writer, reader) = (house.back(&writer), house.back(&reader));
     reader.claim_done();
     writer.claim_pool(&pool);
-    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_reader_set(&pool, &[&way], &[&way]);
     writer.claim_done();
     let channel = way.chan.id;
     writer
         .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
 }
 
-/// A reader took an offer just as the manager ended, so that its writer never had it on the roster. It wants the pool no more when
+/// A reader took an offer just as the manager ended, so that its writer never had it on the reader set. It wants the pool no more when
 /// the writer comes.
 #[test]
 fn a_reader_that_the_writer_never_had_may_forget_the_pool() {
@@ -371,9 +371,9 @@ fn a_sink_takes_what_a_dead_source_had_sent() {
         last.claim_assign(&second, pool.id);
         last.claim_done();
         writer.claim_pool(&pool);
-        // Not if the writer has other counters on its roster than the sink shows.
+        // Not if the writer has other counters on its reader set than the sink shows.
         let queue = if stranger { &first } else { &second };
-        writer.claim_roster(&pool, &[&first, &second], &[queue]);
+        writer.claim_reader_set(&pool, &[&first, &second], &[queue]);
         writer.claim_done();
         let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
         assert_eq!(last.has_heard(open), !stranger);

@@ -50,7 +50,7 @@ impl Left {
     fn writer_comes_and_goes(&self) {
         let mut writer = self.house.back(&self.writer);
         writer.claim_pool(&self.pool);
-        writer.claim_roster(&self.pool, &[&self.way], &[&self.way]);
+        writer.claim_reader_set(&self.pool, &[&self.way], &[&self.way]);
         writer.claim_done();
         writer.goes();
     }
@@ -182,7 +182,7 @@ fn a_reader_that_has_ended_is_not_awaited() {
     reader.claim_done();
     let mut writer = left.house.back(&left.writer);
     writer.claim_pool(&left.pool);
-    writer.claim_roster(&left.pool, &[&left.way], &[]);
+    writer.claim_reader_set(&left.pool, &[&left.way], &[]);
     writer.claim_done();
     reader.goes();
     writer.goes();
@@ -228,7 +228,7 @@ fn a_queue_that_never_opened_keeps_nothing() {
     last.claim_assign(&second, pool.id);
     last.claim_done();
     writer.claim_pool(&pool);
-    writer.claim_roster(&pool, &[&first, &second], &[&first]);
+    writer.claim_reader_set(&pool, &[&first, &second], &[&first]);
     writer.claim_done();
     writer.goes();
     // Until it is known that the source has not sent anything.
@@ -291,7 +291,7 @@ fn a_reader_that_waits_for_its_writer_is_shown_what_that_one_leaves() {
     reader.claim_done();
     let mut writer = left.house.back(&left.writer);
     writer.claim_pool(&left.pool);
-    writer.claim_roster(&left.pool, &[&left.way], &[&left.way]);
+    writer.claim_reader_set(&left.pool, &[&left.way], &[&left.way]);
     writer.sync();
     assert_eq!(shown(&mut reader, left.pool.id), Err(RefusalCode::NotYours));
     writer.goes();

@@ -41,7 +41,7 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
     assert_eq!(writer.sums(), (CHUNK, CHUNK));
 }
 
-/// Readers were told that a pool is over: it is not taken up again, with a roster of which the manager knows nothing.
+/// Readers were told that a pool is over: it is not taken up again, with a reader set of which the manager knows nothing.
 #[test]
 fn a_pool_that_was_given_up_does_not_come_back() {
     let house = House::new(Config::default());
@@ -53,7 +53,7 @@ fn a_pool_that_was_given_up_does_not_come_back() {
     reader.wait(|e| matches!(e, Event::PoolGone { .. }).then_some(()));
     writer = house.back(&writer);
     writer.claim_pool(&pool);
-    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_reader_set(&pool, &[&way], &[&way]);
     writer.claim_done();
     assert!(!writer.has_heard(|e| matches!(e, Event::PoolCreated { .. })));
 }
@@ -95,14 +95,14 @@ fn who_waits_for_the_other_end_is_answered_where_it_is() {
     sink.claimed(waits);
 }
 
-/// The board that a writer has left shows it, so that whoever still collects by it stops.
+/// The control page that a writer has left shows it, so that whoever still collects by it stops.
 #[test]
-fn an_old_board_allows_no_collection() {
+fn an_old_control_page_allows_no_collection() {
     let house = House::new(Config::default());
     let mut writer = house.join("writer");
     let pool = writer.create_pool(1);
     let back = house.back(&writer);
-    let old = writer.board.as_ref().unwrap();
+    let old = writer.control_page.as_ref().unwrap();
     let epoch = old.epoch(pool.entry).unwrap().load(Ordering::Acquire);
     assert_eq!(epoch, u64::MAX);
     drop(back);

@@ -79,7 +79,7 @@ fn a_reader_of_another_level_is_none() {
         house.restart();
         (writer, reader) = (house.back(&writer), house.back(&reader));
         writer.claim_pool(&pool);
-        writer.claim_roster(&pool, &[&way], &[&way]);
+        writer.claim_reader_set(&pool, &[&way], &[&way]);
         writer.claim_end(&way);
         writer.claim_assign(&way, pool.id);
         writer.claim_done();

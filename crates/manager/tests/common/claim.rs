@@ -77,7 +77,7 @@ impl Way {
         self.counts.refs.as_ref().expect("the reader's first way")
     }
 
-    fn on_roster(&self) -> (ChannelId, DomainId, u64) {
+    fn on_reader_set(&self) -> (ChannelId, DomainId, u64) {
         (self.chan.id, self.sink, OURS.load(Ordering::Relaxed))
     }
 }
@@ -117,14 +117,14 @@ impl Client {
         req
     }
 
-    /// The writer's roster: these ways' sinks as readers, and these ways.
-    pub fn claim_roster(&mut self, pool: &Pool, readers: &[&Way], queues: &[&Way]) {
+    /// The writer's reader set: these ways' sinks as readers, and these ways.
+    pub fn claim_reader_set(&mut self, pool: &Pool, readers: &[&Way], queues: &[&Way]) {
         let reader = |w: &&Way| (w.sink, inode(&w.refs().0));
         let claim = Request::ClaimRoster {
             req: self.req(),
             pool: pool.id,
             readers: readers.iter().map(reader).collect(),
-            queues: queues.iter().map(|w| w.on_roster()).collect(),
+            queues: queues.iter().map(|w| w.on_reader_set()).collect(),
         };
         self.send(&claim, &[]);
     }

@@ -26,7 +26,7 @@ pub struct House {
     pub deaf: BTreeSet<ClientId>,
     /// Chunks in which something is alive, as the counters of each dead writer's pool say.
     pub alive: Vec<(u32, u32)>,
-    /// What writers say of their pools, and what boards say of their quotas.
+    /// What writers say of their pools, and what control pages say of their quotas.
     pub figures: BTreeMap<PoolId, Figures>,
     pub quotas: BTreeMap<PoolId, u64>,
     /// What readers hold, by rising slots.
@@ -195,13 +195,13 @@ impl House {
             resume,
             dumpable: false,
         };
-        let (pidfd, board) = (self.number(), self.number());
+        let (pidfd, control_page) = (self.number(), self.number());
         let events = self.step(Input::Hello {
             client,
             request,
             pidfd: Some(FdToken(pidfd)),
             process,
-            board: Some(FdToken(board)),
+            control_page: Some(FdToken(control_page)),
         });
         match events.first() {
             Some(Event::Welcome { domain, .. }) => {
@@ -227,7 +227,7 @@ impl House {
     /// Whether a process is not let in for what it held.
     pub fn is_barred(&mut self, uid: u32, process: u64) -> bool {
         let client = self.connect(uid);
-        let (pidfd, board) = (self.number(), self.number());
+        let (pidfd, control_page) = (self.number(), self.number());
         let refused = self.refused(Input::Hello {
             client,
             request: Request::Hello {
@@ -238,7 +238,7 @@ impl House {
             },
             pidfd: Some(FdToken(pidfd)),
             process,
-            board: Some(FdToken(board)),
+            control_page: Some(FdToken(control_page)),
         });
         refused.is_some_and(|r| r.code == RefusalCode::Hog)
     }

@@ -12,7 +12,7 @@ use tranship_proto::{
     ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role, Trust,
     decode, encode,
 };
-use tranship_region::layout::{BoardRo, CountsRw, RefsRw, TableRw};
+use tranship_region::layout::{ControlPageRo, CountsRw, RefsRw, TableRw};
 use tranship_region::{Opts, RwMapping, Sealing, make};
 use tranship_ring::{HalfRw, Side};
 use tranship_sys::socket;
@@ -35,7 +35,7 @@ pub struct Client {
     pub domain: DomainId,
     pub instance: u64,
     pub resumed: bool,
-    pub board: Option<BoardRo>,
+    pub control_page: Option<ControlPageRo>,
     pub inbox: VecDeque<(Event, Vec<OwnedFd>)>,
     next: u32,
 }
@@ -47,7 +47,7 @@ impl Client {
             domain: DomainId(0),
             instance: 0,
             resumed: false,
-            board: None,
+            control_page: None,
             inbox: VecDeque::new(),
             next: 0,
         }
@@ -74,13 +74,15 @@ impl Client {
             domain,
             instance,
             resumed,
-            board_entries,
+            control_page_entries,
             ..
         } = event
         else {
             panic!("{event:?}");
         };
-        c.board = Some(BoardRo::open(&fds[0], board_entries, instance).expect("board"));
+        c.control_page = Some(
+            ControlPageRo::open(&fds[0], control_page_entries, instance).expect("control_page"),
+        );
         (c.domain, c.instance, c.resumed) = (domain, instance, resumed);
         c
     }

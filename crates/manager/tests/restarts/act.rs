@@ -34,13 +34,13 @@ impl World {
             dumpable: false,
         };
         let process = self.procs[i].id;
-        let (pidfd, board) = (Some(self.token(process)), Some(self.token(0)));
+        let (pidfd, control_page) = (Some(self.token(process)), Some(self.token(0)));
         self.feed(Input::Hello {
             client,
             request,
             pidfd,
             process,
-            board,
+            control_page,
         });
         true
     }

@@ -1,4 +1,4 @@
-//! A domain as the library keeps it: its pools with their rosters, the pools that it reads, its ends of links.
+//! A domain as the library keeps it: its pools with their reader sets, the pools that it reads, its ends of links.
 
 use super::*;
 
@@ -8,7 +8,7 @@ pub struct Proc {
     pub id: u64,
     pub client: Option<ClientId>,
     pub domain: Option<DomainId>,
-    pub board: Option<FdToken>,
+    pub control_page: Option<FdToken>,
     pub greeted: bool,
     /// Queued by the manager; in our socket; in the manager's socket.
     pub flight: VecDeque<(Event, Vec<Inode>)>,
@@ -36,10 +36,10 @@ pub enum Claim {
 #[derive(Default)]
 pub struct Own {
     pub table: Inode,
-    /// Place in the present board; `None`: no collection by it.
+    /// Place in the present control page; `None`: no collection by it.
     pub entry: Option<u32>,
-    /// No manager can add anybody to the roster: the last connection was read to its end, or the manager does not know
-    /// the pool. Then the roster is whole whatever a board says.
+    /// No manager can add anybody to the reader set: the last connection was read to its end, or the manager does not know
+    /// the pool. Then the reader set is whole whatever a control page says.
     pub alone: bool,
     pub epoch: u64,
     pub queues: BTreeMap<ChannelId, QueueOf>,

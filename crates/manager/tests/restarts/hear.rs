@@ -5,7 +5,7 @@ use super::*;
 impl World {
     /// The oldest event in a domain's socket.
     pub fn hears(&mut self, i: usize) -> bool {
-        let Some((event, inodes, board)) = self.procs[i].socket.pop_front() else {
+        let Some((event, inodes, control_page)) = self.procs[i].socket.pop_front() else {
             return false;
         };
         if std::env::var_os("TRANSHIP_TRACE").is_some() {
@@ -29,7 +29,7 @@ impl World {
                     own.queues.values_mut().for_each(|q| q.named = false);
                     own.readers.values_mut().for_each(|r| r.named = false);
                 }
-                p.board = board;
+                p.control_page = control_page;
                 if resumed && p.client.is_some() {
                     self.claim_all(i);
                 }

@@ -8,7 +8,7 @@ pub struct World {
     pub now: Duration,
     pub procs: Vec<Proc>,
     pub inode_of: BTreeMap<FdToken, Inode>,
-    pub boards: BTreeMap<(FdToken, u32), (Option<PoolId>, u64)>,
+    pub control_pages: BTreeMap<(FdToken, u32), (Option<PoolId>, u64)>,
     pub watched: Vec<(u64, DomainId)>,
     /// Halves whose owner has said that it takes or sends no more.
     pub closed: BTreeSet<Inode>,
@@ -50,7 +50,7 @@ impl World {
             now: Duration::ZERO,
             procs: Vec::new(),
             inode_of: BTreeMap::new(),
-            boards: BTreeMap::new(),
+            control_pages: BTreeMap::new(),
             watched: Vec::new(),
             closed: BTreeSet::new(),
             dirty: BTreeSet::new(),
@@ -176,9 +176,9 @@ impl World {
         let (Some(client), Some((event, inodes))) = (p.client, p.flight.pop_front()) else {
             return false;
         };
-        let board = matches!(event, Event::Welcome { .. })
+        let control_page = matches!(event, Event::Welcome { .. })
             .then_some(FdToken(inodes.first().copied().unwrap_or(0)));
-        p.socket.push_back((event, inodes, board));
+        p.socket.push_back((event, inodes, control_page));
         self.feed(Input::Sent { client });
         true
     }
@@ -240,12 +240,15 @@ impl World {
             }
             Action::Watch { pidfd, domain } => self.watched.push((self.inode_of[&pidfd], domain)),
             Action::SetBoard {
-                board,
+                control_page,
                 entry,
                 pool,
                 epoch,
                 ..
-            } => drop(self.boards.insert((board, entry), (pool, epoch))),
+            } => drop(
+                self.control_pages
+                    .insert((control_page, entry), (pool, epoch)),
+            ),
             Action::ReadOrphan {
                 pool,
                 slots,
@@ -367,7 +370,7 @@ impl World {
         }
     }
 
-    /// Without a manager, everybody reads what is there and looks: then every writer collects, by a roster on which
+    /// Without a manager, everybody reads what is there and looks: then every writer collects, by a reader set on which
     /// nobody is that died.
     pub fn stands_alone(&mut self) {
         self.is_killed();
@@ -470,17 +473,19 @@ impl World {
         let mut checked = 0;
         for w in &self.procs {
             for (pool, own) in &w.pools {
-                let place = own.entry.and_then(|e| self.boards.get(&(w.board?, e)));
+                let place = own
+                    .entry
+                    .and_then(|e| self.control_pages.get(&(w.control_page?, e)));
                 if !own.alone && place != Some(&(Some(*pool), own.epoch)) {
                     continue;
                 }
                 for s in &self.procs {
                     let Some(domain) = s.domain else { continue };
-                    let on_roster =
+                    let on_reader_set =
                         |refs: Inode| own.readers.get(&domain).is_some_and(|r| r.refs == refs);
                     if let Some(f) = s.foreign.get(pool).filter(|f| !f.held.is_empty()) {
                         assert!(
-                            on_roster(f.refs),
+                            on_reader_set(f.refs),
                             "pool {pool}: {domain} holds buffers unseen"
                         );
                         checked += 1;
@@ -501,7 +506,7 @@ impl World {
                             "pool {pool}: {domain} takes from channel {channel} unseen"
                         );
                         assert!(
-                            s.id == w.id || on_roster(a.refs),
+                            s.id == w.id || on_reader_set(a.refs),
                             "pool {pool}: {domain} takes references from channel {channel} unseen"
                         );
                         checked += 1;

@@ -77,16 +77,24 @@ impl World {
                 ..
             } => {
                 p.assigned.insert((channel, pool));
-                p.rosters.entry(pool).or_default().insert(channel);
+                p.reader_sets.entry(pool).or_default().insert(channel);
                 let last = p.epochs.insert(pool, epoch).unwrap_or(1);
-                assert_eq!(epoch, last + 1, "the writer missed a change of its roster");
+                assert_eq!(
+                    epoch,
+                    last + 1,
+                    "the writer missed a change of its reader set"
+                );
             }
             Event::QueueLeft { pool, epoch, .. } | Event::ReaderLeft { pool, epoch, .. } => {
                 if let Event::QueueLeft { channel, .. } = event {
-                    p.rosters.entry(pool).or_default().remove(&channel);
+                    p.reader_sets.entry(pool).or_default().remove(&channel);
                 }
                 let last = p.epochs.insert(pool, epoch).unwrap_or(1);
-                assert_eq!(epoch, last + 1, "the writer missed a change of its roster");
+                assert_eq!(
+                    epoch,
+                    last + 1,
+                    "the writer missed a change of its reader set"
+                );
             }
             Event::Incoming { channel, peer, .. } => p.incoming.push((channel, peer)),
             Event::Opened { channel, peer, .. } => {
@@ -129,7 +137,7 @@ impl World {
             _ => {}
         }
         self.feed(Input::Sent { client });
-        self.check_rosters(i);
+        self.check_reader_sets(i);
         if let Some(same) = claims {
             self.claim(i, same);
         }
@@ -171,9 +179,9 @@ impl World {
             let (req, most) = (self.req(), self.rng.below(64));
             let readers = self.domains_seen.iter().rev().take(most);
             let readers: Vec<_> = readers.map(|d| (*d, 0)).collect();
-            let roster = self.procs[i].rosters.get(&pool).into_iter().flatten();
+            let reader_set = self.procs[i].reader_sets.get(&pool).into_iter().flatten();
             let sink = readers.first().map_or(DomainId(1), |r| r.0);
-            let queues = roster.map(|c| (*c, sink, 0)).collect();
+            let queues = reader_set.map(|c| (*c, sink, 0)).collect();
             let request = Request::ClaimRoster {
                 req,
                 pool,

@@ -40,9 +40,9 @@ impl World {
             dumpable: false,
         };
         let pidfd = Some(self.token());
-        let board = (!self.rng.one_in(100)).then(|| self.token());
-        if let Some(board) = board {
-            self.board_of.insert(client, board);
+        let control_page = (!self.rng.one_in(100)).then(|| self.token());
+        if let Some(control_page) = control_page {
+            self.control_page_of.insert(client, control_page);
         }
         let process = self.procs[i].id;
         self.greeting = process;
@@ -51,7 +51,7 @@ impl World {
             request,
             pidfd,
             process,
-            board,
+            control_page,
         });
     }
 
@@ -92,7 +92,7 @@ impl World {
         let hang_up_first = self.rng.one_in(2);
         let client = p.client;
         if hang_up_first && let Some(client) = client {
-            self.board_of.remove(&client);
+            self.control_page_of.remove(&client);
             self.feed(Input::HungUp { client });
         }
         if !hang_up_first {
@@ -123,7 +123,7 @@ impl World {
     pub(super) fn hang_up(&mut self, i: usize) {
         if let Some(client) = self.procs[i].client.take() {
             self.procs[i].queue.clear();
-            self.board_of.remove(&client);
+            self.control_page_of.remove(&client);
             self.count("hung up");
             self.feed(Input::HungUp { client });
         }
@@ -146,8 +146,8 @@ impl World {
         self.state = State::new(config(self.policy), TOTAL, self.instance, 1, self.ids);
         self.tokens.clear();
         self.later.clear();
-        self.boards.clear();
-        self.board_of.clear();
+        self.control_pages.clear();
+        self.control_page_of.clear();
         self.joined.clear();
         self.heap_books.clear();
         self.watched.clear();

@@ -62,8 +62,8 @@ struct Proc {
     pools: BTreeMap<PoolId, BTreeMap<u32, u32>>,
     entries: BTreeMap<PoolId, u32>,
     epochs: BTreeMap<PoolId, u64>,
-    /// Queues on the roster of its pools, and the manager under which each pool was made.
-    rosters: BTreeMap<PoolId, BTreeSet<ChannelId>>,
+    /// Queues on the reader set of its pools, and the manager under which each pool was made.
+    reader_sets: BTreeMap<PoolId, BTreeSet<ChannelId>>,
     made: BTreeMap<PoolId, u64>,
     serial: u32,
     /// Chunks that it has shown, until that is answered.
@@ -97,8 +97,8 @@ struct World {
     next_client: u64,
     next_proc: u64,
     req: u32,
-    boards: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
-    board_of: BTreeMap<ClientId, FdToken>,
+    control_pages: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
+    control_page_of: BTreeMap<ClientId, FdToken>,
     instance: u64,
     /// Whose process each domain is watched by.
     watched: Vec<(u64, DomainId)>,
@@ -163,8 +163,8 @@ impl World {
             next_client: 1,
             next_proc: 1,
             req: 0,
-            boards: BTreeMap::new(),
-            board_of: BTreeMap::new(),
+            control_pages: BTreeMap::new(),
+            control_page_of: BTreeMap::new(),
             instance: 1,
             watched: Vec::new(),
             later: Vec::new(),

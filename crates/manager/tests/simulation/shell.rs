@@ -115,14 +115,14 @@ impl World {
                 } else {
                     self.later.push(closed);
                 }
-                self.boards.retain(|(b, _), _| *b != t);
+                self.control_pages.retain(|(b, _), _| *b != t);
                 self.joined.retain(|_, (rcvd, _)| *rcvd != t);
             }
             Action::Disconnect { client, refusal } => {
                 gone.insert(client);
                 self.later.push(Input::Parted { client });
                 self.heaps_end(client);
-                self.board_of.remove(&client);
+                self.control_page_of.remove(&client);
                 self.count(if refusal.is_some() {
                     "expelled"
                 } else {
@@ -138,14 +138,19 @@ impl World {
                 self.watched.push((self.greeting, domain));
             }
             Action::SetBoard {
-                board,
+                control_page,
                 entry,
                 pool,
                 epoch,
                 ..
             } => {
-                assert!(self.tokens.contains(&board), "a closed board is written");
-                let old = self.boards.insert((board, entry), (epoch, pool));
+                assert!(
+                    self.tokens.contains(&control_page),
+                    "a closed control page is written"
+                );
+                let old = self
+                    .control_pages
+                    .insert((control_page, entry), (epoch, pool));
                 if let (Some((old, was)), Some(_)) = (old, pool) {
                     assert!(
                         was != pool || old <= epoch,
@@ -343,15 +348,15 @@ impl World {
             Event::QueueJoined { pool, epoch, .. }
             | Event::QueueLeft { pool, epoch, .. }
             | Event::ReaderLeft { pool, epoch, .. } => {
-                let board = self.board_of.get(&client).copied();
+                let control_page = self.control_page_of.get(&client).copied();
                 let stored = self
-                    .boards
+                    .control_pages
                     .iter()
-                    .find(|((b, _), (_, p))| Some(*b) == board && *p == Some(*pool));
+                    .find(|((b, _), (_, p))| Some(*b) == control_page && *p == Some(*pool));
                 let stored = stored.map(|(_, (e, _))| *e).unwrap_or(0);
                 assert!(
                     stored >= *epoch,
-                    "roster event with epoch {epoch}, the board says {stored}"
+                    "reader set event with epoch {epoch}, the control page says {stored}"
                 );
             }
             Event::ChunkReady {
@@ -476,7 +481,11 @@ impl World {
 
     fn check_told(&mut self, pool: PoolId, channel: ChannelId, event: &Event) {
         let told = self.joined.get(&(pool, channel)).is_some_and(|j| j.1);
-        let sees = |p: &Proc| p.rosters.get(&pool).is_some_and(|r| r.contains(&channel));
+        let sees = |p: &Proc| {
+            p.reader_sets
+                .get(&pool)
+                .is_some_and(|r| r.contains(&channel))
+        };
         let brought = self
             .procs
             .iter()
@@ -494,9 +503,9 @@ impl World {
         }
     }
 
-    /// A writer that has applied its board's epoch, and so may collect, sees every queue that is open; and none
+    /// A writer that has applied its control page's epoch, and so may collect, sees every queue that is open; and none
     /// that is not, but for those that it brought from an earlier manager.
-    pub(super) fn check_rosters(&mut self, i: usize) {
+    pub(super) fn check_reader_sets(&mut self, i: usize) {
         let Some(p) = self
             .procs
             .get(i)
@@ -508,7 +517,7 @@ impl World {
         for (pool, epoch) in &p.epochs {
             let Some((now, open)) = self
                 .state
-                .roster(*pool)
+                .reader_set(*pool)
                 .filter(|_| p.pools.contains_key(pool))
             else {
                 continue;
@@ -517,7 +526,7 @@ impl World {
                 continue;
             }
             let none = BTreeSet::new();
-            let seen = p.rosters.get(pool).unwrap_or(&none);
+            let seen = p.reader_sets.get(pool).unwrap_or(&none);
             assert!(
                 open.is_subset(seen),
                 "{pool}: {open:?} are open, {seen:?} seen"
@@ -527,6 +536,6 @@ impl World {
             }
             checked += u64::from(!open.is_empty());
         }
-        *self.counts.entry("roster checked").or_default() += checked;
+        *self.counts.entry("reader set checked").or_default() += checked;
     }
 }

@@ -182,7 +182,7 @@ function tiles(d) {
   const m = d.manager, waiting = d.pools.reduce((n, p) => n + (p.figures ? p.figures.waiters : 0), 0);
   const all = [
     ["Granted", bytes(m.granted_bytes), `of ${bytes(m.total_bytes)}`, [[["live", m.granted_bytes]], m.total_bytes]],
-    ["Shared memory", bytes(m.data_bytes + m.stranded_bytes + m.table_bytes + m.ring_bytes + m.board_bytes), `${bytes(m.data_bytes)} in buffers`],
+    ["Shared memory", bytes(m.data_bytes + m.stranded_bytes + m.table_bytes + m.ring_bytes + m.control_page_bytes), `${bytes(m.data_bytes)} in buffers`],
     ["Stranded", bytes(m.stranded_bytes), "still mapped"],
     ["Callers waiting", String(waiting), "for memory, now"],
     ["Pools", short(d.counts.pools), `${short(d.counts.heaps)} heaps`],

@@ -30,7 +30,7 @@ pub fn manager() -> StatRecord {
         data_bytes: 3 << 20,
         table_bytes: 4096,
         ring_bytes: 4096,
-        board_bytes: 4096,
+        control_page_bytes: 4096,
         descriptors: 12,
         max_descriptors: 1000,
         own_bytes_per_user: 1 << 20,

@@ -30,7 +30,7 @@ class _ManagerStat(TypedDict):
     data_bytes: int
     table_bytes: int
     ring_bytes: int
-    board_bytes: int
+    control_page_bytes: int
     descriptors: int
     max_descriptors: int
     own_bytes_per_user: int

@@ -37,7 +37,7 @@ pub(crate) struct Buffer {
 }
 
 /// What a send takes from Python.
-pub(crate) enum Parcel {
+pub(crate) enum Outgoing {
     Buffers(Payload),
     Inline(Vec<u8>),
 }
@@ -130,20 +130,20 @@ impl Buffer {
     }
 
     /// What to send of it, by reference.
-    pub(crate) fn parcel(&self, py: Python<'_>) -> PyResult<Parcel> {
+    pub(crate) fn outgoing(&self, py: Python<'_>) -> PyResult<Outgoing> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;
         Ok(match &*held {
-            Held::Shared(buf) => Parcel::Buffers(Payload::Buf(buf.clone())),
+            Held::Shared(buf) => Outgoing::Buffers(Payload::Buf(buf.clone())),
             Held::Pieces(pieces) => {
                 let mut all = Aggregate::new();
                 for piece in pieces {
                     let pushed = all.push_back(piece.clone());
                     pushed.map_err(|e| crate::errors::raised(py, &e.error))?;
                 }
-                Parcel::Buffers(Payload::Aggregate(all))
+                Outgoing::Buffers(Payload::Aggregate(all))
             }
-            other => Parcel::Inline(other.to_vec()),
+            other => Outgoing::Inline(other.to_vec()),
         })
     }
 

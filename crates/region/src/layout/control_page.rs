@@ -1,4 +1,4 @@
-//! Kind 8: the board on which the manager tells one client epochs and quotas.
+//! Kind 8: the control page on which the manager tells one client epochs and quotas.
 
 use super::header::{Kind, Says};
 use super::{CreateError, LoadU32, LoadU64, OpenError, check_count, rounded};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Most entries of a board.
+/// Most entries of a control page.
 pub const MAX_ENTRIES: u32 = 1 << 16;
 const WAKE: usize = 64;
 const INSTANCE: usize = 72;
@@ -18,7 +18,7 @@ const ENTRIES: usize = 4096;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Entry {
-    /// The roster's: the collector runs only while it has mapped this one.
+    /// The reader set's: the collector runs only while it has mapped this one.
     pub epoch: AtomicU64,
     /// Bytes of chunks the pool may have.
     pub quota: AtomicU64,
@@ -36,7 +36,7 @@ pub fn len(entries: u32) -> usize {
 
 fn says(entries: u32) -> Says {
     Says {
-        kind: Kind::Board,
+        kind: Kind::ControlPage,
         count: entries,
         extra: [0; 2],
     }
@@ -44,7 +44,7 @@ fn says(entries: u32) -> Says {
 
 /// The manager's side.
 #[derive(Debug)]
-pub struct BoardRw {
+pub struct ControlPageRw {
     entries: NonNull<Entry>,
     count: u32,
     wake: NonNull<AtomicU32>,
@@ -52,25 +52,25 @@ pub struct BoardRw {
 }
 
 // SAFETY: pointers to atomics inside `map`, which lives as long.
-unsafe impl Send for BoardRw {}
+unsafe impl Send for ControlPageRw {}
 // SAFETY: as for Send.
-unsafe impl Sync for BoardRw {}
+unsafe impl Sync for ControlPageRw {}
 
-impl BoardRw {
+impl ControlPageRw {
     /// Makes it; `instance` is the manager's random number.
-    pub fn create(entries: u32, instance: u64) -> Result<(OwnedFd, BoardRw), CreateError> {
-        check_count("board entries", entries, 1, MAX_ENTRIES)?;
+    pub fn create(entries: u32, instance: u64) -> Result<(OwnedFd, ControlPageRw), CreateError> {
+        check_count("control page entries", entries, 1, MAX_ENTRIES)?;
         let (fd, map) = says(entries).create(len(entries), |map| {
             // SAFETY: in bounds and aligned, as `at` checked; nobody else was shown it yet.
             unsafe { map.at::<u64>(INSTANCE).as_ptr().write(instance) };
         })?;
-        let board = BoardRw {
+        let control_page = ControlPageRw {
             entries: map.array(ENTRIES, entries as usize),
             count: entries,
             wake: map.at(WAKE),
             map,
         };
-        Ok((fd, board))
+        Ok((fd, control_page))
     }
 
     /// All entries.
@@ -87,7 +87,7 @@ impl BoardRw {
         self.entries().get(i as usize)
     }
 
-    /// Quotas move by themselves: what does not fit into one may fit later. Said before the board is shown, or as soon as they do.
+    /// Quotas move by themselves: what does not fit into one may fit later. Said before the control page is shown, or as soon as they do.
     pub fn set_scheduled(&self) {
         // SAFETY: an atomic in the mapping.
         unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() }.store(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl BoardRw {
 
 /// The client's side.
 #[derive(Debug)]
-pub struct BoardRo {
+pub struct ControlPageRo {
     entries: NonNull<Entry>,
     count: u32,
     wake: NonNull<AtomicU32>,
@@ -117,14 +117,14 @@ pub struct BoardRo {
 }
 
 // SAFETY: pointers to atomics inside `map`, which lives as long.
-unsafe impl Send for BoardRo {}
+unsafe impl Send for ControlPageRo {}
 // SAFETY: as for Send.
-unsafe impl Sync for BoardRo {}
+unsafe impl Sync for ControlPageRo {}
 
-impl BoardRo {
+impl ControlPageRo {
     /// Checks what we were shown against what was agreed.
-    pub fn open(fd: impl AsFd, entries: u32, instance: u64) -> Result<BoardRo, OpenError> {
-        check_count("board entries", entries, 1, MAX_ENTRIES)?;
+    pub fn open(fd: impl AsFd, entries: u32, instance: u64) -> Result<ControlPageRo, OpenError> {
+        check_count("control page entries", entries, 1, MAX_ENTRIES)?;
         let map = says(entries).open(fd, len(entries))?;
         let found = map.view().read_u64(INSTANCE).unwrap_or(!instance);
         if found != instance {
@@ -134,7 +134,7 @@ impl BoardRo {
                 expected: instance,
             });
         }
-        Ok(BoardRo {
+        Ok(ControlPageRo {
             entries: map.array(ENTRIES, entries as usize),
             count: entries,
             wake: map.at(WAKE),
@@ -162,10 +162,10 @@ impl BoardRo {
         self.instance.load(Ordering::Relaxed)
     }
 
-    /// Shows the board of another manager from now on, at the same addresses: whoever looks at this one at the moment
+    /// Shows the control page of another manager from now on, at the same addresses: whoever looks at this one at the moment
     /// sees one or the other. Gives the new one back if it is of another size.
-    pub fn show_instead(&self, new: BoardRo) -> Result<(), BoardRo> {
-        let BoardRo {
+    pub fn show_instead(&self, new: ControlPageRo) -> Result<(), ControlPageRo> {
+        let ControlPageRo {
             entries,
             count,
             wake,
@@ -178,7 +178,7 @@ impl BoardRo {
                     .store(instance.into_inner(), Ordering::Relaxed);
                 Ok(())
             }
-            Err(map) => Err(BoardRo {
+            Err(map) => Err(ControlPageRo {
                 entries,
                 count,
                 wake,
@@ -194,7 +194,7 @@ impl BoardRo {
         (i < self.count).then(|| unsafe { self.entries.add(i as usize).as_ref() })
     }
 
-    /// The roster's epoch of the i-th pool.
+    /// The reader set's epoch of the i-th pool.
     #[inline]
     pub fn epoch(&self, i: u32) -> Option<LoadU64<'_>> {
         self.entry(i).map(|entry| LoadU64::new(&entry.epoch))

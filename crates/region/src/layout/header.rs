@@ -19,7 +19,7 @@ pub enum Kind {
     Rcvd = 5,
     LinkSource = 6,
     LinkSink = 7,
-    Board = 8,
+    ControlPage = 8,
     Trace = 9,
     Page = 10,
 }
@@ -34,7 +34,7 @@ impl Kind {
             Kind::Rcvd => "tranship-rcvd",
             Kind::LinkSource => "tranship-link-source",
             Kind::LinkSink => "tranship-link-sink",
-            Kind::Board => "tranship-board",
+            Kind::ControlPage => "tranship-control-page",
             Kind::Trace => "tranship-trace",
             Kind::Page => "tranship-page",
         }

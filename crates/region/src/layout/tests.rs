@@ -68,9 +68,9 @@ fn references_and_counts_are_where_the_format_says() {
 }
 
 #[test]
-fn a_board_is_where_the_format_says() {
-    let (fd, rw) = BoardRw::create(100, 0xabcd).expect("create");
-    let ro = BoardRo::open(&fd, 100, 0xabcd).expect("open");
+fn a_control_page_is_where_the_format_says() {
+    let (fd, rw) = ControlPageRw::create(100, 0xabcd).expect("create");
+    let ro = ControlPageRo::open(&fd, 100, 0xabcd).expect("open");
     let entry = rw.entry(99).expect("entry");
     entry.epoch.store(1, Relaxed);
     entry.quota.store(2, Relaxed);
@@ -86,7 +86,7 @@ fn a_board_is_where_the_format_says() {
     let words = [at, at + 8, at + 16, 64, 72].map(|offset| word(rw.mapping(), offset));
     assert_eq!(words, [1, 2, 3, 4, 0xabcd]);
     assert!(ro.epoch(100).is_none() && rw.entry(100).is_none());
-    let error = BoardRo::open(&fd, 100, 0xabce).expect_err("another manager");
+    let error = ControlPageRo::open(&fd, 100, 0xabce).expect_err("another manager");
     assert!(matches!(
         error,
         OpenError::Header {
@@ -165,7 +165,7 @@ fn numbers_out_of_range_are_errors_before_anything_is_made() {
     }
     for entries in [0, u32::MAX] {
         assert!(matches!(
-            BoardRw::create(entries, 1),
+            ControlPageRw::create(entries, 1),
             Err(CreateError::Count { .. })
         ));
     }

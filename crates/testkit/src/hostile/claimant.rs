@@ -21,7 +21,7 @@ pub fn claimant(domain: DomainId, pool: PoolId) -> (Raw, bool) {
         dumpable: true,
     };
     raw.send(&hello, &[]);
-    let (resumed, _board) = raw.wait(|e| match e {
+    let (resumed, _control_page) = raw.wait(|e| match e {
         Event::Welcome { resumed, .. } => Some(*resumed),
         _ => None,
     });

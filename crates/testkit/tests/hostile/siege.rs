@@ -133,7 +133,7 @@ pub fn play(stage: &Stage) {
     eprintln!("the attacker was given {names:?}");
     assert!(
         names.len() >= 7,
-        "board, table, chunk, both kinds of halves, refs, rcvd: {names:?}"
+        "control page, table, chunk, both kinds of halves, refs, rcvd: {names:?}"
     );
     assert_eq!(
         before.len(),

@@ -247,7 +247,11 @@ impl Stage {
 fn before_any_pool(peers: &[&Peer]) -> Held {
     loop {
         let held = held(peers);
-        if held.memfds.values().all(|m| m.name == "tranship-board") {
+        if held
+            .memfds
+            .values()
+            .all(|m| m.name == "tranship-control-page")
+        {
             return held;
         }
         std::thread::yield_now();

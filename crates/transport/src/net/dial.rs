@@ -9,7 +9,7 @@ use super::session::Session;
 use super::settings::{Security, Settings};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
-use super::{keeper, tls};
+use super::{timer, tls};
 use crate::{Error, Kind};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ use tranship_sys::stream;
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
 /// So many refusals in a row say that the process is gone: somebody who keeps a session keeps its port.
 const REFUSALS: u32 = 4;
-/// So often who is sent away before it was heard comes again: among many strangers it may be one that makes room.
+/// So often who is sent away before it was heard comes again: among many it may be one that makes room.
 const TRIES: u32 = 5;
 
 /// Why there is no connection.
@@ -93,7 +93,7 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
     let unmade = |error: std::io::Error| Error::new(Kind::InvalidEndpoint, error.to_string());
     let session = session.map_err(unmade)?;
     session.attach(&mut session.lock(), line, answer.taken);
-    keeper::keep(Arc::clone(&session)).map_err(unmade)?;
+    timer::keep(Arc::clone(&session)).map_err(unmade)?;
     Ok(session)
 }
 
@@ -261,7 +261,7 @@ fn say(
 /// Makes another connection for a session, on a thread of its own, which says when it is not dialing any more.
 pub(super) fn dial_again(session: &Arc<Session>) -> std::io::Result<()> {
     let called = Arc::clone(session);
-    let started = keeper::thread("tranship-dial", move || {
+    let started = timer::thread("tranship-dial", move || {
         redial(&called);
         called.lock().dialing = false;
     });
@@ -275,7 +275,7 @@ fn redial(session: &Session) {
     let (mut pause, mut refusals) = (PAUSES[0], 0);
     loop {
         let inner = session.lock();
-        // The keeper ends it when its time is over.
+        // The timer thread ends it when its time is over.
         if inner.over.is_some() || inner.line.is_some() || patience_is_over(session, &inner) {
             return;
         }

@@ -83,7 +83,7 @@ pub(super) struct Inner {
     pub(super) said_bye: bool,
     /// The last byte is in the socket.
     pub(super) parting: bool,
-    /// The keeper knows that output waits for room.
+    /// The timer thread knows that output waits for room.
     pub(super) watched: bool,
     /// When the program looked last; it is looking now, or sleeps until there is something.
     pub(super) looked: Instant,

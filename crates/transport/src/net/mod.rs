@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  program ── Transport ─┐                                        one TCP connection after the other
-//!  keeper (thread) ──────┤ Session: out, first, next │ taken, given ── Line (TLS) ───────── the other end
+//!  timer thread (thread) ──────┤ Session: out, first, next │ taken, given ── Line (TLS) ───────── the other end
 //!  dial (thread, client) ┘        kept until taken       once                    Port (thread, who listens)
 //! ```
 //!
@@ -22,15 +22,15 @@ mod caller;
 pub mod certificate;
 mod dial;
 mod flow;
-mod keeper;
+mod handshakes;
 mod line;
 mod over;
 mod patient;
 mod port;
 mod session;
 mod settings;
-mod strangers;
 mod tick;
+mod timer;
 mod tls;
 mod wire;
 

@@ -1,6 +1,6 @@
 //! A socket during the acquaintance: it blocks, but the whole acquaintance has one limit, however slowly its bytes come.
 
-use super::strangers::Progress;
+use super::handshakes::Progress;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -1,15 +1,15 @@
 //! One listening port for all channels of a process that are named at it.
 //!
-//! Each connection makes its acquaintance on a thread of its own; there are so many of them at most ([`Strangers`]).
+//! Each connection makes its acquaintance on a thread of its own; there are so many of them at most ([`Handshakes`]).
 
+use super::handshakes::{Handshakes, MOST, Progress};
 use super::line::Line;
 use super::patient::{self, Patient};
 use super::session::Session;
 use super::settings::{Security, Settings};
-use super::strangers::{MOST, Progress, Strangers};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
-use super::{keeper, tls};
+use super::{timer, tls};
 use crate::{Error, Kind};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -48,7 +48,7 @@ struct Book {
     /// Names that were taken, until when they may come back.
     recent: HashMap<String, Instant>,
     sessions: HashMap<Secret, Known>,
-    strangers: Strangers,
+    handshakes: Handshakes,
 }
 
 /// Where those who connect to a name wait.
@@ -152,7 +152,7 @@ impl Port {
         let stop = port.stop.try_clone().map_err(failed)?;
         let weak = Arc::downgrade(&port);
         let run = move || listen(&listener, &stop, &weak);
-        let started = keeper::thread("tranship-port", run).map_err(failed)?;
+        let started = timer::thread("tranship-port", run).map_err(failed)?;
         *port.listens.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
         Ok(port)
     }
@@ -271,11 +271,11 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
     let let_in = || -> Result<(), String> {
         let failed = |error: io::Error| error.to_string();
         let own = socket.try_clone().map_err(failed)?;
-        let admitted = port.lock().strangers.admit(from.ip(), own, Instant::now());
+        let admitted = port.lock().handshakes.admit(from.ip(), own, Instant::now());
         let (number, progress) =
             admitted.ok_or_else(|| format!("{MOST} others are about to say who they are"))?;
         let own = Arc::clone(port);
-        let started = keeper::thread("tranship-greet", move || {
+        let started = timer::thread("tranship-greet", move || {
             let parting = socket.try_clone();
             if let Err(why) = greet(&own, socket, from, &progress) {
                 let away = progress.is_sent_away();
@@ -289,10 +289,10 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
                     patient::part(&socket);
                 }
             }
-            own.lock().strangers.dismiss(number);
+            own.lock().handshakes.dismiss(number);
         });
         started.map(drop).map_err(|error| {
-            port.lock().strangers.dismiss(number);
+            port.lock().handshakes.dismiss(number);
             failed(error)
         })
     };
@@ -369,7 +369,7 @@ fn greet(
             said.map_err(failed)?;
             let line = Line::new(socket, secured).map_err(failed)?;
             session.attach(&mut session.lock(), line, 0);
-            keeper::keep(Arc::clone(&session)).map_err(failed)?;
+            timer::keep(Arc::clone(&session)).map_err(failed)?;
             place.put(session).map_err(|session| {
                 session.leave();
                 "the name was just given up".to_owned()

@@ -30,10 +30,10 @@ const WINDOW: usize = 1024;
 /// Records without a frame that one look takes: an honest end sends one for many frames.
 pub(super) const MOST_RECORDS: usize = 256;
 
-/// A program that has not looked for so long does something else: the keeper sends what waits.
+/// A program that has not looked for so long does something else: the timer thread sends what waits.
 pub(super) const IDLE: Duration = Duration::from_millis(10);
 
-/// What is said of frames that were taken before a wait. The rest goes with what is sent next, or is the keeper's to say.
+/// What is said of frames that were taken before a wait. The rest goes with what is sent next, or is the timer thread's to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tells {
     Nothing,
@@ -117,7 +117,7 @@ impl Session {
         let Some(line) = inner.line.take() else {
             return false;
         };
-        // The keeper may hold the socket for a moment: it fails only if it was never watched.
+        // The timer thread may hold the socket for a moment: it fails only if it was never watched.
         let _ = self.ready.remove(&*line.socket());
         inner.room_asked = false;
         true
@@ -131,7 +131,7 @@ impl Session {
                 true => Interest::ReadWrite,
                 false => Interest::Read,
             };
-            // What the descriptor does not tell the keeper sees.
+            // What the descriptor does not tell the timer thread sees.
             let _ = self.ready.modify(&*line.socket(), 1, interest);
             inner.room_asked = blocked;
         }
@@ -383,7 +383,7 @@ impl Session {
     pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        // Whoever takes large buffers all the time leaves the keeper no moment to say so.
+        // Whoever takes large buffers all the time leaves the timer thread no moment to say so.
         inner.news_due |= inner.said.elapsed() >= self.timing.beat;
         self.flush(inner);
         loop {

@@ -1,4 +1,4 @@
-//! What time brings to a session, by the keeper's hand: beats, silence, the end of patience, farewells. Nothing here takes
+//! What time brings to a session, by the timer thread's hand: beats, silence, the end of patience, farewells. Nothing here takes
 //! longer for an end that never stops talking.
 
 use super::flow::{Inner, Look, Waits};

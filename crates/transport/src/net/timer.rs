@@ -17,12 +17,12 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(2
 const FOREVER: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
-struct Keeper {
+struct Timer {
     sessions: Mutex<Vec<Arc<Session>>>,
     doorbell: &'static OwnedFd,
 }
 
-static KEEPER: OnceLock<Keeper> = OnceLock::new();
+static TIMER: OnceLock<Timer> = OnceLock::new();
 
 /// Starts a thread that no signal disturbs.
 pub(super) fn thread(
@@ -40,17 +40,17 @@ pub(super) fn thread(
 pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     static START: Mutex<()> = Mutex::new(());
     let starting = START.lock().unwrap_or_else(PoisonError::into_inner);
-    if KEEPER.get().is_none() {
+    if TIMER.get().is_none() {
         let doorbell = alarm::make()?;
-        let keeper = KEEPER.get_or_init(|| Keeper {
+        let timer = TIMER.get_or_init(|| Timer {
             sessions: Mutex::default(),
             doorbell,
         });
-        thread("tranship-net", || run(keeper))?;
+        thread("tranship-net", || run(timer))?;
     }
     drop(starting);
-    if let Some(keeper) = KEEPER.get() {
-        let mut sessions = keeper
+    if let Some(timer) = TIMER.get() {
+        let mut sessions = timer
             .sessions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -60,11 +60,11 @@ pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     Ok(())
 }
 
-fn run(keeper: &'static Keeper) {
+fn run(timer: &'static Timer) {
     let mut blocked: Vec<Arc<TcpStream>> = Vec::new();
     loop {
         let all = || {
-            keeper
+            timer
                 .sessions
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -93,7 +93,7 @@ fn run(keeper: &'static Keeper) {
         }
         drop(sessions);
         // Whatever the kernel says, everything is looked at again.
-        let _ = stream::wait_for_room(&blocked, keeper.doorbell, pause);
-        let _ = eventfd::drain(keeper.doorbell);
+        let _ = stream::wait_for_room(&blocked, timer.doorbell, pause);
+        let _ = eventfd::drain(timer.doorbell);
     }
 }

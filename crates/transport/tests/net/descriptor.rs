@@ -21,7 +21,7 @@ fn asleep(end: &mut End) -> Result<Came, RecvError> {
     }
 }
 
-/// The keeper looks so rarely that it does not help.
+/// The timer thread looks so rarely that it does not help.
 fn rarely() -> Timing {
     Timing {
         beat: Duration::from_secs(600),

@@ -6,9 +6,9 @@
 mod certificates;
 mod descriptor;
 mod floods;
+mod handshakes;
 mod kit;
 mod liars;
 mod lost;
 mod processes;
 mod servers;
-mod strangers;

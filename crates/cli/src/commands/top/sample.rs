@@ -96,7 +96,7 @@ pub(super) fn snapshot(second: u64) -> Snapshot {
             data_bytes: 4 * MIB,
             table_bytes: 64 << 10,
             ring_bytes: 40 << 10,
-            board_bytes: 16 << 10,
+            control_page_bytes: 16 << 10,
             descriptors: 30,
             max_descriptors: 900,
             own_bytes_per_user: 32 * MIB,

@@ -177,7 +177,7 @@ impl Receiver {
     #[inline(always)]
     pub(super) fn give_back_line(&self) {
         // `rcvd` was counted.
-        // Crash: a death between `rcvd` and the head only takes the queue off the roster.
+        // Crash: a death between `rcvd` and the head only takes the queue off the reader set.
         self.link.ring.give_back(self.consumer.head());
         crash::point("recv.after_head");
         // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).

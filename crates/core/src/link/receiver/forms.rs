@@ -4,7 +4,7 @@
 use super::Receiver;
 use crate::base::millis;
 use crate::cbuf::CbufMut;
-use crate::domain::NAP;
+use crate::domain::POLL_INTERVAL;
 use crate::error::{Error, Kind, RingFull, SendError};
 use crate::link::message::Body;
 use std::time::{Duration, Instant};
@@ -74,12 +74,12 @@ impl Receiver {
                 return Err(SendError::new(waited(error, started), unsent));
             }
             what = failed.unsent;
-            let nap = now + NAP;
-            self.nap(deadline.map_or(nap, |deadline| deadline.min(nap)));
+            let next = now + POLL_INTERVAL;
+            self.idle(deadline.map_or(next, |deadline| deadline.min(next)));
         }
     }
 
-    fn nap(&self, until: Instant) {
+    fn idle(&self, until: Instant) {
         let link = &self.link;
         match &self.driver {
             // It takes no other signs than its own: the carrier, too, has room when its other end says so.

@@ -3,7 +3,7 @@
 
 use super::Receiver;
 use super::ahead::{Ahead, Awaits, Pending, Resync};
-use crate::domain::NAP;
+use crate::domain::POLL_INTERVAL;
 use crate::error::{Error, Kind, Violation};
 use crate::link::message::Message;
 use crate::link::shared::Assigned;
@@ -26,7 +26,7 @@ impl Receiver {
         self.ahead = Ahead::Line(Pending {
             words,
             awaits,
-            again: Instant::now() + NAP,
+            again: Instant::now() + POLL_INTERVAL,
         });
     }
 
@@ -76,7 +76,7 @@ impl Receiver {
 
     fn is_open(&self, pool: PoolId) -> bool {
         self.link.find(pool).is_some_and(|assignment| {
-            // The news may have gone with its manager. Nobody collects for a dead writer, so there is no roster to be on.
+            // The news may have gone with its manager. Nobody collects for a dead writer, so there is no reader set to be on.
             assignment.open.load(Ordering::Acquire) || assignment.side.writer_is_dead()
         })
     }
@@ -169,7 +169,7 @@ impl Receiver {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            self.link.domain.nap();
+            self.link.domain.idle();
         }
     }
 

@@ -23,7 +23,7 @@ use tranship_sys::map::Access;
 pub(super) enum Untaken {
     Violation(Violation),
     Missing(PoolId, Missing),
-    /// The pool is assigned, but the manager has not said yet that our counters are on its writer's roster.
+    /// The pool is assigned, but the manager has not said yet that our counters are on its writer's reader set.
     NotOpen(PoolId),
     /// There is no room for its copy in this pool of ours.
     NoRoom(PoolId, Error),
@@ -288,7 +288,7 @@ impl Receiver {
         if let Some(entry) = self.ins.get(at) {
             let rcvd = &entry.assignment.counts.counts()[reference.id.slot() as usize];
             // The only writer is this Receiver; after the reference was counted.
-            // Crash: dead between `ref` and here: both leave the roster with us.
+            // Crash: dead between `ref` and here: both leave the reader set with us.
             tranship_ledger::count(rcvd);
         }
         crash::point("recv.after_rcvd");

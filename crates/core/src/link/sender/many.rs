@@ -96,7 +96,7 @@ impl Sender {
             return self.not_sent(error, aggregate);
         }
         // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
-        // until the queue leaves the roster with our death.
+        // until the queue leaves the reader set with our death.
         for piece in aggregate.pieces() {
             self.note(piece.handle(), false);
             self.count(piece.handle());

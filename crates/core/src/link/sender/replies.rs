@@ -160,7 +160,7 @@ impl Sender {
 }
 
 impl LinkShared {
-    /// A queue is about to leave the roster, and with it what keeps the buffers that its sink has passed back: they are taken first. The sink
+    /// A queue is about to leave the reader set, and with it what keeps the buffers that its sink has passed back: they are taken first. The sink
     /// passes nothing any more.
     pub(crate) fn save_replies(&self) {
         let mut replies = lock(&self.replies);

@@ -1,9 +1,9 @@
-//! Porters: processes that take from clients' sockets what comes with descriptors, and that close what strangers made.
+//! Workers: processes that take from clients' sockets what comes with descriptors, and that close what others made.
 //!
 //! Closing a descriptor, and even looking at it, may take as long as who made it likes: a socket that lingers, a file on FUSE
 //! whose server says nothing, a terabyte of memory. So no such descriptor is ever made in the manager's own process: a message
-//! that brings something is left in its socket, a porter takes it, looks at what came (`look`), hands on memory that it has
-//! proved to be what a memfd must be, and closes the rest. A porter that waits is lost, for as long as it has to; there are
+//! that brings something is left in its socket, a worker takes it, looks at what came (`look`), hands on memory that it has
+//! proved to be what a memfd must be, and closes the rest. A worker that waits is lost, for as long as it has to; there are
 //! others, and more are started, so many for each user.
 
 mod look;
@@ -21,22 +21,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::socket;
 
-/// Porters that are busy for one user at a time. Who has them all wait, waits.
+/// Workers that are busy for one user at a time. Who has them all wait, waits.
 const EACH: u32 = 4;
-/// Porters in all.
+/// Workers in all.
 const MOST: usize = 128;
-/// Porters that wait for work, from the start; more are let go.
+/// Workers that wait for work, from the start; more are let go.
 const SPARE_PROCESSES: usize = 2;
 const SPARE_THREADS: usize = 1;
 
 #[derive(Debug)]
-struct Porter {
+struct Worker {
     end: OwnedFd,
     /// For whom it is busy, and whose message it has been sent for.
     job: Option<(u32, Option<u64>)>,
 }
 
-/// What came from a porter.
+/// What came from a worker.
 #[derive(Debug)]
 pub(super) enum News {
     /// It brought a message of this client.
@@ -50,22 +50,22 @@ pub(super) enum News {
 }
 
 #[derive(Debug)]
-pub(super) struct Porters {
+pub(super) struct Workers {
     spawner: Spawner,
-    all: HashMap<u64, Porter>,
+    all: HashMap<u64, Worker>,
     idle: Vec<u64>,
     busy: BTreeMap<u32, u32>,
     next: u64,
     /// How many of them may be idle.
     spare: usize,
-    /// Added to a porter's number in epoll.
+    /// Added to a worker's number in epoll.
     kind: u64,
 }
 
-impl Porters {
+impl Workers {
     /// As processes, or as threads of a process that is not ours to fork.
-    pub fn new(processes: bool, kind: u64) -> io::Result<Porters> {
-        Ok(Porters {
+    pub fn new(processes: bool, kind: u64) -> io::Result<Workers> {
+        Ok(Workers {
             spawner: Spawner::new(processes)?,
             all: HashMap::new(),
             idle: Vec::new(),
@@ -97,22 +97,22 @@ impl Porters {
     }
 
     /// Has descriptors closed, at most [`socket::MAX_FDS`]; `None`: not now. Else the caller closes its own, which are not the
-    /// last until it has said so with [`let_go`](Porters::let_go).
+    /// last until it has said so with [`let_go`](Workers::let_go).
     pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> Option<u64> {
         self.submit(epoll, uid, None, &wire::close(), fds)
     }
 
-    /// A porter's descriptors are now the last.
+    /// A worker's descriptors are now the last.
     pub fn let_go(&mut self, epoll: &Epoll, id: u64) {
-        let Some(porter) = self.all.get(&id) else {
+        let Some(worker) = self.all.get(&id) else {
             return;
         };
-        if socket::sendmsg(&porter.end, &wire::let_go(), &[], true).is_err() {
+        if socket::sendmsg(&worker.end, &wire::let_go(), &[], true).is_err() {
             self.lose(epoll, id);
         }
     }
 
-    /// Whether a user's work waits for porters that are busy with other work of that user.
+    /// Whether a user's work waits for workers that are busy with other work of that user.
     pub fn all_busy(&self, uid: u32) -> bool {
         self.busy.get(&uid).is_some_and(|n| *n >= EACH)
     }
@@ -129,12 +129,12 @@ impl Porters {
             return None;
         }
         while let Some(id) = self.idle.pop().or_else(|| self.start(epoll)) {
-            let Some(porter) = self.all.get_mut(&id) else {
+            let Some(worker) = self.all.get_mut(&id) else {
                 continue;
             };
-            match socket::sendmsg(&porter.end, job, fds, true) {
+            match socket::sendmsg(&worker.end, job, fds, true) {
                 Ok(()) => {
-                    porter.job = Some((uid, client));
+                    worker.job = Some((uid, client));
                     *self.busy.entry(uid).or_default() += 1;
                     return Some(id);
                 }
@@ -161,24 +161,24 @@ impl Porters {
         match started {
             Ok(end) => {
                 self.next += 1;
-                self.all.insert(id, Porter { end, job: None });
+                self.all.insert(id, Worker { end, job: None });
                 Some(id)
             }
             Err(error) => {
-                tracing::warn!(%error, "no porter");
+                tracing::warn!(%error, "no worker");
                 None
             }
         }
     }
 
-    /// Takes what a porter says.
+    /// Takes what a worker says.
     pub fn hear(&mut self, epoll: &Epoll, id: u64) -> News {
-        let Some(porter) = self.all.get(&id) else {
+        let Some(worker) = self.all.get(&id) else {
             return News::Nothing;
         };
-        let before = socket::was_reset(&porter.end);
+        let before = socket::was_reset(&worker.end);
         let mut buf = [0u8; wire::MAX_BYTES];
-        let received = match socket::recvmsg(&porter.end, &mut buf, true) {
+        let received = match socket::recvmsg(&worker.end, &mut buf, true) {
             Ok(r) if r.bytes > 0 => r,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return News::Nothing,
             _ => {
@@ -223,8 +223,8 @@ impl Porters {
     fn lose(&mut self, epoll: &Epoll, id: u64) -> Option<u64> {
         let client = self.free(id);
         self.idle.retain(|i| *i != id);
-        if let Some(porter) = self.all.remove(&id) {
-            let _ = epoll.remove(&porter.end);
+        if let Some(worker) = self.all.remove(&id) {
+            let _ = epoll.remove(&worker.end);
         }
         client
     }
@@ -239,7 +239,7 @@ mod tests {
 
     struct Stage {
         epoll: Epoll,
-        porters: Porters,
+        workers: Workers,
         /// What is to be closed.
         discarded: OwnedFd,
         _dog: Watchdog,
@@ -248,23 +248,23 @@ mod tests {
     fn stage() -> Stage {
         Stage {
             epoll: Epoll::new().expect("epoll"),
-            porters: Porters::new(false, 0).expect("porters"),
+            workers: Workers::new(false, 0).expect("workers"),
             discarded: socket::pair().expect("pair").0,
             _dog: Watchdog::new(),
         }
     }
 
     impl Stage {
-        /// A porter that is kept busy for a user, until it is let go.
+        /// A worker that is kept busy for a user, until it is let go.
         fn close_for(&mut self, uid: u32) -> Option<u64> {
-            self.porters
+            self.workers
                 .close(&self.epoll, uid, &[self.discarded.as_fd()])
         }
 
-        /// Waits for what a porter says next.
+        /// Waits for what a worker says next.
         fn hear(&mut self, id: u64) -> News {
             loop {
-                match self.porters.hear(&self.epoll, id) {
+                match self.workers.hear(&self.epoll, id) {
                     News::Nothing => std::thread::yield_now(),
                     news => return news,
                 }
@@ -274,12 +274,12 @@ mod tests {
         /// One that is played by the test: its number, and its end.
         fn played(&mut self) -> (u64, OwnedFd) {
             let (end, theirs) = socket::pair().expect("pair");
-            let id = self.porters.next;
-            self.porters.next += 1;
-            let token = self.porters.kind | id;
+            let id = self.workers.next;
+            self.workers.next += 1;
+            let token = self.workers.kind | id;
             self.epoll.add(&end, token, Interest::Read).expect("epoll");
-            self.porters.all.insert(id, Porter { end, job: None });
-            self.porters.idle.push(id);
+            self.workers.all.insert(id, Worker { end, job: None });
+            self.workers.idle.push(id);
             (id, theirs)
         }
     }
@@ -287,15 +287,15 @@ mod tests {
     #[test]
     fn a_user_keeps_four_busy_and_others_have_theirs() {
         let mut stage = stage();
-        let busy = [(); 4].map(|()| stage.close_for(1).expect("a porter"));
+        let busy = [(); 4].map(|()| stage.close_for(1).expect("a worker"));
         assert_eq!(stage.close_for(1), None);
         let (conn, _far) = socket::pair().expect("pair");
-        assert!(!stage.porters.carry(&stage.epoll, 1, 7, &conn));
-        assert!(stage.porters.all_busy(1) && !stage.porters.all_busy(2));
-        let theirs = stage.close_for(2).expect("a porter");
+        assert!(!stage.workers.carry(&stage.epoll, 1, 7, &conn));
+        assert!(stage.workers.all_busy(1) && !stage.workers.all_busy(2));
+        let theirs = stage.close_for(2).expect("a worker");
         // One that has finished takes the next.
         for id in [theirs, busy[0]] {
-            stage.porters.let_go(&stage.epoll, id);
+            stage.workers.let_go(&stage.epoll, id);
             assert!(matches!(stage.hear(id), News::Free));
         }
         assert!(stage.close_for(1).is_some());
@@ -322,7 +322,7 @@ mod tests {
                 0 => {
                     drop(theirs);
                     let other = stage.close_for(1).expect("another one");
-                    stage.porters.let_go(&stage.epoll, other);
+                    stage.workers.let_go(&stage.epoll, other);
                     assert!(matches!(stage.hear(other), News::Free));
                 }
                 1 => {
@@ -331,15 +331,15 @@ mod tests {
                     assert!(matches!(stage.hear(id), News::Free));
                 }
                 _ => {
-                    assert!(stage.porters.carry(&stage.epoll, 1, 7, &conn));
+                    assert!(stage.workers.carry(&stage.epoll, 1, 7, &conn));
                     drop(theirs);
                     let news = stage.hear(id);
                     assert!(matches!(news, News::Lost { client: 7, .. }), "{news:?}");
                 }
             }
-            assert!(!stage.porters.all.contains_key(&id), "{n}");
-            assert!(stage.porters.busy.is_empty(), "{n}");
+            assert!(!stage.workers.all.contains_key(&id), "{n}");
+            assert!(stage.workers.busy.is_empty(), "{n}");
         }
-        assert!(stage.porters.all.len() <= 1, "{:?}", stage.porters);
+        assert!(stage.workers.all.len() <= 1, "{:?}", stage.workers);
     }
 }

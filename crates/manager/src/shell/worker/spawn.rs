@@ -1,4 +1,4 @@
-//! Where porters come from: a process that was forked at the start, when there was little to copy and nothing to inherit, and
+//! Where workers come from: a process that was forked at the start, when there was little to copy and nothing to inherit, and
 //! that does nothing but fork them.
 
 use super::work::work;
@@ -23,16 +23,16 @@ impl Spawner {
         Ok(Spawner::Processes { to, zygote })
     }
 
-    /// One more porter; our end of its socket.
+    /// One more worker; our end of its socket.
     pub fn start(&mut self) -> io::Result<OwnedFd> {
         let (ours, theirs) = socket::pair()?;
         match self {
-            Spawner::Threads => helper::thread("tranship-porter", theirs, work)?,
+            Spawner::Threads => helper::thread("tranship-worker", theirs, work)?,
             Spawner::Processes { to, zygote } => {
                 let sent = socket::sendmsg(to, b"p", &[theirs.as_fd()], true);
                 if sent.is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
                     zygote.reap();
-                    tracing::warn!("the process that starts porters is gone, another one is made");
+                    tracing::warn!("the process that starts workers is gone, another one is made");
                     *self = Spawner::new(true)?;
                     let Spawner::Processes { to, .. } = self else {
                         return Ok(ours);
@@ -45,11 +45,11 @@ impl Spawner {
     }
 }
 
-/// Forks a porter for each socket that it is sent.
+/// Forks a worker for each socket that it is sent.
 fn zygote(from: OwnedFd) {
     while let Ok(mut order) = socket::recvmsg(&from, &mut [0; 1], false) {
         match order.fds.pop() {
-            Some(end) => drop(helper::fork(c"tranship-porter", end, work)),
+            Some(end) => drop(helper::fork(c"tranship-worker", end, work)),
             None => return,
         }
     }

@@ -1,4 +1,4 @@
-//! What the manager and a porter say to each other.
+//! What the manager and a worker say to each other.
 
 use crate::state::Facts;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub(super) fn let_go() -> Vec<u8> {
     encode(&Job::LetGo)
 }
 
-/// What a porter says of a client's message.
+/// What a worker says of a client's message.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
     pub client: u64,
@@ -73,7 +73,7 @@ pub(super) fn write(head: &Head, message: &[u8]) -> Vec<u8> {
     [&len.to_le_bytes(), &head[..], message].concat()
 }
 
-/// The client, its message, and whether the porter is idle; `None` if it says nothing but that it is.
+/// The client, its message, and whether the worker is idle; `None` if it says nothing but that it is.
 pub(super) fn read(bytes: &[u8], received: Received) -> Option<(u64, Carried, bool)> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     let (head, message) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;

@@ -1,4 +1,4 @@
-//! A porter's work. It says what it found before it closes anything: whatever it then waits for, nobody waits for it.
+//! A worker's work. It says what it found before it closes anything: whatever it then waits for, nobody waits for it.
 
 use super::look::{SMALL_BYTES, look};
 use super::wire::{self, Head, Job, MAX_CARRIED, MESSAGE_BYTES};
@@ -89,13 +89,13 @@ fn carry(end: &OwnedFd, client: u64, conn: OwnedFd, buf: &mut [u8]) -> io::Resul
 mod tests {
     use super::*;
 
-    /// Who closes last may wait: that must be the porter, never the manager.
+    /// Who closes last may wait: that must be the worker, never the manager.
     #[test]
     fn nothing_is_closed_before_the_manager_has_closed_it() {
         let (near, far) = socket::pair().expect("pair");
         let (ours, theirs) = socket::pair().expect("pair");
         let (say, number) = std::sync::mpsc::channel();
-        let porter = std::thread::spawn(move || {
+        let worker = std::thread::spawn(move || {
             say.send(tranship_sys::process::gettid()).expect("open");
             work(theirs);
         });
@@ -124,6 +124,6 @@ mod tests {
         assert_eq!(said, IDLE.len());
         assert!(socket::is_hung_up(&near));
         drop(ours);
-        porter.join().expect("its end");
+        worker.join().expect("its end");
     }
 }

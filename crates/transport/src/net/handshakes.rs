@@ -16,7 +16,7 @@ pub(super) const MOST: usize = 64;
 /// Who has said nothing for so long goes first.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How far a stranger is.
+/// How far a handshake is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress(Arc<AtomicU8>);
 
@@ -68,7 +68,7 @@ impl Progress {
 }
 
 #[derive(Debug)]
-struct Stranger {
+struct Handshake {
     place: IpAddr,
     since: Instant,
     progress: Progress,
@@ -77,12 +77,12 @@ struct Stranger {
 
 /// All of a port, by their number: the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    all: BTreeMap<u64, Stranger>,
+pub(super) struct Handshakes {
+    all: BTreeMap<u64, Handshake>,
     next: u64,
 }
 
-impl Strangers {
+impl Handshakes {
     /// Lets one in, for which another may have to go. None: nobody can.
     pub(super) fn admit(
         &mut self,
@@ -90,7 +90,7 @@ impl Strangers {
         socket: TcpStream,
         now: Instant,
     ) -> Option<(u64, Progress)> {
-        let leaving = |stranger: &&Stranger| stranger.progress.is_sent_away();
+        let leaving = |handshake: &&Handshake| handshake.progress.is_sent_away();
         let leaving = self.all.values().filter(leaving).count();
         if self.all.len() - leaving >= MOST {
             let victim = self.victim(now).filter(|_| leaving < MOST)?;
@@ -102,14 +102,14 @@ impl Strangers {
             }
         }
         let progress = Progress::default();
-        let stranger = Stranger {
+        let handshake = Handshake {
             place: place(from),
             since: now,
             progress: progress.clone(),
             socket,
         };
         self.next += 1;
-        self.all.insert(self.next, stranger);
+        self.all.insert(self.next, handshake);
         Some((self.next, progress))
     }
 
@@ -119,20 +119,20 @@ impl Strangers {
     }
 
     fn victim(&self, now: Instant) -> Option<u64> {
-        let here = |stranger: &&Stranger| !stranger.progress.is_sent_away();
+        let here = |handshake: &&Handshake| !handshake.progress.is_sent_away();
         let mut of: HashMap<IpAddr, usize> = HashMap::new();
-        for stranger in self.all.values().filter(here) {
-            *of.entry(stranger.place).or_default() += 1;
+        for handshake in self.all.values().filter(here) {
+            *of.entry(handshake.place).or_default() += 1;
         }
-        let candidates = self.all.iter().filter_map(|(number, stranger)| {
-            let progress = stranger.progress.get();
-            let long = now.saturating_duration_since(stranger.since) >= LONG;
+        let candidates = self.all.iter().filter_map(|(number, handshake)| {
+            let progress = handshake.progress.get();
+            let long = now.saturating_duration_since(handshake.since) >= LONG;
             let rank = match progress {
                 Progress::SILENT if long => 0,
                 Progress::SILENT | Progress::SPOKE => 1,
                 _ => 2,
             };
-            let crowd = of.get(&stranger.place).copied().unwrap_or(0);
+            let crowd = of.get(&handshake.place).copied().unwrap_or(0);
             let order = (rank, Reverse(crowd), progress, *number);
             (progress < Progress::WELCOME).then_some(order)
         });
@@ -158,7 +158,7 @@ mod tests {
 
     struct World {
         listener: TcpListener,
-        strangers: Strangers,
+        handshakes: Handshakes,
         now: Instant,
     }
 
@@ -166,7 +166,7 @@ mod tests {
         fn new() -> World {
             World {
                 listener: TcpListener::bind("127.0.0.1:0").expect("a port"),
-                strangers: Strangers::default(),
+                handshakes: Handshakes::default(),
                 now: Instant::now(),
             }
         }
@@ -175,7 +175,7 @@ mod tests {
             let at = self.listener.local_addr().expect("its address");
             let _client = TcpStream::connect(at).expect("connecting");
             let (socket, _) = self.listener.accept().expect("accepting");
-            self.strangers
+            self.handshakes
                 .admit([10, 0, 0, host].into(), socket, self.now)
         }
 
@@ -187,8 +187,8 @@ mod tests {
         }
 
         fn sent_away(&self) -> Vec<u64> {
-            let all = self.strangers.all.iter();
-            let gone = all.filter(|(_, stranger)| stranger.progress.is_sent_away());
+            let all = self.handshakes.all.iter();
+            let gone = all.filter(|(_, handshake)| handshake.progress.is_sent_away());
             gone.map(|(number, _)| *number).collect()
         }
     }
@@ -253,7 +253,7 @@ mod tests {
         let mut world = World::new();
         world.come(1, 2 * MOST);
         assert!(world.comes(2).is_none());
-        world.strangers.dismiss(1);
+        world.handshakes.dismiss(1);
         assert!(world.comes(2).is_some());
     }
 }
