@@ -81,8 +81,7 @@ pub struct Sender {
     taken: u32,
     /// Looks for dead buffers at each send whose number among those sent first has none of these bits.
     look_mask: u32,
-    /// When the last eight large buffers had been sent, nanoseconds; 0 if the last were not large.
-    eight_at: u64,
+    pace: collect::Pace,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
@@ -125,7 +124,7 @@ impl Sender {
             lingers: false,
             taken: 0,
             look_mask: FEW - 1,
-            eight_at: 0,
+            pace: collect::Pace::default(),
             unsent: None,
             link,
         })

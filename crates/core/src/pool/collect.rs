@@ -1,6 +1,7 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
 use super::gc::{AHEAD, Gc, LOOK, Standing};
+use super::order::take_in_order;
 use super::own::{Class, OwnPool};
 use super::run::each_among;
 use super::slots::Slot;
@@ -134,10 +135,15 @@ impl OwnPool {
             let found = gc.ready[class].is_empty()
                 && self.collect_some(&mut gc, class, out, want, deferred);
             let outcome = found || self.collect_until(&mut gc, Some(class), deferred);
+            let is_unordered = gc.unordered > 0;
             let ready = &mut gc.ready[class];
-            let keep = (ready.len() + out.len()).saturating_sub(want);
-            // Oldest dead first: they are at the front.
-            out.extend(ready.drain(..ready.len() - keep));
+            if is_unordered && out.is_empty() {
+                take_in_order(ready, out, want);
+            } else {
+                let keep = (ready.len() + out.len()).saturating_sub(want);
+                // Oldest dead first: they are at the front.
+                out.extend(ready.drain(..ready.len() - keep));
+            }
             drop(gc);
             // What was sent was read by others: taking a first line back takes as long as everything else together.
             for &slot in &*out {

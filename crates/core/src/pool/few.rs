@@ -17,6 +17,10 @@ pub(crate) const FEW: u32 = 8;
 const FEW_SLOTS: usize = FEW as usize;
 /// The most that become free after one send where they are looked at one by one: more than are sent.
 const WARM: usize = 2;
+/// Large buffers that went round one by one are in no order: the counters of those sent together lie in lines of their own, and nobody can guess which is the
+/// next. So many times what comes back in none is put in order before it is handed out again: several times all that caches and queues hold. Later it is
+/// not: in a pool of which others hold buffers for long there is no better order.
+const UNORDERED: u32 = 1024;
 
 impl OwnPool {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
@@ -46,6 +50,7 @@ impl OwnPool {
         let Some(gc) = &mut self.at_once() else {
             return;
         };
+        gc.unordered = UNORDERED;
         for _ in 0..WARM {
             match defer.queue().oldest() {
                 Some(slot) if self.are_dead(gc, &[slot]) => {
@@ -76,6 +81,10 @@ impl OwnPool {
     #[cold]
     #[inline(never)]
     fn look_at_any_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
+        if gc.unordered > 0 {
+            gc.unordered -= 1;
+            return self.judge_one_by_one(gc, &few, |gc, dead| self.put_back(gc, dead));
+        }
         let mut again = few;
         again.sort_unstable();
         self.look_at_few(gc, &few, again);

@@ -36,6 +36,8 @@ pub(super) struct Gc {
     /// Readers that the present manager has not named yet: only we can see that they died.
     pub(super) returning: HashSet<DomainId>,
     pub(super) standing: Standing,
+    /// So many times more what comes back in no order is put in order before it is handed out.
+    pub(super) unordered: u32,
 }
 
 /// A pool's epoch in a control page that it is new in.
@@ -78,6 +80,7 @@ impl Gc {
             sinks: HashMap::new(),
             returning: HashSet::new(),
             standing: Standing::Managed,
+            unordered: 0,
         }
     }
 

@@ -21,6 +21,7 @@ mod larges;
 mod long;
 mod lookup;
 mod member;
+mod order;
 mod own;
 mod pins;
 mod place;
