@@ -19,6 +19,8 @@ use std::ptr;
 use tranship_sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use tranship_sync::{Mark, Marks, light_fence};
 
+use crate::transfer::raise;
+
 /// Who receives out of a pool without locked instructions: nobody yet, the thread that has a mark, or nobody any more.
 #[derive(Debug)]
 pub struct Bias {
@@ -63,9 +65,39 @@ impl Bias {
         ptr::eq(self.who.load(Ordering::Relaxed), mark)
     }
 
+    /// Counts a reference that is received and that needs no check: by plain stores, if who has the mark receives alone; else by `shared`, which is
+    /// [`receive_shared`](Bias::receive_shared). `at` is what visits to the pool are marked with.
+    #[inline(always)]
+    pub fn receive(
+        &self,
+        mark: Option<&Mark>,
+        at: *const (),
+        refs: &AtomicU32,
+        shared: impl FnOnce(),
+    ) {
+        let alone = |mark: &Mark| mark.visit(at, || self.raise(mark, refs));
+        if !mark.is_some_and(alone) {
+            shared();
+        }
+    }
+
+    /// The same by a read-modify-write, after which a fence may come ([`still_names`](crate::still_names)). The arguments are those of [`share`](Bias::share), which it blocks as.
+    #[inline]
+    pub fn receive_shared(
+        &self,
+        mark: Option<&Mark>,
+        marks: &Marks,
+        at: *const (),
+        refs: &AtomicU32,
+        fence_all: impl FnOnce(),
+    ) {
+        self.share(mark, marks, at, fence_all);
+        raise(refs);
+    }
+
     /// Counts a reference that is received; false, and nothing is done, if it takes a read-modify-write. In a visit to the pool.
     #[inline(always)]
-    pub fn raise(&self, mark: &Mark, refs: &AtomicU32) -> bool {
+    fn raise(&self, mark: &Mark, refs: &AtomicU32) -> bool {
         // Ordering: acquire; partner is the release with which other handles went: the collector, which sees only what is stored next, sees what was
         // read under them.
         let alone = self.is_of(mark) && refs.load(Ordering::Acquire) == 0;

@@ -165,14 +165,20 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
     /// Whether somebody holds the buffer or it is on its way: one pass, nothing written.
     #[must_use]
     pub fn is_alive(&self, slot: u32) -> bool {
-        let mut seen = Seen::default();
-        let counted = Counted {
-            queues: &self.queues,
-            readers: &self.readers,
-        };
-        counted.pass(&[slot], &NoWords, &mut seen);
-        seen.alive == [true]
+        are_alive(&self.queues, &self.readers, &[slot]) == [true]
     }
+}
+
+/// The verdict of one pass over many buffers of a pool, nothing written: which of them somebody holds or are on their way. For the manager,
+/// which judges an orphan by counters that it read from their owners' objects.
+pub fn are_alive<R: Words, C: Words>(
+    queues: &[Queue<C>],
+    readers: &[Reader<R>],
+    slots: &[u32],
+) -> Vec<bool> {
+    let mut seen = Seen::default();
+    Counted { queues, readers }.pass(slots, &NoWords, &mut seen);
+    seen.alive
 }
 
 /// What counts for the pool's buffers.

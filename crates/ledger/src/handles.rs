@@ -41,11 +41,30 @@ impl Handles {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Another handle, by who holds one; or under the collector's lock after [`is_named`], when nobody could be collecting.
+    /// Another handle, by who holds one.
     #[inline]
     pub fn hold(&self) {
         // Ordering: relaxed, a read-modify-write: it continues the release sequence of handles that went.
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Another handle, by the writer, which finds its buffer by an id: by the program, or by who sends or passes it back. Under the collector's lock, when
+    /// nobody could be collecting. `check` is asked what else there is to it, which it may do to the buffer as to one that is held.
+    ///
+    /// # Errors
+    /// `stale` of what [`is_named`] says, or what `check` says: then no handle is counted.
+    #[inline]
+    pub fn find<T, E>(
+        &self,
+        generation: &AtomicU32,
+        named: u32,
+        stale: impl FnOnce(StaleReference) -> E,
+        check: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        is_named(generation, named).map_err(stale)?;
+        let found = check()?;
+        self.hold();
+        Ok(found)
     }
 
     /// Whether the caller's handle is the only one and the buffer was never sent: then nobody else knows it, and nobody
@@ -66,18 +85,20 @@ impl Handles {
         self.0.store(QUEUED, Ordering::Relaxed);
     }
 
-    /// The only handle of a buffer that was never sent goes, if it is one: then the buffer can be freed.
+    /// A handle goes.
     #[inline(always)]
-    pub fn let_go_private(&self, generation: &AtomicU32) -> bool {
-        let is_private = self.is_private(generation);
-        if is_private {
+    pub fn let_go(&self, generation: &AtomicU32) -> LetGo {
+        // Nobody else knows the buffer, so no read-modify-write is needed.
+        if self.is_private(generation) {
             self.none();
+            return LetGo::Unsent;
         }
-        is_private
+        self.let_go_shared(generation)
     }
 
-    /// A handle goes.
-    pub fn let_go(&self, generation: &AtomicU32) -> LetGo {
+    /// The same of one that was sent, or has other handles; they may have gone meanwhile.
+    #[inline(never)]
+    fn let_go_shared(&self, generation: &AtomicU32) -> LetGo {
         // Ordering: acquire as in `is_private`.
         let mut now = self.0.load(Ordering::Acquire);
         loop {
@@ -133,7 +154,7 @@ impl Handles {
 }
 
 /// Whether an id with the generation `named` is that of the slot's buffer now, in the writer itself. Under the collector's
-/// lock, without which the generation that fits may be odd by the time of [`hold`](Handles::hold).
+/// lock, without which the generation that fits may be odd a moment later.
 ///
 /// # Errors
 /// [`StaleReference`]: it names an earlier or a future use, or a buffer that nobody has sent.

@@ -6,9 +6,10 @@
 //! * [`ReaderSet`]: whose counters count for a pool, and for which epoch that is true.
 //! * [`ReaderSet::collect`]: the collector's verdict over a batch of buffers, generations included.
 //! * [`ReaderSet::are_dead`]: the same over a few where the writer is the source of every queue.
-//! * [`ReaderSet::is_alive`]: the verdict of one pass alone, as the manager's about an orphan.
-//! * [`receive`], [`still_names`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
-//!   which senders and receivers touch the counters.
+//! * [`ReaderSet::is_alive`], [`are_alive`]: the verdict of one pass alone, the latter the manager's about an orphan.
+//! * [`send_first`], [`send_again`], [`send_all`]: a buffer's first send by which its only handle goes, any other, and an aggregate's.
+//! * [`hold`], [`still_names`], [`receive`], [`receive_all`], [`skip`]: how a reference, or an aggregate's, is received.
+//! * [`raise`], [`release`]: a clone of a reference, and the end of one.
 //! * [`pass_back`], [`take_return`]: the same for a buffer that its receiver hands back.
 //! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
 //! * [`Bias`]: the one thread that counts what it receives without locked instructions.
@@ -29,20 +30,21 @@ pub mod generation;
 mod handles;
 pub mod order;
 mod reader_set;
+mod receipt;
 mod relinquish;
 mod scratch;
+mod send;
 mod transfer;
 mod words;
 
 pub use bias::Bias;
-pub use collect::{Batch, StaleRoster};
+pub use collect::{Batch, StaleRoster, are_alive};
 pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};
 pub use reader_set::{Queue, Reader, ReaderSet, ReaderSetError, Source};
+pub use receipt::{hold, receive, receive_all, skip, still_names};
 pub use relinquish::{release_and_tell, want_releases};
-pub use transfer::{
-    FirstSend, count, open, pass_back, raise, receive, release, send_first, skip, still_names,
-    take_return,
-};
+pub use send::{FirstSend, Sent, send_again, send_all, send_first};
+pub use transfer::{pass_back, raise, release, take_return};
 pub use words::{Few, Generations, NoWords, Slots, Words};

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
-use tranship_ledger::{Bias, count, raise, release};
+use tranship_ledger::{Bias, hold, raise, receive, release};
 use tranship_sync::atomic::{AtomicU32, Ordering};
 use tranship_sync::{Mark, Marks};
 
@@ -39,11 +39,15 @@ impl Pool {
     }
 
     fn take(&self, mark: &Mark, waits_for: &Marks, queue: usize) {
-        if !mark.visit(self, || self.bias.raise(mark, &self.refs)) {
-            self.bias.share(Some(mark), waits_for, self.at(), || {});
-            raise(&self.refs);
-        }
-        count(&self.rcvd[queue]);
+        let (who, at, refs) = (Some(mark), self.at(), &self.refs);
+        let shared = || self.bias.receive_shared(who, waits_for, at, refs, || {});
+        let raise = || {
+            self.bias.receive(who, at, refs, shared);
+            Ok(())
+        };
+        let unchecked = None::<fn() -> Result<(), ()>>;
+        let take = || hold(raise, unchecked, || unreachable!(), |_| {});
+        receive(take, &self.rcvd[queue], |_| {}).unwrap();
     }
 
     fn let_go(&self, mark: &Mark) {

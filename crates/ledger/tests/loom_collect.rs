@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, NoWords, ReaderSet, Source, Words, count, is_named, open, pass_back, raise, receive,
-    release, still_names, take_return,
+    Batch, NoWords, ReaderSet, Sent, Source, Words, hold, is_named, pass_back, raise, receive,
+    release, send_again, still_names, take_return,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -103,9 +103,25 @@ impl System {
     /// A sends to B.
     fn send(&self) {
         self.fill();
-        let generation = open(&self.table[0]);
-        count(&self.sent_b);
-        self.ring_b.store(generation, Ordering::Release);
+        let words = Sent {
+            generation: Some(&self.table[0]),
+            sent: &self.sent_b,
+        };
+        let publish = || {
+            let generation = self.table[0].load(Ordering::Relaxed);
+            self.ring_b.store(generation, Ordering::Release);
+        };
+        send_again(words, publish, || {}, |_| {});
+    }
+
+    /// B, which has it, sends it on to C, and lets its reference go.
+    fn forward(&self) {
+        let words = Sent {
+            generation: None,
+            sent: &self.sent_c,
+        };
+        let publish = || self.ring_c.store(2, Ordering::Release);
+        send_again(words, publish, || _ = release(&self.refs_b), |_| {});
     }
 
     fn reader_set(
@@ -199,7 +215,8 @@ impl System {
 
     fn receive_by_b(&self) {
         let direct = None::<fn() -> Result<(), ()>>;
-        receive(|| raise(&self.refs_b), &self.rcvd_b, direct, |_| {}).unwrap();
+        let take = || hold(raised(&self.refs_b), direct, || unreachable!(), |_| {});
+        receive(take, &self.rcvd_b, |_| {}).unwrap();
     }
 
     fn receive_by_c(&self, rules: Rules) {
@@ -208,27 +225,24 @@ impl System {
             return;
         }
         let generation = || self.table[0].load(Ordering::Relaxed);
-        let held = if rules.receiver_fences {
-            let check = || still_names(named, generation);
-            let held = receive(|| raise(&self.refs_c), &self.rcvd_c, Some(check), |_| {}).is_ok();
-            if !held {
-                release(&self.refs_c);
-            }
-            held
-        } else {
-            raise(&self.refs_c);
-            let fits = generation() == named;
-            if fits {
-                count(&self.rcvd_c);
-            } else {
-                release(&self.refs_c);
-            }
-            fits
+        let check = || match rules.receiver_fences {
+            true => still_names(named, generation).map_err(|_| ()),
+            // The library's look without the fence.
+            false => (generation() == named).then_some(()).ok_or(()),
         };
-        if held {
+        let give_up = || _ = release(&self.refs_c);
+        let take = || hold(raised(&self.refs_c), Some(check), give_up, |_| {});
+        if receive(take, &self.rcvd_c, |_| {}).is_ok() {
             self.look();
             release(&self.refs_c);
         }
+    }
+}
+
+fn raised<E>(refs: &AtomicU32) -> impl FnOnce() -> Result<(), E> {
+    || {
+        raise(refs);
+        Ok(())
     }
 }
 
@@ -280,9 +294,7 @@ fn forwarded(rules: Rules, late: bool) -> impl Fn() + Send + Sync + 'static {
                 // What the manager does before it tells the source.
                 b.epoch.store(1, Ordering::Release);
             }
-            count(&b.sent_c);
-            b.ring_c.store(2, Ordering::Release);
-            release(&b.refs_b);
+            b.forward();
         });
         let c = thread::spawn(move || {
             let sent = c.ring_c.load(Ordering::Acquire) != 0;

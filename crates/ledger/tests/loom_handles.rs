@@ -12,7 +12,7 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, FirstSend, Handles, LetGo, NoWords, ReaderSet, Words, count, generation, is_named, open,
+    Batch, FirstSend, Handles, LetGo, NoWords, ReaderSet, Sent, Words, generation, send_again,
     send_first,
 };
 use tranship_sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -117,16 +117,18 @@ impl Writer {
             let (handles, table) = (&self.handles, &self.table[0]);
             send_first(handles, table, &self.sent, Unseen(self));
         } else {
-            open(&self.table[0]);
-            count(&self.sent);
-            self.let_go();
+            send_again(self.words(), || {}, || self.let_go(), |_| {});
+        }
+    }
+
+    fn words(&self) -> Sent<'_> {
+        Sent {
+            generation: Some(&self.table[0]),
+            sent: &self.sent,
         }
     }
 
     fn let_go(&self) {
-        if self.handles.let_go_private(&self.table[0]) {
-            return self.free();
-        }
         match self.handles.let_go(&self.table[0]) {
             LetGo::Left => {}
             LetGo::Unsent => self.free(),
@@ -142,12 +144,9 @@ impl Writer {
     }
 
     /// Finds it by the id with which it is first sent.
-    fn find(&self, look: impl Fn(&AtomicU32) -> bool) {
+    fn find(&self, find: impl Fn(&Handles, &AtomicU32) -> bool) {
         let gc = self.gc.lock().unwrap();
-        let found = look(&self.table[0]);
-        if found {
-            self.handles.hold();
-        }
+        let found = find(&self.handles, &self.table[0]);
         drop(gc);
         if found {
             self.look();
@@ -188,8 +187,9 @@ impl Writer {
     }
 }
 
-fn named(table: &AtomicU32) -> bool {
-    is_named(table, generation::published(generation::FIRST)).is_ok()
+fn named(handles: &Handles, table: &AtomicU32) -> bool {
+    let named = generation::published(generation::FIRST);
+    handles.find(table, named, |_| (), || Ok(())).is_ok()
 }
 
 /// Runs each in a thread of its own, with the collector beside them.
@@ -224,7 +224,15 @@ fn a_first_send_and_a_look_up() {
 
 #[test]
 fn a_first_send_and_a_look_up_that_does_not_acquire() {
-    let find = |w: &Writer| w.find(|table| table.load(Ordering::Relaxed) == 2);
+    let find = |w: &Writer| {
+        w.find(|handles, table| {
+            let found = table.load(Ordering::Relaxed) == 2;
+            if found {
+                handles.hold();
+            }
+            found
+        });
+    };
     fails(move |direct| together(&Writer::new(direct), [Writer::begin, find]));
 }
 
@@ -233,7 +241,7 @@ fn a_first_send_that_opens_before_the_handle_goes() {
     let begin = |w: &Writer| {
         w.fill();
         w.handles.begin();
-        open(&w.table[0]);
+        w.table[0].store(2, Ordering::Release);
         let (handles, table) = (&w.handles, &w.table[0]);
         send_first(handles, table, &w.sent, Unseen(w));
     };

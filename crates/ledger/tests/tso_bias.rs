@@ -8,8 +8,8 @@
 
 use std::ptr;
 use tranship_ledger::{
-    Batch, Bias, NoWords, ReaderSet, Source, Words, count, open, raise, receive, release,
-    still_names,
+    Batch, Bias, NoWords, ReaderSet, Sent, Source, Words, hold, raise, receive, release,
+    release_and_tell, send_again, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, Ordering};
 use tranship_sync::tso::{self, Model};
@@ -32,6 +32,7 @@ struct System {
     bias: Bias,
     /// Those of B's threads; the first one receives alone.
     mark: [&'static Mark; 3],
+    wake: AtomicU32,
 }
 
 /// What is tried.
@@ -76,6 +77,7 @@ impl System {
             marks,
             no_marks: Marks::default(),
             mark,
+            wake: AtomicU32::new(0),
         };
         system.share(0, AS_BUILT);
         system
@@ -97,38 +99,52 @@ impl System {
     }
 
     fn send(&self, queue: usize) {
-        let generation = open(&self.table[0]);
-        count(&self.sent[queue]);
-        self.ring[queue].store(generation, Ordering::Release);
+        let words = Sent {
+            generation: Some(&self.table[0]),
+            sent: &self.sent[queue],
+        };
+        let publish = || {
+            let generation = self.table[0].load(Ordering::Relaxed);
+            self.ring[queue].store(generation, Ordering::Release);
+        };
+        send_again(words, publish, || {}, |_| {});
     }
 
     fn share(&self, thread: usize, rules: Rules) {
-        let fence = || match rules.everybody_fences {
-            true => tso::fence_everybody(),
-            false => {}
-        };
         let mark = Some(self.mark[thread]);
-        let waits_for = match rules.waits {
+        self.bias
+            .share(mark, self.waits_for(rules), self.at(), fence(rules));
+    }
+
+    fn waits_for(&self, rules: Rules) -> &Marks {
+        match rules.waits {
             true => &self.marks,
             false => &self.no_marks,
-        };
-        self.bias
-            .share(mark, waits_for, ptr::from_ref(self).cast(), fence);
+        }
+    }
+
+    fn at(&self) -> *const () {
+        ptr::from_ref(self).cast()
     }
 
     /// As the product does it (`ForeignPool::receive`).
     fn hold(&self, thread: usize, rules: Rules) {
-        let mark = self.mark[thread];
-        if !mark.visit(self, || self.bias.raise(mark, &self.refs[0])) {
-            self.share(thread, rules);
-            raise(&self.refs[0]);
-        }
+        let (mark, at, refs) = (Some(self.mark[thread]), self.at(), &self.refs[0]);
+        let waits_for = self.waits_for(rules);
+        self.bias.receive(mark, at, refs, || {
+            self.bias
+                .receive_shared(mark, waits_for, at, refs, fence(rules));
+        });
     }
 
     fn receive(&self, thread: usize, queue: usize, rules: Rules) {
         let unchecked = None::<fn() -> Result<(), ()>>;
-        let hold = || self.hold(thread, rules);
-        receive(hold, &self.rcvd[queue], unchecked, |_| {}).unwrap();
+        let raise = || {
+            self.hold(thread, rules);
+            Ok(())
+        };
+        let take = || hold(raise, unchecked, || unreachable!(), |_| {});
+        receive(take, &self.rcvd[queue], |_| {}).unwrap();
     }
 
     fn look(&self, bytes: u32) {
@@ -139,9 +155,11 @@ impl System {
     /// As `ForeignPool::lower`.
     fn let_go(&self, thread: usize) {
         let mark = self.mark[thread];
-        if !mark.visit(self, || self.bias.release(mark, &self.refs[0])) {
-            release(&self.refs[0]);
-        }
+        let alone = |refs: &AtomicU32| self.bias.release(mark, refs);
+        let nobody_waits = || false;
+        mark.visit(self, || {
+            release_and_tell(&self.refs[0], alone, nobody_waits, &self.wake, || {});
+        });
     }
 
     fn take(&self, thread: usize, queue: usize, rules: Rules) {
@@ -192,6 +210,13 @@ impl System {
         assert_eq!(refs, [0; 2], "references that nobody has");
         let again = self.table[0].load(Ordering::Relaxed) & 1 != 0;
         assert!(again || self.collect(queues, Passes::Two), "a buffer leaks");
+    }
+}
+
+fn fence(rules: Rules) -> impl FnOnce() {
+    move || match rules.everybody_fences {
+        true => tso::fence_everybody(),
+        false => {}
     }
 }
 
@@ -335,17 +360,29 @@ fn forwards(release_first: bool) -> Model<System> {
         if release_first {
             s.let_go(0);
         }
-        count(&s.sent[2]);
-        s.ring[2].store(2, Ordering::Release);
-        if !release_first {
-            s.let_go(0);
-        }
+        let words = Sent {
+            generation: None,
+            sent: &s.sent[2],
+        };
+        let publish = || s.ring[2].store(2, Ordering::Release);
+        let release = || {
+            if !release_first {
+                s.let_go(0);
+            }
+        };
+        send_again(words, publish, release, |_| {});
     })
     .thread("C", |s| {
         let named = s.ring[2].load(Ordering::Acquire);
         if named != 0 {
             let check = || still_names(named, || s.table[0].load(Ordering::Relaxed));
-            let held = receive(|| raise(&s.refs[1]), &s.rcvd[2], Some(check), |_| {});
+            let raise = || {
+                raise(&s.refs[1]);
+                Ok(())
+            };
+            let give_up = || _ = release(&s.refs[1]);
+            let take = || hold(raise, Some(check), give_up, |_| {});
+            let held = receive(take, &s.rcvd[2], |_| {});
             held.expect("an honest reference was refused");
             s.look(1);
             release(&s.refs[1]);

@@ -5,13 +5,16 @@
 #![cfg(loom)]
 
 use tranship_ledger::{
-    NoWords, ReaderSet, Source, Words, count, open, pass_back, raise, receive, release, still_names,
+    NoWords, ReaderSet, Sent, Source, Words, hold, pass_back, raise, receive_all, release,
+    send_again, send_all, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tranship_sync::tso::Model;
 
 /// The list, and its piece.
-const PARTS: [usize; 2] = [0, 1];
+const PARTS: [usize; 2] = [LIST, PIECES[0]];
+const LIST: usize = 0;
+const PIECES: [usize; 1] = [1];
 
 /// One word for each part.
 type Parts = [AtomicU32; 2];
@@ -50,33 +53,73 @@ impl System {
     /// A has sent it to B.
     fn sent() -> System {
         let system = System::default();
-        system.send(&PARTS);
+        system.send(&PIECES);
         system
     }
 
     /// B has received it.
     fn received() -> System {
         let system = System::sent();
-        system.receive(&PARTS);
+        system.receive(&PIECES);
         system
     }
 
-    fn send(&self, counted: &[usize]) {
+    fn send(&self, pieces: &[usize]) {
         for part in PARTS {
-            self.table[part].store(1, Ordering::Relaxed);
+            // Those that are not counted are opened all the same.
+            let generation = if pieces.contains(&part) { 1 } else { 2 };
+            self.table[part].store(generation, Ordering::Relaxed);
             self.bytes[part].store(1, Ordering::Relaxed);
-            open(&self.table[part]);
         }
-        counted.iter().for_each(|&part| count(&self.sent[0][part]));
-        self.ring[0].store(2, Ordering::Release);
+        self.send_on_queue(0, pieces, || {});
     }
 
-    fn receive(&self, counted: &[usize]) {
-        for &part in counted {
-            let unchecked = None::<fn() -> Result<(), ()>>;
-            let hold = || raise(&self.refs[0][part]);
-            receive(hold, &self.rcvd[0][part], unchecked, |_| {}).unwrap();
+    /// The list and the pieces that are to be counted, as one message.
+    fn send_on_queue(&self, queue: usize, pieces: &[usize], release: impl FnOnce()) {
+        let publish = || self.ring[queue].store(2, Ordering::Release);
+        let mut sender = self;
+        send_all(
+            &mut sender,
+            pieces,
+            |system, part| Some(system.words(queue, *part)),
+            |system| send_again(system.words(queue, LIST), publish, || {}, |_| {}),
+            |_| release(),
+            |_| {},
+        );
+    }
+
+    fn words(&self, queue: usize, part: usize) -> Sent<'_> {
+        Sent {
+            generation: (queue == 0).then_some(&self.table[part]),
+            sent: &self.sent[queue][part],
         }
+    }
+
+    /// Holds a part, checked by the id that names it, if one does.
+    fn hold(&self, reader: usize, part: usize, named: Option<u32>) -> Result<(), ()> {
+        let refs = &self.refs[reader][part];
+        let raise = || {
+            raise(refs);
+            Ok(())
+        };
+        let generation = || self.table[part].load(Ordering::Relaxed);
+        let check = named.map(|named| move || still_names(named, generation).map_err(|_| ()));
+        hold(raise, check, || _ = release(refs), |_| {})
+    }
+
+    /// Whether the list, which is held, and the pieces could be had.
+    fn receive_pieces(&self, reader: usize, pieces: &[usize], named: Option<u32>) -> bool {
+        let rcvd = &self.rcvd[reader];
+        let pieces = pieces.iter().map(|&part| {
+            self.hold(reader, part, named)?;
+            Ok::<_, ()>(((), &rcvd[part]))
+        });
+        receive_all(pieces, &rcvd[LIST], |_| {}).is_ok()
+    }
+
+    fn receive(&self, pieces: &[usize]) {
+        self.hold(0, LIST, None).unwrap();
+        assert!(self.receive_pieces(0, pieces, None));
     }
 
     fn look(&self, part: usize) {
@@ -85,10 +128,10 @@ impl System {
     }
 
     /// The list goes as soon as it is read.
-    fn read(&self, counted: &[usize]) {
+    fn read(&self, pieces: &[usize]) {
         for part in PARTS {
             self.look(part);
-            if counted.contains(&part) {
+            if part == LIST || pieces.contains(&part) {
                 release(&self.refs[0][part]);
             }
         }
@@ -124,31 +167,34 @@ impl System {
     }
 
     /// B gets a queue to C, and publishes both there.
-    fn send_on(&self, counted: &[usize]) {
+    fn send_on(&self) {
         self.epoch.store(1, Ordering::Release);
-        counted.iter().for_each(|&part| count(&self.sent[1][part]));
+        self.send_on_queue(1, &PIECES, || self.read(&PIECES));
+    }
+
+    /// The same, and nothing is counted.
+    fn lie(&self) {
+        self.epoch.store(1, Ordering::Release);
         self.ring[1].store(2, Ordering::Release);
     }
 
-    /// C takes what comes, checks each part, and reads what it holds. How many were refused.
-    fn take_forwarded(&self) -> usize {
+    /// C takes what comes, checks each part, and reads what it holds. Whether anything was refused.
+    fn take_forwarded(&self) -> bool {
         let named = self.ring[1].load(Ordering::Acquire);
         if named == 0 {
-            return 0;
+            return false;
         }
-        let mut refused = 0;
-        for part in PARTS {
-            let (refs, rcvd) = (&self.refs[1][part], &self.rcvd[1][part]);
-            let generation = || self.table[part].load(Ordering::Relaxed);
-            let check = || still_names(named, generation);
-            let held = receive(|| raise(refs), rcvd, Some(check), |_| {}).is_ok();
-            match held {
-                true => self.look(part),
-                false => refused += 1,
-            }
-            release(refs);
+        if self.hold(1, LIST, Some(named)).is_err() {
+            return true;
         }
-        refused
+        self.look(LIST);
+        let whole = self.receive_pieces(1, &PIECES, Some(named));
+        release(&self.refs[1][LIST]);
+        if whole {
+            self.look(PIECES[0]);
+            release(&self.refs[1][PIECES[0]]);
+        }
+        !whole
     }
 }
 
@@ -161,8 +207,8 @@ fn early(system: &Model<System>, name: &str) {
 /// B reads while A collects.
 fn reads(without: Without) -> Model<System> {
     let counted = match without {
-        Without::CountedPieces => &PARTS[..1],
-        _ => &PARTS,
+        Without::CountedPieces => &[][..],
+        _ => &PIECES,
     };
     Model::new(move || {
         let system = System::default();
@@ -186,20 +232,17 @@ fn an_aggregate_is_read() {
 fn sends_on(without: Without, is_liar: bool) -> Model<System> {
     let let_go = || {
         let system = System::received();
-        system.read(&PARTS);
+        system.read(&PIECES);
         system
     };
     let model = Model::new(if is_liar { let_go } else { System::received });
     let model = model.thread("B", move |s: &System| match is_liar {
-        true => s.send_on(&[]),
-        false => {
-            s.send_on(&PARTS);
-            s.read(&PARTS);
-        }
+        true => s.lie(),
+        false => s.send_on(),
     });
     let model = model.thread("C", move |s| {
         let refused = s.take_forwarded();
-        assert!(is_liar || refused == 0, "an honest reference was refused");
+        assert!(is_liar || !refused, "an honest reference was refused");
     });
     model.thread("A", move |s| _ = s.collect(without))
 }

@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
-use tranship_ledger::{FirstSend, SendStep};
+use tranship_ledger::{FirstSend, SendStep, Sent};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::layout::CountsRw;
 use tranship_ring::{INLINE_BYTES, Lines, Producer, Publish};
@@ -321,35 +321,12 @@ impl Sender {
         self.outs.iter().position(|out| out.home == home)
     }
 
-    /// Counts a buffer as sent and makes its generation even: from here on others may name it.
-    #[inline(always)]
-    fn count(&self, buf: Handle) -> Reference {
-        let key = buf.home_key();
-        let slot = buf.slot();
-        if let Home::Own(pool) = buf.home() {
-            // SAFETY: pools outlive their outstanding slots.
-            // Crash: a generation made even in a buffer that is never published only means that it
-            // takes the long way through the collector; our death frees it anyway.
-            tranship_ledger::open(unsafe { pool.as_ref() }.generation_word(slot));
-            crash::point("send.after_generation");
-        }
-        let (offset, serial) = buf.place();
-        if let Some(out) = self.outs.iter().find(|out| out.home == key) {
-            // The only writer of this counter is this Sender.
-            // Crash: counted but not published: `sent` stays ahead until the queue leaves the reader set with our
-            // death, when the sink has reported that it took the last message.
-            tranship_ledger::count(&out.counts.counts()[slot as usize]);
-        }
-        crash::point("send.after_sent");
-        Reference {
-            id: buf.wire_id(),
-            offset,
-            length: buf.len as u64,
-            serial,
-        }
+    /// The words that say that a buffer is sent, if its pool is assigned.
+    fn words_of(&self, buf: Handle) -> Option<Sent<'_>> {
+        words_of(&self.outs, buf)
     }
 
-    /// Counts, publishes, wakes the receiver unless more is to follow (`Publish::Release`), and lets our own reference go.
+    /// Counts, publishes, wakes the receiver unless more is to follow (`Publish::Release`), and lets our own reference go. After `ready_for`.
     #[inline(always)]
     fn publish(&mut self, buf: Cbuf, carries: Carries, meta: u64, how: Publish) {
         let handle = buf.handle();
@@ -364,23 +341,45 @@ impl Sender {
             // SAFETY: assigned, fresh and with room; its handle is given away.
             return unsafe { self.publish_first(home, at, handle, carries, meta, how) };
         }
-        self.publish_again(handle, carries, meta, how);
-        drop(buf);
+        self.publish_again(handle, carries, meta, how, || drop(buf));
     }
 
-    /// The same of a buffer that others know, or keep: the caller lets the reference go afterwards.
+    /// The same of a buffer that others know, or keep. `release` lets our own reference go.
     #[inline(always)]
-    fn publish_again(&mut self, buf: Handle, carries: Carries, meta: u64, how: Publish) {
-        let line = descriptor::reference_line(self.count(buf), carries, meta);
+    fn publish_again(
+        &mut self,
+        buf: Handle,
+        carries: Carries,
+        meta: u64,
+        how: Publish,
+        release: impl FnOnce(),
+    ) {
         let is_last = how == Publish::SeqCst;
         let how = match is_last {
             true => self.link.ring.how_to_publish(),
             false => how,
         };
-        let _ = self.producer.push(self.lines, how, line);
-        crash::point("send.after_publish");
-        if is_last {
-            self.link.notify_of(how);
+        let publish = || {
+            let (offset, serial) = buf.place();
+            let reference = Reference {
+                id: buf.wire_id(),
+                offset,
+                length: buf.len as u64,
+                serial,
+            };
+            let line = descriptor::reference_line(reference, carries, meta);
+            let _ = self.producer.push(self.lines, how, line);
+        };
+        let release = || {
+            if is_last {
+                self.link.notify_of(how);
+            }
+            release();
+        };
+        match words_of(&self.outs, buf) {
+            Some(words) => tranship_ledger::send_again(words, publish, release, reached),
+            // `ready_for` has found it, and none of them is ever taken away.
+            None => debug_assert!(false, "a pool that is not assigned"),
         }
     }
 
@@ -470,6 +469,21 @@ impl Sender {
     }
 }
 
+/// The words that say that a buffer is sent, if its pool is among these.
+#[inline(always)]
+fn words_of(outs: &[Out], buf: Handle) -> Option<Sent<'_>> {
+    let key = buf.home_key();
+    let out = outs.iter().find(|out| out.home == key)?;
+    let generation = match buf.home() {
+        // SAFETY: pools outlive their outstanding slots, and the assignment keeps this one.
+        Home::Own(pool) => Some(unsafe { pool.as_ref() }.generation_word(buf.slot())),
+        Home::Foreign(_) => None,
+    };
+    // The only writer of this counter is the Sender.
+    let sent = &out.counts.counts()[buf.slot() as usize];
+    Some(Sent { generation, sent })
+}
+
 #[cold]
 fn others_buffer() -> Error {
     let text =
@@ -526,13 +540,26 @@ impl FirstSend for First<'_> {
 
     #[inline(always)]
     fn reached(&mut self, step: SendStep) {
-        match step {
-            SendStep::LetGo => crash::point("send.after_let_go"),
-            SendStep::Open => crash::point("send.after_generation"),
-            SendStep::Count => crash::point("send.after_sent"),
-            SendStep::Publish => crash::point("send.after_publish"),
-            SendStep::Queue => {}
-        }
+        reached(step);
+    }
+}
+
+#[inline(always)]
+fn reached(step: SendStep) {
+    match step {
+        SendStep::LetGo => crash::point("send.after_let_go"),
+        SendStep::Open => crash::point("send.after_generation"),
+        SendStep::Count => crash::point("send.after_sent"),
+        SendStep::Publish => crash::point("send.after_publish"),
+        SendStep::Queue => {}
+    }
+}
+
+#[inline(always)]
+fn reached_of_piece(step: SendStep) {
+    reached(step);
+    if step == SendStep::Count {
+        crash::point("send.between_pieces");
     }
 }
 

@@ -349,7 +349,7 @@ impl ForeignPool {
     }
 
     /// Counts a reference that was received. At level `half` the buffer's pages can be read from here on, or also written, if that is the
-    /// access; on failure the reference stays counted, as one that reads.
+    /// access; on failure nothing is held.
     pub(crate) fn hold(
         &self,
         id: CbufId,
@@ -371,7 +371,8 @@ impl ForeignPool {
                 length.load(Ordering::Relaxed),
             ))
         };
-        guard.hold(&self.window, (id, offset, length), access, raise, place)
+        let held = guard.hold(&self.window, (id, offset, length), access, raise, place);
+        held.inspect_err(|_| self.release_held(slot, Access::Read))
     }
 
     /// A buffer that was moved here is frozen. Its tag from here on.

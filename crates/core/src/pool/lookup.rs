@@ -27,26 +27,31 @@ impl OwnPool {
             .get(slot as usize)
             .ok_or(Violation::Slot { slot, slots })?;
         let _gc = lock(&self.gc);
-        is_named(self.generation_word(slot), id.generation())
-            .map_err(|StaleReference { found: now, .. }| Violation::Dead { id, now })?;
         let start = private.offset();
-        let capacity = self.entry(slot).length.load(Ordering::Relaxed);
-        let inside = offset
-            .checked_sub(start)
-            .and_then(|at| at.checked_add(length))
-            .is_some_and(|end| end <= capacity);
-        if !inside {
-            return Err(Violation::Range {
-                offset,
-                length,
-                max_bytes: self.max_bytes,
-            });
-        }
-        if self.is_guarded() && self.is_away(slot, id.generation()) {
-            // Taken away when it was moved, before anybody had the id.
-            self.window.open(start, capacity, Access::Read);
-        }
-        private.handles.hold();
+        let stale = |StaleReference { found: now, .. }| Violation::Dead { id, now };
+        let check = || {
+            let capacity = self.entry(slot).length.load(Ordering::Relaxed);
+            let inside = offset
+                .checked_sub(start)
+                .and_then(|at| at.checked_add(length))
+                .is_some_and(|end| end <= capacity);
+            if !inside {
+                return Err(Violation::Range {
+                    offset,
+                    length,
+                    max_bytes: self.max_bytes,
+                });
+            }
+            if self.is_guarded() && self.is_away(slot, id.generation()) {
+                // Taken away when it was moved, before anybody had the id.
+                self.window.open(start, capacity, Access::Read);
+            }
+            Ok(())
+        };
+        let generation = self.generation_word(slot);
+        private
+            .handles
+            .find(generation, id.generation(), stale, check)?;
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
         Ok(RawBuf {
@@ -98,16 +103,20 @@ impl OwnPool {
             return Err(stale.into());
         }
         let _gc = lock(&self.gc);
-        is_named(self.generation_word(slot), id.generation())
-            .map_err(|StaleReference { .. }| stale)?;
-        if self.is_away(slot, id.generation()) {
-            let text =
-                format!("buffer {id} was moved to another domain: whoever has it now may share it");
-            return Err(Error::new(Kind::BufferInvalid, text));
-        }
         let private = self.private(slot);
-        let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
-        private.handles.hold();
+        let check = || {
+            if self.is_away(slot, id.generation()) {
+                let text = format!(
+                    "buffer {id} was moved to another domain: whoever has it now may share it"
+                );
+                return Err(Error::new(Kind::BufferInvalid, text));
+            }
+            Ok(self.entry(slot).length.load(Ordering::Relaxed)) // own word
+        };
+        let (generation, stale) = (self.generation_word(slot), |_| stale.into());
+        let length = private
+            .handles
+            .find(generation, id.generation(), stale, check)?;
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
         let len = length as usize;
         Ok(RawBuf {

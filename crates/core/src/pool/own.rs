@@ -431,27 +431,20 @@ impl OwnPool {
         if self.fork.is_child() {
             return;
         }
-        let generation = self.generation_word(slot);
-        if self.handles(slot).let_go_private(generation) {
-            self.free_private(slot, class);
-        } else {
-            self.release_shared(slot, class);
+        match self.handles(slot).let_go(self.generation_word(slot)) {
+            LetGo::Unsent => self.free_private(slot, class),
+            LetGo::Left => {}
+            LetGo::ToQueue => self.queue_released(slot),
         }
     }
 
     #[inline(never)]
-    fn release_shared(&self, slot: u32, class: u8) {
-        match self.handles(slot).let_go(self.generation_word(slot)) {
-            LetGo::Left => {}
-            LetGo::Unsent => self.free_private(slot, class),
-            LetGo::ToQueue => {
-                // Once queued it is the collector's, and with it all that kept the pool.
-                crate::base::visits::visit(self, |_| {
-                    self.sent.push(slot);
-                    self.news_for_waiters();
-                });
-            }
-        }
+    fn queue_released(&self, slot: u32) {
+        // Once queued it is the collector's, and with it all that kept the pool.
+        crate::base::visits::visit(self, |_| {
+            self.sent.push(slot);
+            self.news_for_waiters();
+        });
     }
 
     /// A sent buffer lost its last handle here, after all its readers perhaps.

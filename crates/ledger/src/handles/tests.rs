@@ -36,14 +36,13 @@ fn the_only_handle_of_what_was_never_sent_goes_at_once() {
     let private = Handles::default();
     private.begin();
     assert_eq!(private.count(), 1);
-    assert!(!private.let_go_private(&even));
     private.hold();
-    assert!(!private.let_go_private(&odd));
     assert_eq!((private.count(), private.let_go(&odd)), (2, LetGo::Left));
-    assert!(private.let_go_private(&odd));
-    assert_eq!(word(&private), 0);
+    assert_eq!((private.let_go(&odd), word(&private)), (LetGo::Unsent, 0));
     let queued = handles(QUEUED | 1);
-    assert!(!queued.let_go_private(&odd));
+    assert_eq!((queued.let_go(&odd), word(&queued)), (LetGo::Left, QUEUED));
+    let sent = handles(1);
+    assert_eq!((sent.let_go(&even), word(&sent)), (LetGo::ToQueue, QUEUED));
 }
 
 #[test]
@@ -62,7 +61,16 @@ fn an_id_names_what_was_sent_and_is_not_collected() {
     for (now, named) in [(4, 2), (4, 6), (5, 4), (5, 5), (3, 4)] {
         let stale = StaleReference { named, found: now };
         assert_eq!(is_named(&generation(now), named), Err(stale));
+        let held = handles(QUEUED);
+        let look = || -> Result<(), _> { unreachable!("it is looked at no further") };
+        let found = held.find(&generation(now), named, |stale| stale, look);
+        assert_eq!((found, word(&held)), (Err(stale), QUEUED));
     }
+    let held = handles(QUEUED);
+    let refused = held.find(&generation(4), 4, |_| "stale", || Err::<(), _>("elsewhere"));
+    assert_eq!((refused, word(&held)), (Err("elsewhere"), QUEUED));
+    let found = held.find(&generation(4), 4, |_| "stale", || Ok(7));
+    assert_eq!((found, word(&held)), (Ok(7), QUEUED | 1));
 }
 
 /// A handle goes at any moment of a collector's turn: the slot is queued by one of the two, never by both.

@@ -2,13 +2,13 @@
 //! client's memory lives in the manager. The objects are sealed and verified: their length cannot change.
 
 use crate::state::{Figures, HeldSlot};
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering, fence};
-use tranship_ledger::Phase;
-use tranship_ledger::order::PASS_ORDER;
+use tranship_ledger::{Queue, Reader, Slots, Source, Words, are_alive};
 use zerocopy::IntoBytes;
 
 const TABLE_AT: u64 = 4096;
@@ -47,39 +47,72 @@ pub(super) struct Orphan<'a> {
     pub queues: Vec<(&'a File, &'a File)>,
 }
 
+/// Counters of one kind and owner, as the verdict reads them.
+struct Column<'a> {
+    file: &'a File,
+    at: u64,
+    /// Why some could not be read: then the verdict says nothing.
+    failed: &'a Cell<Option<io::Error>>,
+}
+
+impl Words for Column<'_> {
+    fn load(&self, slot: u32) -> u32 {
+        let mut found = 0;
+        self.load_each(&[slot], std::iter::once(()), |(), word| found = word);
+        found
+    }
+
+    /// All that lie between the first and the last one, at one go.
+    fn load_each<T>(
+        &self,
+        slots: impl Slots,
+        beside: impl Iterator<Item = T>,
+        mut take: impl FnMut(T, u32),
+    ) {
+        let (Some(first), Some(last)) = (slots.each().min(), slots.each().max()) else {
+            return;
+        };
+        let words = words(self.file, self.at, &(first..last.saturating_add(1)));
+        // Ordering: partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`: nothing is read before
+        // what was to be read earlier.
+        fence(Ordering::SeqCst);
+        match words {
+            Ok(words) => {
+                for (slot, t) in slots.each().zip(beside) {
+                    take(t, words[(slot - first) as usize]);
+                }
+            }
+            Err(error) => self.failed.set(Some(error)),
+        }
+    }
+}
+
 impl Orphan<'_> {
     /// Ranges of chunks in which some buffer is alive. It takes as long as there are words to read and places for chunks, whatever
     /// the table says.
     pub fn live_chunks(&self) -> io::Result<Vec<(u32, u32)>> {
-        // Ordering: partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`.
-        let mut rcvd = Vec::new();
-        let mut alive = vec![false; self.slots.len()];
-        for phase in PASS_ORDER {
-            match phase {
-                // Its writer is dead.
-                Phase::Own => {}
-                Phase::Received => {
-                    for (_, of) in &self.queues {
-                        rcvd.push(words(of, COUNTS_AT, &self.slots)?);
-                    }
-                }
-                Phase::References => {
-                    for refs in &self.refs {
-                        for (a, r) in alive.iter_mut().zip(words(refs, REFS_AT, &self.slots)?) {
-                            *a |= r != 0;
-                        }
-                    }
-                }
-                Phase::Sent => {
-                    for ((sent, _), rcvd) in self.queues.iter().zip(&rcvd) {
-                        let sent = words(sent, COUNTS_AT, &self.slots)?;
-                        for ((a, s), r) in alive.iter_mut().zip(&sent).zip(rcvd) {
-                            *a |= s != r;
-                        }
-                    }
-                }
-            }
-            fence(Ordering::SeqCst);
+        let failed = Cell::new(None);
+        let column = |file, at| Column {
+            file,
+            at,
+            failed: &failed,
+        };
+        let queue = |(sent, rcvd): &(_, _)| Queue {
+            channel: 0,
+            source: Source::Other,
+            sent: column(*sent, COUNTS_AT),
+            rcvd: column(*rcvd, COUNTS_AT),
+        };
+        let queues: Vec<_> = self.queues.iter().map(queue).collect();
+        let reader = |refs: &_| Reader {
+            domain: 0,
+            refs: column(*refs, REFS_AT),
+        };
+        let readers: Vec<_> = self.refs.iter().map(reader).collect();
+        let all: Vec<u32> = self.slots.clone().collect();
+        let alive = are_alive(&queues, &readers, &all);
+        if let Some(error) = failed.take() {
+            return Err(error);
         }
         let Some(table) = self.table else {
             return Ok(alive

@@ -142,12 +142,15 @@ impl Receiver {
         let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
         let check = at_hand.forwarded.then_some(check);
         let is_checked = at_hand.forwarded;
-        let hold = || match is_checked {
-            true => foreign.receive_shared(slot),
-            false => foreign.receive(slot),
+        let raise = || {
+            match is_checked {
+                true => foreign.receive_shared(slot),
+                false => foreign.receive(slot),
+            }
+            Ok(())
         };
-        if tranship_ledger::receive(hold, rcvd, check, reached).is_err() {
-            foreign.release(slot);
+        let take = || tranship_ledger::hold(raise, check, || foreign.release(slot), reached);
+        if tranship_ledger::receive(take, rcvd, reached).is_err() {
             return None;
         }
         // The collector has read the counters since they were last written here: the next line of each is asked back

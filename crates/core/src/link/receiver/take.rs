@@ -13,7 +13,8 @@ use crate::link::message::{Body, Message};
 use crate::link::shared::Assigned;
 use crate::pool::{ForeignPool, Missing};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_ledger::ReceiptStep;
 use tranship_proto::PoolId;
 use tranship_region::layout::trace::What;
 use tranship_sys::crash;
@@ -70,10 +71,12 @@ impl Receiver {
     #[inline]
     fn take_buffer(&mut self, reference: Reference) -> Result<Cbuf, Untaken> {
         let at = self.find(reference.id.pool())?;
-        let buf = self.shared(at, reference)?;
-        crash::point("recv.after_ref");
-        self.count(at, reference);
-        Ok(buf)
+        let take = || {
+            let buf = self.shared(at, reference)?;
+            crash::point("recv.after_ref");
+            Ok(buf)
+        };
+        tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
     }
 
     /// What the receiver gets of a buffer that is shared: a reference, or a copy.
@@ -104,10 +107,12 @@ impl Receiver {
     /// A buffer that is ours from here on.
     fn take_moved(&mut self, reference: Reference) -> Result<CbufMut, Untaken> {
         let at = self.find(reference.id.pool())?;
-        let buf = self.moved(at, reference)?;
-        crash::point("recv.after_ref");
-        self.count(at, reference);
-        Ok(buf)
+        let take = || {
+            let buf = self.moved(at, reference)?;
+            crash::point("recv.after_ref");
+            Ok(buf)
+        };
+        tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
     }
 
     /// What the receiver gets of a buffer that is moved. Of an own pool it has come back.
@@ -182,28 +187,30 @@ impl Receiver {
             self.find(piece.id.pool())?;
         }
         self.could_hold(&pieces, moved)?;
-        let mut taken = Vec::with_capacity(pieces.len());
-        let mut counts = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let at = self.find(piece.id.pool())?;
-            taken.push(take(self, at, piece)?); // on failure all taken so far are released by drop
-            counts.push((at, piece));
+        let pieces = pieces.into_iter().map(|piece| {
+            let at = self.known(piece.id.pool())?;
+            let rcvd = self.rcvd(at, piece)?;
+            let taken = take(self, at, piece)?;
             crash::point("recv.between_pieces");
-        }
-        for (at, piece) in counts {
-            self.count(at, piece);
-        }
-        self.count(list_at, reference);
-        Ok(taken)
+            Ok((taken, rcvd))
+        });
+        tranship_ledger::receive_all(pieces, self.rcvd(list_at, reference)?, reached)
     }
 
     /// The assignment of a pool, as an index into `ins`.
     #[inline]
     pub(super) fn find(&mut self, pool: PoolId) -> Result<usize, Untaken> {
-        match self.ins.iter().position(|i| i.pool == pool) {
-            Some(at) => Ok(at),
-            None => self.refresh(pool),
+        match self.known(pool) {
+            Ok(at) => Ok(at),
+            Err(_) => self.refresh(pool),
         }
+    }
+
+    /// The same of one that was looked for before.
+    #[inline]
+    fn known(&self, pool: PoolId) -> Result<usize, Violation> {
+        let at = self.ins.iter().position(|i| i.pool == pool);
+        at.ok_or(Violation::NotAssigned { pool })
     }
 
     #[cold]
@@ -283,14 +290,20 @@ impl Receiver {
         }
     }
 
+    /// The counter of what was received out of the slot, which is this Receiver's to write.
     #[inline]
-    fn count(&self, at: usize, reference: Reference) {
-        if let Some(entry) = self.ins.get(at) {
-            let rcvd = &entry.assignment.counts.counts()[reference.id.slot() as usize];
-            // The only writer is this Receiver; after the reference was counted.
-            // Crash: dead between `ref` and here: both leave the reader set with us.
-            tranship_ledger::count(rcvd);
-        }
+    fn rcvd(&self, at: usize, reference: Reference) -> Result<&AtomicU32, Untaken> {
+        let assignment = &self.entry(at, reference)?.assignment;
+        let slot = reference.id.slot();
+        let rcvd = assignment.counts.counts().get(slot as usize);
+        let slots = assignment.side.shape().1;
+        Ok(rcvd.ok_or(Violation::Slot { slot, slots })?)
+    }
+}
+
+#[inline]
+fn reached(step: ReceiptStep) {
+    if step == ReceiptStep::Count {
         crash::point("recv.after_rcvd");
     }
 }
@@ -314,30 +327,25 @@ fn hold(
     if let Some(missing) = foreign.check(offset, length, serial)? {
         return Err(Untaken::Missing(id.pool(), missing));
     }
-    if let Err(violation) = foreign.hold(id, (offset, length), access) {
-        foreign.release_held(slot, Access::Read);
-        return Err(violation.into());
-    }
-    if forwarded {
-        // The generation after the reference: the collector bumps it, fences, and looks at references
-        // again, so one of the two sees the other.
-        let alive = foreign.is_alive(slot, id.generation());
-        let wrong = match alive {
-            Err(stale) => Some(Violation::Dead {
-                id,
-                now: stale.found,
-            }),
-            // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
-            Ok(()) if !foreign.owns(slot, offset, length) => {
-                Some(Violation::Elsewhere { id, offset, length })
-            }
-            Ok(()) => None,
-        };
-        if let Some(violation) = wrong {
-            foreign.release_held(slot, access);
-            return Err(violation.into());
+    // The generation after the reference: the collector bumps it, fences, and looks at references
+    // again, so one of the two sees the other.
+    let check = || match foreign.is_alive(slot, id.generation()) {
+        Err(stale) => Err(Violation::Dead {
+            id,
+            now: stale.found,
+        }),
+        // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
+        Ok(()) if !foreign.owns(slot, offset, length) => {
+            Err(Violation::Elsewhere { id, offset, length })
         }
-    }
+        Ok(()) => Ok(()),
+    };
+    tranship_ledger::hold(
+        || foreign.hold(id, (offset, length), access),
+        forwarded.then_some(check),
+        || foreign.release_held(slot, access),
+        |_| {},
+    )?;
     #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
     Ok(length as usize)
 }

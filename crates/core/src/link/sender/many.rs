@@ -7,7 +7,6 @@ use crate::error::SendError;
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
 use tranship_ring::Publish;
-use tranship_sys::crash;
 
 impl Sender {
     /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
@@ -95,14 +94,17 @@ impl Sender {
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
         }
-        // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
-        // until the queue leaves the reader set with our death.
         for piece in aggregate.pieces() {
             self.note(piece.handle(), false);
-            self.count(piece.handle());
-            crash::point("send.between_pieces");
         }
-        self.publish(list, Carries::Aggregate, meta, Publish::SeqCst);
+        tranship_ledger::send_all(
+            self,
+            aggregate.pieces().iter().map(Cbuf::handle),
+            Sender::words_of,
+            |sender| sender.publish(list, Carries::Aggregate, meta, Publish::SeqCst),
+            |_| {},
+            super::reached_of_piece,
+        );
         Ok(())
     }
 }

@@ -15,7 +15,6 @@ use crate::pool::OwnPool;
 use std::ptr::NonNull;
 use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
-use tranship_sys::crash;
 
 impl Sender {
     /// Moves a buffer: it is the receiver's alone from here on, which gets it as [`Body::Moved`](crate::Body::Moved). On failure it comes back.
@@ -82,31 +81,26 @@ impl Sender {
         if let Err(error) = ready.and_then(|()| self.seal(handle)) {
             return Ok(self.not_sent(error, buf)?);
         }
+        let Some(at) = self.place_of(handle.home_key()) else {
+            return Ok(self.not_sent(Kind::PoolNotAssigned.into(), buf)?);
+        };
         self.note(handle, true);
         match handle.home() {
             Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
-                let Some(at) = self.place_of(handle.home_key()) else {
-                    return Ok(self.not_sent(Kind::PoolNotAssigned.into(), buf)?);
-                };
                 // SAFETY: pools outlive their outstanding slots.
                 unsafe { home.as_ref() }.take_away(handle.slot());
                 std::mem::forget(buf);
                 // SAFETY: assigned and with room, and a writable buffer that did not come by a move was never sent.
                 unsafe { self.publish_move(home, at, handle, meta) };
             }
-            // It came back by a move, and goes on by one.
-            Home::Own(home) => {
-                let (key, id) = (handle.home_key(), handle.wire_id());
-                self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst);
-                drop(buf);
-                if self.place_of(key).is_some() {
-                    // SAFETY: the assignment, which was just found, keeps the pool.
+            // It came by a move, and goes on by one.
+            home => {
+                let id = handle.wire_id();
+                self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst, || drop(buf));
+                if let Home::Own(home) = home {
+                    // SAFETY: the assignment keeps the pool.
                     unsafe { home.as_ref() }.leave_again(id);
                 }
-            }
-            Home::Foreign(_) => {
-                self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst);
-                drop(buf);
             }
         }
         Ok(())
@@ -157,16 +151,22 @@ impl Sender {
             .into_iter()
             .map(Leaving::of)
             .collect();
-        // Crash: as for an aggregate that is shared.
         for piece in &pieces {
             self.note(piece.handle(), true);
-            self.count(piece.handle());
-            crash::point("send.between_pieces");
         }
-        self.publish(list, Carries::MovedAggregate, meta, Publish::SeqCst);
-        for piece in pieces {
-            piece.go(|key| self.outs.iter().any(|out| out.home == key));
-        }
+        let handles: Vec<Handle> = pieces.iter().map(Leaving::handle).collect();
+        tranship_ledger::send_all(
+            self,
+            handles,
+            Sender::words_of,
+            |sender| sender.publish(list, Carries::MovedAggregate, meta, Publish::SeqCst),
+            |sender| {
+                for piece in pieces {
+                    piece.go(|key| sender.place_of(key).is_some());
+                }
+            },
+            super::reached_of_piece,
+        );
         Ok(())
     }
 

@@ -3,7 +3,6 @@
 use super::ForeignPool;
 use crate::base::visits;
 use std::time::Duration;
-use tranship_sync::Mark;
 use tranship_sys::membarrier;
 
 impl ForeignPool {
@@ -11,10 +10,9 @@ impl ForeignPool {
     /// receives out of the pool and has no other handle of the buffer.
     #[inline(always)]
     pub(crate) fn receive(&self, slot: u32) {
-        let alone = |mark: &Mark| mark.visit(self, || self.bias.raise(mark, self.word(slot)));
-        if !visits::mark().is_some_and(alone) {
-            self.receive_shared(slot);
-        }
+        let shared = || self.receive_shared(slot);
+        self.bias
+            .receive(visits::mark(), self.place(), self.word(slot), shared);
     }
 
     /// The same by a locked instruction.
@@ -23,13 +21,19 @@ impl ForeignPool {
         if visits::mark().is_none() {
             visits::visit(self, |_| {}); // from here on there is one, unless the thread is about to end
         }
-        let at = std::ptr::from_ref(self).cast();
-        self.bias.share(visits::mark(), visits::marks(), at, || {
-            if !membarrier::private_expedited() {
-                // Not any more. Many times what a store takes to become visible.
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        tranship_ledger::raise(self.word(slot));
+        let (mark, marks, refs) = (visits::mark(), visits::marks(), self.word(slot));
+        self.bias
+            .receive_shared(mark, marks, self.place(), refs, || {
+                if !membarrier::private_expedited() {
+                    // Not any more. Many times what a store takes to become visible.
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+    }
+
+    /// What visits to it are marked with.
+    #[inline(always)]
+    fn place(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
     }
 }
