@@ -258,12 +258,16 @@ fn say(
     to.read_exact(answer)
 }
 
-/// Makes another connection for a session, on a thread of its own, which says when it is not dialing any more.
-pub(super) fn dial_again(session: &Arc<Session>) -> std::io::Result<()> {
+/// Makes another connection for a session that has lost the one of this number, on a thread of its own, which says when it is not dialing any more.
+pub(super) fn dial_again(session: &Arc<Session>, lines: u64) -> std::io::Result<()> {
     let called = Arc::clone(session);
     let started = timer::thread("tranship-dial", move || {
         redial(&called);
-        called.lock().dialing = false;
+        let mut inner = called.lock();
+        // Of the next one that is lost it knows nothing.
+        if inner.lines == lines {
+            inner.connection.gave_up();
+        }
     });
     started.map(drop)
 }
@@ -276,7 +280,7 @@ fn redial(session: &Session) {
     loop {
         let inner = session.lock();
         // The timer thread ends it when its time is over.
-        if inner.over.is_some() || inner.line.is_some() || patience_is_over(session, &inner) {
+        if patience_is_over(session, &inner) {
             return;
         }
         let hello = Hello {
@@ -321,9 +325,7 @@ fn redial(session: &Session) {
             }
             Err(Failure { why, .. }) => {
                 refusals = 0;
-                if let Some((_, last)) = &mut inner.lost {
-                    *last = why;
-                }
+                inner.connection.failed(why);
             }
         }
         drop(inner);
@@ -332,9 +334,10 @@ fn redial(session: &Session) {
     }
 }
 
+/// Or there is nothing to wait for: it has another connection, or is over.
 fn patience_is_over(session: &Session, inner: &super::flow::Inner) -> bool {
-    let since = inner.lost.as_ref().map(|(since, _)| since.elapsed());
-    since.is_some_and(|since| since > session.timing.grace)
+    let since = inner.connection.lost().map(|lost| lost.since.elapsed());
+    since.is_none_or(|since| since > session.timing.grace)
 }
 
 #[cfg(test)]

@@ -24,11 +24,13 @@ mod dial;
 mod flow;
 mod handshakes;
 mod line;
+mod link;
 mod over;
 mod patient;
 mod port;
 mod session;
 mod settings;
+mod states;
 mod tick;
 mod timer;
 mod tls;
@@ -261,7 +263,8 @@ impl Transport for End {
     }
 
     fn why(&self) -> Option<String> {
-        self.0.lock().over.as_ref().map(|over| over.why.clone())
+        let inner = self.0.lock();
+        inner.connection.over().map(|over| over.why.clone())
     }
 
     fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
@@ -293,22 +296,19 @@ impl Wait for Waiting {
     fn wait(&self, limit: Duration) {
         let session = &self.0;
         let mut inner = session.lock();
-        if std::mem::take(&mut inner.news) || inner.over.is_some() {
+        if inner.bell.hear() || inner.is_over() {
             // It fails only if nothing has rung.
             let _ = eventfd::drain(&session.doorbell);
             return;
         }
         session.tell(&mut inner);
-        let (socket, room) = match &inner.line {
-            Some(line) => (Some(line.socket()), inner.is_blocked()),
-            None => (None, false),
-        };
-        inner.sleeps = true;
+        let socket = inner.connection.up().map(|link| link.line.socket());
+        let room = inner.is_blocked();
+        inner.program.sleeps();
         drop(inner);
         // Whatever the kernel says, the caller looks again.
         let _ = stream::wait(socket.as_deref(), room, Some(&session.doorbell), limit);
-        let mut inner = session.lock();
-        (inner.sleeps, inner.looked) = (false, std::time::Instant::now());
+        session.lock().program.woke(std::time::Instant::now());
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -380,7 +380,7 @@ fn greet(
             let line = Line::new(socket, secured).map_err(failed)?;
             let mut inner = session.lock();
             // Somebody quicker may have come meanwhile.
-            if inner.lines == lines && inner.over.is_none() {
+            if inner.lines == lines && !inner.is_over() {
                 session.attach(&mut inner, line, theirs);
             }
             Ok(())
@@ -455,7 +455,7 @@ impl Handshake<'_> {
             return unknown();
         }
         let mut inner = session.lock();
-        if inner.over.is_some() {
+        if inner.is_over() {
             return unknown();
         }
         // From here on nothing is taken over the old connection, so that the number holds.

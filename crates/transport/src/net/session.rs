@@ -9,10 +9,12 @@
 
 use super::alarm;
 use super::caller::Caller;
-use super::flow::{Given, Inner, Look, Outgoing};
+use super::flow::{Given, Inner, Outgoing};
 use super::line::Line;
+use super::link::{Link, Look};
 use super::over::{Over, broken};
 use super::settings::Timing;
+use super::states::{Bell, Coming, LastLook, News, Output, Watch};
 use super::wire::{FrameKind, Header, MAX_FRAME_BYTES, Secret};
 use crate::{Error, Kind};
 use crate::{Frame, FrameBytes, Place, RecvError};
@@ -98,52 +100,47 @@ impl Session {
 
     /// Something is new that the socket does not show.
     pub(super) fn ring(&self, inner: &mut Inner) {
-        inner.news = true;
+        inner.bell = Bell::Rung;
         // It fails only if it is rung already.
         let _ = eventfd::signal(&self.doorbell);
     }
 
     pub(super) fn end(&self, inner: &mut Inner, over: Over) {
-        if inner.over.is_none() {
-            inner.over = Some(over);
-            self.drop_line(inner);
-            inner.drop_output();
-        }
+        let gone = inner.end(over);
+        self.unwatch(gone);
         self.ring(inner);
     }
 
-    /// Lets go of the connection, if there is one.
-    pub(super) fn drop_line(&self, inner: &mut Inner) -> bool {
-        let Some(line) = inner.line.take() else {
-            return false;
-        };
-        // The timer thread may hold the socket for a moment: it fails only if it was never watched.
-        let _ = self.ready.remove(&*line.socket());
-        inner.room_asked = false;
-        true
+    /// Lets go of a connection, if there was one.
+    fn unwatch(&self, gone: Option<Link>) {
+        if let Some(link) = gone {
+            // The timer thread may hold the socket for a moment: it fails only if it was never watched.
+            let _ = self.ready.remove(&*link.line.socket());
+        }
     }
 
     /// Has the descriptor tell of room, too, for as long as output waits for some.
     pub(super) fn ask_for_room(&self, inner: &mut Inner) {
-        let blocked = inner.is_blocked();
-        if let Some(line) = inner.line.as_ref().filter(|_| blocked != inner.room_asked) {
-            let interest = match blocked {
-                true => Interest::ReadWrite,
-                false => Interest::Read,
-            };
+        let interest = match inner.is_blocked() {
+            true => Interest::ReadWrite,
+            false => Interest::Read,
+        };
+        if let Some(link) = inner.connection.up_mut()
+            && link.interest != interest
+        {
             // What the descriptor does not tell the timer thread sees.
-            let _ = self.ready.modify(&*line.socket(), 1, interest);
-            inner.room_asked = blocked;
+            let _ = self.ready.modify(&*link.line.socket(), 1, interest);
+            link.interest = interest;
         }
     }
 
     /// The connection is no more.
     pub(super) fn lose(&self, inner: &mut Inner, why: String) {
-        if !self.drop_line(inner) {
+        let gone = inner.lose(why);
+        if gone.is_none() {
             return;
         }
-        inner.lost = Some((Instant::now(), why));
-        inner.begin_anew();
+        self.unwatch(gone);
         self.ring(inner);
         alarm::wake();
     }
@@ -165,12 +162,18 @@ impl Session {
     /// The other end has closed the connection.
     pub(super) fn closed(&self, inner: &mut Inner) {
         let closed = || format!("{} closed the connection", self.peer);
-        let why = inner.why_mute.take().unwrap_or_else(closed);
+        let why = match inner.connection.up_mut().map(|link| &mut link.output) {
+            Some(Output::Closed(why)) => std::mem::take(why),
+            _ => closed(),
+        };
         self.lose(inner, why);
     }
 
     /// Goes on over a new connection; the other end's program has taken `taken` frames of ours.
     pub(super) fn attach(&self, inner: &mut Inner, line: Line, taken: u64) {
+        if inner.is_over() {
+            return;
+        }
         let all = inner.first + inner.out.len() as u64;
         if taken < inner.first || taken > all {
             let why = format!(
@@ -179,9 +182,10 @@ impl Session {
             );
             return self.end(inner, broken(why));
         }
-        self.drop_line(inner);
-        let watched = self.ready.add(&*line.socket(), 1, Interest::Read);
-        inner.renew(line);
+        let socket = line.socket();
+        let before = inner.renew(line);
+        self.unwatch(before);
+        let watched = self.ready.add(&*socket, 1, Interest::Read);
         inner.forget(taken);
         if let Err(error) = watched {
             let why = format!("the connection to {} cannot be watched: {error}", self.peer);
@@ -198,12 +202,13 @@ impl Session {
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
                 // What came before the end may still be there to be taken: the end is found by reading.
-                inner.mute = true;
                 let why = format!(
                     "the connection to {} takes nothing more: {error}",
                     self.peer
                 );
-                inner.why_mute = Some(why);
+                if let Some(link) = inner.connection.up_mut() {
+                    link.output = Output::Closed(why);
+                }
                 self.ring(inner);
                 true
             }
@@ -212,7 +217,7 @@ impl Session {
 
     /// Applies what a record says besides its frame. False: the session is over.
     pub(super) fn apply(&self, inner: &mut Inner, header: &Header) -> bool {
-        let sent = inner.first + inner.next as u64;
+        let sent = inner.sent();
         if header.taken < inner.first || header.taken > sent {
             let why = format!(
                 "{} says that it has taken {} frames, of which {} to {sent} can be",
@@ -283,7 +288,7 @@ impl Session {
     }
 
     fn gone(inner: &Inner) -> Option<Error> {
-        inner.over.as_ref().map(|over| {
+        inner.connection.over().map(|over| {
             let kind = match over.violation {
                 true => Kind::PeerViolation,
                 false => Kind::PeerGone,
@@ -295,7 +300,7 @@ impl Session {
     pub(super) fn send(&self, frame: &Frame) -> Result<(), Error> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        if inner.over.is_some() {
+        if inner.is_over() {
             return Err(Kind::PeerGone.into());
         }
         let len = frame.bytes.len();
@@ -306,8 +311,8 @@ impl Session {
             bytes: frame.bytes.clone(),
             payload: frame.payload.clone(),
         });
-        if !self.flush(inner) && !inner.watched {
-            inner.watched = true;
+        if !self.flush(inner) && inner.watch == Watch::No {
+            inner.watch = Watch::Timer;
             alarm::wake();
         }
         Ok(())
@@ -317,20 +322,20 @@ impl Session {
         let mut inner = self.lock();
         let inner = &mut *inner;
         self.flush(inner);
-        if inner.watched {
-            inner.looked = Instant::now();
+        if inner.watch == Watch::Timer {
+            inner.program.looked(Instant::now());
         }
         if inner.given.is_some() {
             return Ok(None);
         }
         if let Some((header, bytes)) = self.next_record(inner) {
             match header.payload_bytes {
-                0 => inner.count(),
+                0 => inner.count(false),
                 payload_bytes => {
                     inner.given = Some(Given::new(header.frame_bytes, payload_bytes));
                 }
             }
-            inner.empty_look = false;
+            inner.last_look = LastLook::Something;
             return Ok(Some(Frame {
                 bytes,
                 ..Frame::default()
@@ -340,7 +345,7 @@ impl Session {
             return Err(gone.into());
         }
         // What is sent next says what was taken; who looks again first, or sleeps, has nothing to send.
-        if std::mem::replace(&mut inner.empty_look, true) {
+        if std::mem::replace(&mut inner.last_look, LastLook::Nothing) == LastLook::Nothing {
             self.tell(inner);
         }
         Ok(None)
@@ -349,12 +354,17 @@ impl Session {
     /// Has the descriptor tell of news from now on; false: there are news already.
     pub(super) fn arm(&self, tells: Tells) -> bool {
         let mut inner = self.lock();
-        if std::mem::take(&mut inner.news) || inner.over.is_some() {
+        if inner.bell.hear() || inner.is_over() {
             // It fails only if nothing has rung.
             let _ = eventfd::drain(&self.doorbell);
             return false;
         }
-        if tells == Tells::All || tells == Tells::Buffers && inner.untold_payload {
+        let due = match (tells, inner.news) {
+            (Tells::Nothing, _) => false,
+            (Tells::Buffers, News::Taken { buffers, .. }) => buffers,
+            (Tells::Buffers | Tells::All, _) => true,
+        };
+        if due {
             self.tell(&mut inner);
         }
         self.ask_for_room(&mut inner);
@@ -363,8 +373,8 @@ impl Session {
 
     /// Says what was taken, if that has not been said.
     pub(super) fn tell(&self, inner: &mut Inner) {
-        if inner.untold > 0 {
-            inner.news_due = true;
+        if inner.news != News::Nothing {
+            inner.news.hurry();
             self.flush(inner);
         }
     }
@@ -377,14 +387,17 @@ impl Session {
 
     pub(super) fn came(&self) -> usize {
         let inner = self.lock();
-        inner.given.as_ref().map_or(0, |given| given.came)
+        inner.given.as_ref().map_or(0, Given::came)
     }
 
     pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         // Whoever takes large buffers all the time leaves the timer thread no moment to say so.
-        inner.news_due |= inner.said.elapsed() >= self.timing.beat;
+        let said = inner.connection.up().map(|link| link.said.elapsed());
+        if said >= Some(self.timing.beat) {
+            inner.news.hurry();
+        }
         self.flush(inner);
         loop {
             if let Some(gone) = Session::gone(inner) {
@@ -392,25 +405,24 @@ impl Session {
             }
             match &inner.given {
                 None => return Ok(true),
-                Some(given) if given.again => {
+                Some(given) if given.coming == Coming::Frame => {
                     let (frame_bytes, payload_bytes) = (given.frame_bytes, given.payload_bytes);
                     let Some((header, _)) = self.next_record(inner) else {
-                        match inner.over {
-                            Some(_) => continue,
-                            None => return Ok(false),
+                        match inner.is_over() {
+                            true => continue,
+                            false => return Ok(false),
                         }
                     };
                     if (header.frame_bytes, header.payload_bytes) != (frame_bytes, payload_bytes) {
                         let why = format!("{} sent another frame the second time", self.peer);
                         self.end(inner, broken(why));
                     } else if let Some(given) = &mut inner.given {
-                        given.again = false;
+                        given.coming = Coming::Bytes(0);
                     }
                 }
-                Some(given) if given.came == given.payload_bytes => {
+                Some(given) if given.came() == given.payload_bytes => {
                     inner.given = None;
-                    inner.untold_payload = true;
-                    inner.count();
+                    inner.count(true);
                     self.flush(inner);
                     return Ok(true);
                 }
@@ -438,14 +450,13 @@ impl Session {
 
     /// Does output wait for room, and for nobody who looks after it?
     pub(super) fn is_stuck(inner: &Inner, now: Instant) -> bool {
-        let looks = inner.sleeps || now.saturating_duration_since(inner.looked) < IDLE;
-        inner.is_blocked() && !(looks && inner.left.is_none())
+        inner.is_blocked() && !inner.program.is_attentive(now, IDLE)
     }
 
     /// The program lets go of it: what was sent still goes out, and a farewell.
     pub(super) fn leave(&self) {
         let mut inner = self.lock();
-        inner.left = Some(Instant::now());
+        inner.program.left(Instant::now());
         inner.given = None;
         self.flush(&mut inner);
         drop(inner);

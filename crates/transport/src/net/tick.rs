@@ -1,9 +1,11 @@
 //! What time brings to a session, by the timer thread's hand: beats, silence, the end of patience, farewells. Nothing here takes
 //! longer for an end that never stops talking.
 
-use super::flow::{Inner, Look, Waits};
+use super::flow::{Inner, Waits};
+use super::link::Look;
 use super::over::{Over, seconds};
 use super::session::{MOST_RECORDS, Session};
+use super::states::{Farewell, News};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,24 +16,27 @@ const MOST_PIECES: usize = 128;
 impl Session {
     /// What time brings: beats, silence, the end of patience. Says whether the session is to be kept.
     pub(super) fn tick(self: &Arc<Session>, inner: &mut Inner, now: Instant) -> bool {
-        if let Some(left) = inner.left {
+        if let Some(left) = inner.program.left_at() {
             let late = now.saturating_duration_since(left) > self.timing.linger;
-            if late || inner.over.is_some() || self.is_finished(inner) {
-                self.drop_line(inner);
+            if late || inner.is_over() || self.is_finished(inner) {
+                let why = "the program has let go of the channel".to_owned();
+                let over = Over {
+                    violation: false,
+                    why,
+                };
+                self.end(inner, over);
                 return false;
             }
         }
-        if inner.over.is_some() {
-            return true;
-        }
-        if inner.line.is_some() {
+        if inner.connection.up().is_some() {
             self.look_around(inner, now);
         }
-        if let (None, Some((since, why))) = (&inner.line, &inner.lost) {
-            let gone_for = now.saturating_duration_since(*since);
+        if let Some(lost) = inner.connection.lost() {
+            let gone_for = now.saturating_duration_since(lost.since);
             if gone_for > self.timing.grace {
                 let why = format!(
-                    "{why}; no connection for {} (at most {})",
+                    "{}; no connection for {} (at most {})",
+                    lost.why,
                     seconds(gone_for),
                     seconds(self.timing.grace)
                 );
@@ -40,9 +45,12 @@ impl Session {
                     why,
                 };
                 self.end(inner, over);
-            } else if let (Some(_), false) = (&self.caller, inner.dialing) {
+            } else if self.caller.is_some()
+                && inner.connection.needs_dialer()
                 // Where no thread can be started now, it is tried again at the next look.
-                inner.dialing = super::dial::dial_again(self).is_ok();
+                && super::dial::dial_again(self, inner.lines).is_ok()
+            {
+                inner.connection.dials();
             }
         }
         true
@@ -50,18 +58,25 @@ impl Session {
 
     /// The connection is there: is the other end, too?
     fn look_around(&self, inner: &mut Inner, now: Instant) {
-        if inner.untold > 0 || now.saturating_duration_since(inner.said) >= self.timing.beat {
-            inner.news_due = true;
+        let since = |at| now.saturating_duration_since(at);
+        let said = inner.connection.up().map(|link| since(link.said));
+        if inner.news != News::Nothing || said >= Some(self.timing.beat) {
+            inner.news.hurry();
         }
         self.flush(inner);
         // While the program has not taken what came, nothing more can be heard; that is not silence.
         // A program that looks itself is not disturbed.
-        let quiet = now.saturating_duration_since(inner.heard) >= self.timing.beat / 4;
-        if quiet && inner.left.is_none() && self.peek(inner) {
-            inner.heard = now;
+        let heard = inner.connection.up().map(|link| since(link.heard));
+        let quiet = heard >= Some(self.timing.beat / 4);
+        if quiet
+            && inner.program.left_at().is_none()
+            && self.peek(inner)
+            && let Some(link) = inner.connection.up_mut()
+        {
+            link.heard = now;
         }
-        let silent = now.saturating_duration_since(inner.heard);
-        if inner.line.is_some() && silent > self.timing.silence {
+        let heard = inner.connection.up().map(|link| since(link.heard));
+        if let Some(silent) = heard.filter(|silent| *silent > self.timing.silence) {
             let why = format!(
                 "{} has been silent for {} (at most {})",
                 self.peer,
@@ -74,14 +89,18 @@ impl Session {
 
     /// Everything has been said; what the other end still says is passed over until it has heard that. True: it has.
     fn is_finished(&self, inner: &mut Inner) -> bool {
-        if !inner.said_bye || !self.flush(inner) {
+        let is_said = matches!(
+            inner.program.farewell(),
+            Some(Farewell::Said | Farewell::Closed)
+        );
+        if !is_said || !self.flush(inner) {
             return false;
         }
-        if let Some(line) = &mut inner.line
-            && !inner.parting
+        if let Some(link) = inner.connection.up_mut()
+            && inner.program.farewell() == Some(Farewell::Said)
         {
-            line.close();
-            inner.parting = true;
+            link.line.close();
+            inner.program.said(Farewell::Closed);
         }
         for _ in 0..MOST_PIECES {
             match inner.pass_over() {
@@ -231,6 +250,6 @@ mod tests {
             "{left} bytes"
         );
         // What it has read and not looked at tells nobody but itself that it is there.
-        assert!(std::mem::take(&mut session.lock().news));
+        assert!(session.lock().bell.hear());
     }
 }

@@ -4,6 +4,7 @@
 
 use super::alarm;
 use super::session::{self, Session};
+use super::states::Watch;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -84,10 +85,13 @@ fn run(timer: &'static Timer) {
                 continue;
             }
             pause = pause.min((session.timing.beat / 4).clamp(LOOKS[0], LOOKS[1]));
-            inner.watched = inner.is_blocked();
+            inner.watch = match inner.is_blocked() {
+                true => Watch::Timer,
+                false => Watch::No,
+            };
             if Session::is_stuck(&inner, Instant::now()) {
-                blocked.extend(inner.line.as_ref().map(|line| line.socket()));
-            } else if inner.watched || inner.left.is_some() {
+                blocked.extend(inner.connection.up().map(|link| link.line.socket()));
+            } else if inner.watch == Watch::Timer || inner.program.left_at().is_some() {
                 pause = pause.min(session::IDLE);
             }
         }

@@ -1,0 +1,318 @@
+//! Where a session stands: one type for each thing that can be in several states, with everything that leads from one to another. No bytes, no sockets.
+//!
+//! | | states |
+//! |---|---|
+//! | [`Connection`] | new, up, lost (dialed for or not), over |
+//! | [`Output`] | of one that is up: open, or closed with a reason |
+//! | [`Program`] | ours: looks, sleeps, has left (farewell due, said, closed) |
+//! | [`News`] | what the other end has to hear of what was taken: nothing, some may wait, due |
+//! | [`Coming`] | a buffer whose frame the program has: its frame comes again first, or its bytes come |
+
+use super::over::Over;
+use std::time::{Duration, Instant};
+
+/// The connection under a session, which is `U` while it is there.
+#[derive(Debug)]
+pub(super) enum Connection<U> {
+    /// The first one is about to be made.
+    New,
+    Up(U),
+    /// Another one is to be made, by who made the first one.
+    Lost(Lost),
+    /// There will be none any more, and nothing is sent or received.
+    Over(Over),
+}
+
+/// A connection that is no more.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) since: Instant,
+    /// Why, or why the last attempt at another one failed.
+    pub(super) why: String,
+    dialer: Dialer,
+}
+
+/// Who makes another connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dialer {
+    Nobody,
+    Dials,
+}
+
+impl<U> Connection<U> {
+    pub(super) fn up(&self) -> Option<&U> {
+        match self {
+            Connection::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+
+    pub(super) fn up_mut(&mut self) -> Option<&mut U> {
+        match self {
+            Connection::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+
+    pub(super) fn lost(&self) -> Option<&Lost> {
+        match self {
+            Connection::Lost(lost) => Some(lost),
+            _ => None,
+        }
+    }
+
+    pub(super) fn over(&self) -> Option<&Over> {
+        match self {
+            Connection::Over(over) => Some(over),
+            _ => None,
+        }
+    }
+
+    fn into_up(self) -> Option<U> {
+        match self {
+            Connection::Up(up) => Some(up),
+            _ => None,
+        }
+    }
+
+    /// Another connection is there; the one before it, if there was one. It comes too late for a session that is over, and goes.
+    pub(super) fn renew(&mut self, up: U) -> Option<U> {
+        match self {
+            Connection::Over(_) => None,
+            _ => std::mem::replace(self, Connection::Up(up)).into_up(),
+        }
+    }
+
+    /// The connection that is there is no more; what it was. Nothing happens where none is.
+    pub(super) fn lose(&mut self, why: String, now: Instant) -> Option<U> {
+        self.up()?;
+        let lost = Lost {
+            since: now,
+            why,
+            dialer: Dialer::Nobody,
+        };
+        std::mem::replace(self, Connection::Lost(lost)).into_up()
+    }
+
+    /// The session is over; the connection that was there. The first reason stays.
+    pub(super) fn end(&mut self, over: Over) -> Option<U> {
+        match self {
+            Connection::Over(_) => None,
+            _ => std::mem::replace(self, Connection::Over(over)).into_up(),
+        }
+    }
+
+    /// Whether somebody has to be found who makes another one.
+    pub(super) fn needs_dialer(&self) -> bool {
+        self.lost()
+            .is_some_and(|lost| lost.dialer == Dialer::Nobody)
+    }
+
+    /// Somebody makes another one.
+    pub(super) fn dials(&mut self) {
+        if let Connection::Lost(lost) = self {
+            lost.dialer = Dialer::Dials;
+        }
+    }
+
+    /// Who did so has given it up.
+    pub(super) fn gave_up(&mut self) {
+        if let Connection::Lost(lost) = self {
+            lost.dialer = Dialer::Nobody;
+        }
+    }
+
+    /// An attempt at another one failed.
+    pub(super) fn failed(&mut self, why: String) {
+        if let Connection::Lost(lost) = self {
+            lost.why = why;
+        }
+    }
+}
+
+/// Whether a connection takes what is sent. It may still give when it does not.
+#[derive(Debug, Default)]
+pub(super) enum Output {
+    #[default]
+    Open,
+    /// And why.
+    Closed(String),
+}
+
+/// What our program does with the session.
+#[derive(Debug)]
+pub(super) enum Program {
+    /// It looked last then.
+    Looks(Instant),
+    /// Until there is something.
+    Sleeps,
+    /// It has let go of it, then: what was sent still goes out.
+    Left { since: Instant, farewell: Farewell },
+}
+
+/// What the other end hears of our program's leaving, over the connection that is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Farewell {
+    Due,
+    /// It is in the socket.
+    Said,
+    /// And nothing more will be: the way out is closed.
+    Closed,
+}
+
+impl Program {
+    pub(super) fn looked(&mut self, now: Instant) {
+        if let Program::Looks(at) = self {
+            *at = now;
+        }
+    }
+
+    pub(super) fn sleeps(&mut self) {
+        if let Program::Looks(_) = self {
+            *self = Program::Sleeps;
+        }
+    }
+
+    pub(super) fn woke(&mut self, now: Instant) {
+        if let Program::Sleeps = self {
+            *self = Program::Looks(now);
+        }
+    }
+
+    pub(super) fn left(&mut self, now: Instant) {
+        if self.left_at().is_none() {
+            *self = Program::Left {
+                since: now,
+                farewell: Farewell::Due,
+            };
+        }
+    }
+
+    pub(super) fn left_at(&self) -> Option<Instant> {
+        match self {
+            Program::Left { since, .. } => Some(*since),
+            Program::Looks(_) | Program::Sleeps => None,
+        }
+    }
+
+    pub(super) fn farewell(&self) -> Option<Farewell> {
+        match self {
+            Program::Left { farewell, .. } => Some(*farewell),
+            Program::Looks(_) | Program::Sleeps => None,
+        }
+    }
+
+    /// The farewell goes on: due, said, closed.
+    pub(super) fn said(&mut self, now: Farewell) {
+        if let Program::Left { farewell, .. } = self {
+            debug_assert!(matches!(
+                (*farewell, now),
+                (Farewell::Due, Farewell::Said) | (Farewell::Said, Farewell::Closed)
+            ));
+            *farewell = now;
+        }
+    }
+
+    /// What was said over another connection has to be said again.
+    pub(super) fn begin_anew(&mut self) {
+        if let Program::Left { farewell, .. } = self {
+            *farewell = Farewell::Due;
+        }
+    }
+
+    /// Whether it sees soon by itself what there is.
+    pub(super) fn is_attentive(&self, now: Instant, within: Duration) -> bool {
+        match self {
+            Program::Looks(at) => now.saturating_duration_since(*at) < within,
+            Program::Sleeps => true,
+            Program::Left { .. } => false,
+        }
+    }
+}
+
+/// What the other end has to hear of the frames that the program took. Whatever record goes out says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum News {
+    Nothing,
+    /// So many were taken: it goes with what is sent next, or when the program waits.
+    Taken {
+        frames: u32,
+        /// One of them came with a buffer's bytes.
+        buffers: bool,
+    },
+    /// A record is to go out for it.
+    Due,
+}
+
+impl News {
+    /// The program has taken one more. Of `most` the other end hears at once.
+    pub(super) fn took(&mut self, buffer: bool, most: u32) {
+        let (frames, buffers) = match *self {
+            News::Nothing => (1, buffer),
+            News::Taken { frames, buffers } => (frames + 1, buffers || buffer),
+            News::Due => return,
+        };
+        *self = match frames >= most {
+            true => News::Due,
+            false => News::Taken { frames, buffers },
+        };
+    }
+
+    /// It has been silent for long enough.
+    pub(super) fn hurry(&mut self) {
+        *self = News::Due;
+    }
+
+    /// A record that says it is on its way.
+    pub(super) fn said(&mut self) {
+        *self = News::Nothing;
+    }
+}
+
+/// What comes of a buffer whose frame the program has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Coming {
+    /// The connection is a new one: the frame comes again first.
+    Frame,
+    /// So many bytes have come.
+    Bytes(usize),
+}
+
+/// Whether the doorbell was rung and nobody has heard it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bell {
+    Silent,
+    Rung,
+}
+
+impl Bell {
+    /// Hears it: whether it was rung.
+    pub(super) fn hear(&mut self) -> bool {
+        std::mem::replace(self, Bell::Silent) == Bell::Rung
+    }
+}
+
+/// What the program's last look found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LastLook {
+    Something,
+    Nothing,
+}
+
+/// Whether the timer thread knows that output waits for room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Watch {
+    No,
+    Timer,
+}
+
+/// What is known of the bytes in the socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Inward {
+    Unknown,
+    /// The last read took all of them: the next one that finds too little does not ask it again.
+    Drained,
+}
+
+#[cfg(test)]
+mod tests;
