@@ -1,6 +1,7 @@
 //! A bucket: a stack of items of a fixed size.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 /// Buckets of two threads share no cache line, nor two lines that the processor fetches together.
@@ -50,7 +51,20 @@ impl Bucket {
         }
     }
 
-    #[inline(always)]
+    /// Where the next item goes, the first one, and the end.
+    pub(crate) fn into_parts(self) -> [*mut u32; 3] {
+        let parts = ManuallyDrop::new(self);
+        [parts.next, parts.first, parts.end]
+    }
+
+    /// One of such parts.
+    ///
+    /// # Safety
+    /// They are those of a bucket that was taken apart, once; but `next` may lie elsewhere in it, above items alone.
+    pub(crate) unsafe fn from_parts(next: *mut u32, first: *mut u32, end: *mut u32) -> Self {
+        Self { next, first, end }
+    }
+
     pub(crate) fn pop(&mut self) -> Option<u32> {
         if self.next == self.first {
             return None;
@@ -63,43 +77,11 @@ impl Bucket {
     }
 
     /// Whether there was room.
-    #[inline(always)]
     pub(crate) fn push(&mut self, item: u32) -> bool {
-        if self.next == self.end {
-            return false;
-        }
-        // SAFETY: below the end.
-        unsafe {
-            self.next.write(item);
-            self.next = self.next.add(1);
-        }
-        true
-    }
-
-    /// Pushes as many as there is room for, in their order; how many.
-    #[inline(always)]
-    pub(crate) fn push_many(&mut self, items: &[u32]) -> usize {
-        let room = (self.end.addr() - self.next.addr()) / size_of::<u32>();
-        if room == 0 {
-            return 0;
-        }
-        if room < items.len() {
-            return self.push_all(&items[..room]);
-        }
-        // By itself: of a number that is known where this is compiled into it is a move or two.
-        self.push_all(items)
-    }
-
-    /// Of which there is room for all, and there is memory.
-    #[inline(always)]
-    fn push_all(&mut self, items: &[u32]) -> usize {
-        // SAFETY: below the end; nobody else has the bucket's memory.
-        unsafe {
-            let count = items.len();
-            self.next.copy_from_nonoverlapping(items.as_ptr(), count);
-            self.next = self.next.add(count);
-            count
-        }
+        // SAFETY: up to the end, of its own memory.
+        let pushed = unsafe { push_many(self.next, self.end, &[item]) };
+        self.next = self.next.wrapping_add(pushed);
+        pushed == 1
     }
 
     /// Takes all items of one that is smaller than the room left.
@@ -150,6 +132,28 @@ impl Drop for Bucket {
     }
 }
 
+/// Pushes as many as there is room for, in their order, to where the next item of a bucket goes; how many.
+///
+/// # Safety
+/// The next item goes to `next`, the bucket ends at `end`, and nobody else has its memory.
+#[inline(always)]
+pub(crate) unsafe fn push_many(next: *mut u32, end: *mut u32, items: &[u32]) -> usize {
+    // SAFETY: below the end, of which there is room for all.
+    let push = |items: &[u32]| unsafe {
+        next.copy_from_nonoverlapping(items.as_ptr(), items.len());
+        items.len()
+    };
+    let room = (end.addr() - next.addr()) / size_of::<u32>();
+    if room == 0 {
+        return 0;
+    }
+    if room < items.len() {
+        return push(&items[..room]);
+    }
+    // By itself: of a number that is known where this is compiled into it is a move or two.
+    push(items)
+}
+
 fn layout(capacity: usize) -> Layout {
     let bytes = (capacity * size_of::<u32>()).next_multiple_of(ALIGN);
     Layout::from_size_align(bytes, ALIGN).expect("a few kilobytes")
@@ -169,12 +173,26 @@ mod tests {
         assert_eq!(bucket.pop(), Some(9));
         bucket.clear();
         assert!(bucket.is_empty() && bucket.pop().is_none());
-        assert_eq!(bucket.push_many(&[1, 2]), 2);
-        assert_eq!(bucket.push_many(&[3, 4]), 1);
-        assert_eq!(bucket.push_many(&[5]), 0);
-        assert_eq!(bucket.items(), [1, 2, 3]);
         let mut none = Bucket::none();
-        assert_eq!(none.push_many(&[1]), 0);
         assert!(!none.push(1) && none.pop().is_none() && none.items().is_empty());
+    }
+
+    #[test]
+    fn of_several_as_many_are_pushed_as_there_is_room_for() {
+        let mut parts = Bucket::new(3).into_parts();
+        let mut push = |items: &[u32]| {
+            // SAFETY: the parts of a bucket of its own.
+            let pushed = unsafe { push_many(parts[0], parts[2], items) };
+            parts[0] = parts[0].wrapping_add(pushed);
+            pushed
+        };
+        assert_eq!([push(&[1, 2]), push(&[3, 4]), push(&[5])], [2, 1, 0]);
+        let [next, first, end] = parts;
+        // SAFETY: of that bucket.
+        let bucket = unsafe { Bucket::from_parts(next, first, end) };
+        assert_eq!(bucket.items(), [1, 2, 3]);
+        let [next, _, end] = Bucket::none().into_parts();
+        // SAFETY: as above: there is room for none.
+        assert_eq!(unsafe { push_many(next, end, &[1]) }, 0);
     }
 }

@@ -64,6 +64,8 @@ unsafe impl Send for Cache {}
 /// Exclusive use of a cache's buckets, under its lock.
 pub(crate) struct Claim<'a> {
     cache: &'a Cache,
+    /// The front's, as long as the claim is there.
+    top: Bucket,
     _lock: Guard<'a, ()>,
 }
 
@@ -131,10 +133,9 @@ impl Cache {
     /// # Safety
     /// The calling thread owns this cache.
     pub(crate) unsafe fn claim(&self) -> Claim<'_> {
-        Claim {
-            cache: self,
-            _lock: self.lock(),
-        }
+        let lock = self.lock();
+        // SAFETY: the owner is here, and not in its fast path.
+        unsafe { Claim::of(self, lock) }
     }
 
     /// Locks the owner out of its slow path and, after a fence in its thread, out of the fast one.
@@ -163,10 +164,8 @@ impl<'a> Shut<'a> {
     pub(crate) unsafe fn steal(self) -> Option<Claim<'a>> {
         for round in 0..1 << 16 {
             if !self.cache.front.is_busy() {
-                return Some(Claim {
-                    cache: self.cache,
-                    _lock: self.lock,
-                });
+                // SAFETY: the owner has ended what it had begun, and begins nothing new.
+                return Some(unsafe { Claim::of(self.cache, self.lock) });
             }
             if self.cache.is_orphan() {
                 // It was left behind in the middle: its buckets may be half changed, and stay as they are.
@@ -182,15 +181,23 @@ impl<'a> Shut<'a> {
     }
 }
 
-impl Claim<'_> {
+impl<'a> Claim<'a> {
+    /// # Safety
+    /// The lock is the cache's, and the owner is not in its fast path as long as it is held: it holds it itself, or was excluded, see `steal`.
+    unsafe fn of(cache: &'a Cache, lock: Guard<'a, ()>) -> Self {
+        Claim {
+            cache,
+            // SAFETY: as the caller says.
+            top: unsafe { cache.front.take_top() },
+            _lock: lock,
+        }
+    }
+
     pub(crate) fn buckets(&mut self) -> Buckets<'_> {
-        // SAFETY: the lock is held. The owner holds it in its slow path and then is not in its fast one; a thief has
-        // excluded the owner's fast path, see `steal`.
-        unsafe {
-            Buckets {
-                top: &mut *self.cache.front.top.get(),
-                spare: &mut *self.cache.spare.get(),
-            }
+        Buckets {
+            top: &mut self.top,
+            // SAFETY: only touched under the lock, which is held.
+            spare: unsafe { &mut *self.cache.spare.get() },
         }
     }
 
@@ -201,5 +208,12 @@ impl Claim<'_> {
     /// Opens the fast path for as long as the control word is `control`. Only the owner may, at the end of its claim.
     pub(crate) fn set_seen(&mut self, control: u64) {
         self.cache.front.seen.store(control, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        // SAFETY: as said to `of`; the lock is still held.
+        unsafe { self.cache.front.put_top(std::mem::take(&mut self.top)) };
     }
 }

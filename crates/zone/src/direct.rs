@@ -41,6 +41,17 @@ impl CachePlace {
         CachePlace(number & (PLACES - 1) as u8)
     }
 
+    /// The same without a look at the number.
+    ///
+    /// # Safety
+    /// It is a place's ([`number`](Self::number)).
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn numbered_unchecked(number: u8) -> CachePlace {
+        debug_assert!(usize::from(number) < PLACES);
+        CachePlace(number)
+    }
+
     #[inline(always)]
     fn index(self) -> usize {
         usize::from(self.0)

@@ -2,17 +2,17 @@
 //!
 //! See [`Cache`](crate::cache::Cache) for who may touch it when.
 
-use crate::bucket::Bucket;
+use crate::bucket::{self, Bucket};
 use crate::lock::Lock;
 use std::cell::UnsafeCell;
 use std::hint::cold_path;
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use tranship_sys::fork;
 
-/// The counters, the first bucket, and whether it may be used. Two cache lines, so that neighbours do not share, nor are
-/// fetched together. All zeros: shut, and empty.
+/// The counters, the first bucket, and whether it may be used. Two cache lines, of which the first is used, so that neighbours do not
+/// share, nor are fetched together. All zeros: shut, and empty.
 #[repr(C, align(128))]
 pub(crate) struct Front {
     /// The control word for which the fast path may be taken; 0 for none.
@@ -24,7 +24,40 @@ pub(crate) struct Front {
     /// The same for items taken back.
     frees: AtomicU64,
     /// Used by both alloc and free, last in first out.
-    pub(crate) top: UnsafeCell<Bucket>,
+    top: UnsafeCell<Top>,
+    /// Items that the owner handed out, and took back, in its slow path.
+    slow_allocs: AtomicU64,
+    slow_frees: AtomicU64,
+}
+
+/// The first bucket. Where the next item goes is not in it: the counts say so, which `alloc` and `free` change anyway, each its own. With a word that
+/// both change each would wait for what the other has just stored.
+struct Top {
+    /// Where the next item would go if both counts were the same. An address alone: it may lie outside of the bucket.
+    origin: *mut u32,
+    first: *mut u32,
+    end: *mut u32,
+}
+
+impl Top {
+    const fn none() -> Self {
+        let null = ptr::null_mut();
+        Self {
+            origin: null,
+            first: null,
+            end: null,
+        }
+    }
+
+    /// Where the next item goes, at these counts.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // 64-bit only; of either sign
+    fn next(&self, allocs: u64, frees: u64) -> *mut u32 {
+        // Two for each item, which has four bytes.
+        const { assert!(size_of::<u32>() == 4) };
+        let ahead = frees.wrapping_sub(allocs) as isize;
+        self.origin.wrapping_byte_offset(ahead.wrapping_mul(2))
+    }
 }
 
 // SAFETY: `top` is the only field that is not Sync by itself; see `Cache`.
@@ -61,13 +94,21 @@ fn end_for_nothing(count: &AtomicU64) {
     count.fetch_sub(1, Ordering::Release);
 }
 
+/// One more. One writer, so no read-modify-write.
+fn count_one(count: &AtomicU64) {
+    // Ordering: as in `end`.
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
+}
+
 impl Front {
     pub(crate) const fn shut() -> Self {
         Self {
             seen: AtomicU64::new(0),
             allocs: AtomicU64::new(0),
             frees: AtomicU64::new(0),
-            top: UnsafeCell::new(Bucket::none()),
+            top: UnsafeCell::new(Top::none()),
+            slow_allocs: AtomicU64::new(0),
+            slow_frees: AtomicU64::new(0),
         }
     }
 
@@ -81,8 +122,11 @@ impl Front {
         if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
             // SAFETY: nobody else touches the bucket: a thief that does has cleared `seen`, made this thread pass a
             // fence after that, and then found it not busy; so this thread would have found `seen` cleared.
-            let top = unsafe { &mut *self.top.get() };
-            if let Some(item) = top.pop() {
+            let top = unsafe { &*self.top.get() };
+            let next = top.next(before, self.frees.load(Ordering::Relaxed));
+            if next != top.first {
+                // SAFETY: there is an item below, which was put there by `push` or with the bucket.
+                let item = unsafe { next.sub(1).read() };
                 end(&self.allocs, before + 2);
                 return Some(item);
             }
@@ -100,8 +144,11 @@ impl Front {
         let before = begin(&self.frees);
         if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
             // SAFETY: as in `pop`.
-            let top = unsafe { &mut *self.top.get() };
-            if top.push(item) {
+            let top = unsafe { &*self.top.get() };
+            let next = top.next(self.allocs.load(Ordering::Relaxed), before);
+            if next != top.end {
+                // SAFETY: below the end; nobody else has the bucket's memory.
+                unsafe { next.write(item) };
                 end(&self.frees, before + 2);
                 return true;
             }
@@ -119,7 +166,10 @@ impl Front {
         let before = begin(&self.frees);
         if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
             // SAFETY: as in `pop`.
-            let count = unsafe { &mut *self.top.get() }.push_many(items);
+            let top = unsafe { &*self.top.get() };
+            let next = top.next(self.allocs.load(Ordering::Relaxed), before);
+            // SAFETY: up to the end; nobody else has the bucket's memory.
+            let count = unsafe { bucket::push_many(next, top.end, items) };
             end(&self.frees, before.wrapping_add(2 * count as u64));
             return count;
         }
@@ -127,33 +177,99 @@ impl Front {
         0
     }
 
+    /// For how many items there is room, if `control` is what was seen last.
+    ///
+    /// # Safety
+    /// As [`pop`](Self::pop).
+    #[inline]
+    pub(crate) unsafe fn room(&self, control: &AtomicU64) -> usize {
+        let before = begin(&self.frees);
+        let is_open = self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed);
+        let room = is_open.then(|| {
+            // SAFETY: as in `pop`.
+            let top = unsafe { &*self.top.get() };
+            let next = top.next(self.allocs.load(Ordering::Relaxed), before);
+            (top.end.addr() - next.addr()) / size_of::<u32>()
+        });
+        end(&self.frees, before);
+        room.unwrap_or(0)
+    }
+
+    /// Takes the bucket out, and leaves one for no items.
+    ///
+    /// # Safety
+    /// The caller has the cache's lock, and the owner is not in its fast path.
+    pub(crate) unsafe fn take_top(&self) -> Bucket {
+        let [allocs, frees] = self.settled();
+        // SAFETY: as the caller says.
+        let top = unsafe { &mut *self.top.get() };
+        let next = top.next(allocs, frees);
+        let Top { first, end, .. } = std::mem::replace(top, Top::none());
+        top.origin = Top::none().next(frees, allocs);
+        // SAFETY: the parts of one that `put_top` got, and of what was pushed since.
+        unsafe { Bucket::from_parts(next, first, end) }
+    }
+
+    /// Puts a bucket there, where one for no items is.
+    ///
+    /// # Safety
+    /// As [`take_top`](Self::take_top).
+    pub(crate) unsafe fn put_top(&self, bucket: Bucket) {
+        let [allocs, frees] = self.settled();
+        let [next, first, end] = bucket.into_parts();
+        // SAFETY: as the caller says.
+        let top = unsafe { &mut *self.top.get() };
+        *top = Top {
+            // The other way round: from the next item to the origin.
+            origin: Top {
+                origin: next,
+                first,
+                end,
+            }
+            .next(frees, allocs),
+            first,
+            end,
+        };
+    }
+
+    /// The counts, of whose lowest bits an owner that finds its cache shut may just be changing one.
+    fn settled(&self) -> [u64; 2] {
+        [&self.allocs, &self.frees].map(|count| count.load(Ordering::Relaxed) & !1)
+    }
+
     /// The owner counts one item handed out in its slow path.
     pub(crate) fn count_alloc(&self) {
-        // One writer, so no read-modify-write.
-        end(&self.allocs, self.allocs.load(Ordering::Relaxed) + 2);
+        count_one(&self.slow_allocs);
     }
 
     /// The owner counts one item taken back in its slow path.
     pub(crate) fn count_free(&self) {
-        end(&self.frees, self.frees.load(Ordering::Relaxed) + 2);
+        count_one(&self.slow_frees);
     }
 
     /// Items handed out.
     pub(crate) fn allocs(&self) -> u64 {
-        // Ordering: pairs with `end`.
-        self.allocs.load(Ordering::Acquire) / 2
+        // Ordering: pairs with `end` and `count_one`.
+        self.allocs.load(Ordering::Acquire) / 2 + self.slow_allocs.load(Ordering::Acquire)
     }
 
     /// Items taken back.
     pub(crate) fn frees(&self) -> u64 {
-        // Ordering: pairs with `end`.
-        self.frees.load(Ordering::Acquire) / 2
+        // Ordering: pairs with `end` and `count_one`.
+        self.frees.load(Ordering::Acquire) / 2 + self.slow_frees.load(Ordering::Acquire)
     }
 
     /// Whether the owner is in its fast path.
     pub(crate) fn is_busy(&self) -> bool {
         // Ordering: pairs with `end`.
         (self.allocs.load(Ordering::Acquire) | self.frees.load(Ordering::Acquire)) & 1 == 1
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // SAFETY: nobody else knows it any more.
+        drop(unsafe { self.take_top() });
     }
 }
 

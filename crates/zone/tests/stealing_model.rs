@@ -1,20 +1,22 @@
 //! The theft of a cache, explored exhaustively: every interleaving of an owner's fast path and a thief, on processors that
 //! hold stores back (a store buffer each, which may reach memory at any later moment).
 //!
-//! The steps are those of `Cache::enter` and of `Shut::steal`. What is left out: the lock (who holds it is alone with the
-//! thief's half), and what `seen` is compared with. Stronger processors have fewer behaviours; on weaker ones the fence
+//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. What is left out: the lock (who holds it is alone with the
+//! thief's half), what `seen` is compared with, and the count of frees, which the owner and the thief treat as that of allocations. Stronger processors have fewer behaviours; on weaker ones the fence
 //! of the barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
 
 use std::collections::{HashSet, VecDeque};
 
-/// Places in memory.
-const BUSY: usize = 0;
+/// Places in memory: twice the items handed out, odd while the owner is busy; whether the cache is open; twice the items that there
+/// would be if none had been handed out.
+const COUNT: usize = 0;
 const SEEN: usize = 1;
-const ITEMS: usize = 2;
+const ORIGIN: usize = 2;
 
 /// Allocations that the owner tries.
 const ROUNDS: u8 = 3;
-const STOCK: u8 = 5;
+/// Twice the items.
+const STOCK: u8 = 10;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
@@ -22,19 +24,22 @@ struct State {
     /// What each processor has stored and memory has not seen: owner, thief.
     buffers: [VecDeque<(usize, u8)>; 2],
     steps: [u8; 2],
-    /// What a step loaded for a later one.
-    loaded: [u8; 2],
+    /// The count that the owner loaded.
+    before: u8,
     rounds: u8,
+    /// Twice the items.
     taken: [u8; 2],
 }
 
 /// Which part of the protocol is left out, to see that it is needed.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Without {
     Nothing,
     Barrier,
     Busy,
     Waiting,
+    /// Without care of the count of an owner that finds its cache shut.
+    Settling,
 }
 
 impl State {
@@ -43,7 +48,7 @@ impl State {
             memory: [0, 1, STOCK],
             buffers: [VecDeque::new(), VecDeque::new()],
             steps: [0, 0],
-            loaded: [0, 0],
+            before: 0,
             rounds: 0,
             taken: [0, 0],
         }
@@ -66,26 +71,29 @@ impl State {
     }
 
     fn owner(&mut self, without: Without) -> bool {
+        let before = self.before;
         match self.steps[0] {
             0 if self.rounds == ROUNDS => return false,
-            0 if without != Without::Busy => self.store(0, BUSY, 1),
-            0 => {}
+            0 => {
+                self.before = self.load(0, COUNT);
+                if without != Without::Busy {
+                    self.store(0, COUNT, self.before + 1);
+                }
+            }
             // Cleared: to the lock, where the thief is. That is the end here.
             1 if self.load(0, SEEN) == 0 => {
-                self.store(0, BUSY, 0);
+                if without != Without::Busy {
+                    self.store(0, COUNT, before);
+                }
                 self.rounds = ROUNDS;
                 self.steps[0] = 0;
                 return true;
             }
             1 => {}
-            2 => self.loaded[0] = self.load(0, ITEMS),
-            3 if self.loaded[0] > 0 => {
-                self.store(0, ITEMS, self.loaded[0] - 1);
-                self.taken[0] += 1;
-            }
-            3 => {}
             _ => {
-                self.store(0, BUSY, 0);
+                let is_empty = self.load(0, ORIGIN) == before;
+                self.taken[0] += 2 * u8::from(!is_empty);
+                self.store(0, COUNT, if is_empty { before } else { before + 2 });
                 self.rounds += 1;
                 self.steps[0] = 0;
                 return true;
@@ -107,17 +115,22 @@ impl State {
                     self.drain_one(0);
                 }
             }
-            2 if self.load(1, BUSY) == 1 && without != Without::Waiting => return false,
+            2 if self.load(1, COUNT) % 2 == 1 && without != Without::Waiting => return false,
             2 => {}
-            3 => self.loaded[1] = self.load(1, ITEMS),
-            4 => {
-                self.taken[1] += self.loaded[1];
-                self.store(1, ITEMS, 0);
-            }
+            3 => self.taken[1] = self.load(1, ORIGIN) - self.settled(without),
+            4 => self.store(1, ORIGIN, self.settled(without)),
             _ => return false,
         }
         self.steps[1] += 1;
         true
+    }
+
+    /// The count as the thief reads it.
+    fn settled(&self, without: Without) -> u8 {
+        match without {
+            Without::Settling => self.load(1, COUNT),
+            _ => self.load(1, COUNT) & !1,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -135,7 +148,8 @@ fn explore(without: Without) -> (usize, bool) {
     while let Some(state) = open.pop() {
         if state.is_over() {
             ends += 1;
-            wrong |= state.taken[0] + state.taken[1] + state.memory[ITEMS] != STOCK;
+            let left = i32::from(state.memory[ORIGIN]) - i32::from(state.memory[COUNT]);
+            wrong |= left < 0 || left + i32::from(state.taken[0] + state.taken[1]) != STOCK.into();
         }
         for step in 0..4 {
             let mut next = state.clone();
@@ -165,7 +179,8 @@ fn no_item_is_doubled_or_lost_in_any_interleaving() {
 
 #[test]
 fn each_part_of_the_protocol_is_needed() {
-    for without in [Without::Barrier, Without::Busy, Without::Waiting] {
-        assert!(explore(without).1);
+    use Without::{Barrier, Busy, Settling, Waiting};
+    for without in [Barrier, Busy, Waiting, Settling] {
+        assert!(explore(without).1, "{without:?}");
     }
 }
