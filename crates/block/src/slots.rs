@@ -1,6 +1,7 @@
 //! The memory of a cache: a page for each block, and which block is to go next.
 
 use crate::BLOCK_BYTES;
+use std::collections::VecDeque;
 use tranship_core::Account;
 use tranship_sys::machine;
 use tranship_sys::pages::{PAGE, Pages};
@@ -12,7 +13,9 @@ const _: () = assert!(PAGE == BLOCK_BYTES);
 pub(crate) struct Slots {
     pages: Pages,
     slots: Vec<Slot>,
-    hand: usize,
+    /// CLOCK's circle, from the hand on: all places with a block, and some that had one. So the hand meets no place that was never filled again, of which
+    /// there are many where memory was given back.
+    circle: VecDeque<usize>,
     /// With memory, and without a block.
     empty: Vec<usize>,
     /// Whose memory is the kernel's again.
@@ -25,6 +28,8 @@ struct Slot {
     block: Option<u64>,
     sum: u32,
     used: bool,
+    /// It is in the circle.
+    circled: bool,
 }
 
 /// A place for a block, and the block that has to go for it.
@@ -46,7 +51,7 @@ impl Slots {
         Slots {
             pages: pages.expect("no pages at all can be had"),
             slots: Vec::new(),
-            hand: 0,
+            circle: VecDeque::new(),
             empty: Vec::new(),
             bare: Vec::new(),
         }
@@ -71,11 +76,11 @@ impl Slots {
     }
 
     pub(crate) fn write(&mut self, place: usize, block: u64, sum: u32, bytes: &[u8]) {
-        self.slots[place] = Slot {
-            block: Some(block),
-            sum,
-            used: false,
-        };
+        let slot = &mut self.slots[place];
+        if !std::mem::replace(&mut slot.circled, true) {
+            self.circle.push_back(place);
+        }
+        (slot.block, slot.sum, slot.used) = (Some(block), sum, false);
         self.pages.get_mut(place).copy_from_slice(bytes);
     }
 
@@ -98,6 +103,7 @@ impl Slots {
                     block: None,
                     sum: 0,
                     used: false,
+                    circled: false,
                 });
                 self.slots.len() - 1
             })));
@@ -105,17 +111,18 @@ impl Slots {
         self.victim()
     }
 
+    /// The next place whose block was not used since the hand passed it. Each look takes away a mark that a read has made, or what a write has put
+    /// into the circle: there are no more looks than reads and writes.
     fn victim(&mut self) -> Option<Taken> {
-        if self.present() == self.empty.len() {
-            return None;
-        }
-        // Twice round: the first time takes all marks away at the worst.
-        for _ in 0..self.slots.len() * 2 {
-            let place = self.hand;
-            self.hand = (self.hand + 1) % self.slots.len();
+        while let Some(place) = self.circle.pop_front() {
             let slot = &mut self.slots[place];
-            if slot.block.is_some() && !std::mem::take(&mut slot.used) {
-                let gone = slot.block.take();
+            if slot.block.is_some() && std::mem::take(&mut slot.used) {
+                self.circle.push_back(place);
+                continue;
+            }
+            slot.circled = false;
+            let gone = slot.block.take();
+            if gone.is_some() {
                 return Some(Taken { place, gone });
             }
         }
@@ -130,5 +137,67 @@ impl Slots {
         self.pages.discard(taken.place);
         self.bare.push(taken.place);
         Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(count: usize) -> Slots {
+        let mut slots = Slots::new(count);
+        for block in 0..count {
+            put(&mut slots, block as u64);
+        }
+        slots
+    }
+
+    /// Keeps a block; says which one had to go for it.
+    fn put(slots: &mut Slots, block: u64) -> Option<u64> {
+        let taken = slots.take(None).expect("a place");
+        slots.write(taken.place, block, 0, &[0; BLOCK_BYTES]);
+        taken.gone
+    }
+
+    #[test]
+    fn what_was_used_since_the_hand_passed_stays() {
+        let mut slots = slots(4);
+        assert_eq!(put(&mut slots, 4), Some(0));
+        for place in [1, 2] {
+            slots.read(place);
+        }
+        assert_eq!(put(&mut slots, 5), Some(3));
+        // Their marks are gone.
+        assert_eq!(put(&mut slots, 6), Some(4));
+        assert_eq!(put(&mut slots, 7), Some(1));
+        assert_eq!(put(&mut slots, 8), Some(2));
+        // What is empty is used first, wherever the hand is, and is in the circle once.
+        slots.empty(3);
+        assert_eq!(put(&mut slots, 9), None);
+        let gone: Vec<_> = (10..14).map(|block| put(&mut slots, block)).collect();
+        assert!(gone.iter().all(Option::is_some), "{gone:?}");
+        assert_eq!(slots.circle.len(), 4);
+    }
+
+    /// Where memory was given back, the few places that are left are all that is looked at.
+    #[test]
+    fn places_without_memory_are_met_once() {
+        let mut slots = slots(4096);
+        let mut gone = 0;
+        while slots.present() > 8 {
+            assert!(slots.shed().expect("a place").gone.is_some());
+            gone += 1;
+        }
+        assert_eq!((gone, slots.circle.len()), (4088, 8));
+        // Empty ones go, too, and leave nothing behind but what one round takes away.
+        for place in slots.circle.clone() {
+            slots.empty(place);
+            assert!(slots.shed().is_some());
+        }
+        assert_eq!((slots.present(), slots.circle.len()), (0, 8));
+        assert!(slots.shed().is_none());
+        assert_eq!(slots.circle.len(), 0);
+        assert_eq!(put(&mut slots, 1), None);
+        assert_eq!(slots.circle.len(), 1);
     }
 }

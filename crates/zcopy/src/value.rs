@@ -49,19 +49,33 @@ impl Arena {
     /// Memory for a value of `len` bytes. What it contains is not specified (nothing of another process).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. Does not block.
+    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. Does not block, but where the arena is charged to a domain
+    /// ([`Options::charge_to`]): then the manager may be waited for, 100 ms at most, and after a refusal not again for a second; what it refuses is
+    /// [`Error::NotAdmitted`].
     pub fn alloc(&self, len: usize) -> Result<ValueMut, Error> {
-        let at = self.inner.alloc(len)?;
+        self.inner.alloc(len).map(|at| self.to_fill(at, len))
+    }
+
+    /// As [`Arena::alloc`], out of what the manager has admitted already: for who holds a lock that others wait for. Never blocks.
+    ///
+    /// # Errors
+    /// As [`Arena::alloc`]; after [`Error::NotAdmitted`] that may be asked for more.
+    pub fn alloc_admitted(&self, len: usize) -> Result<ValueMut, Error> {
+        let at = self.inner.alloc_admitted(len);
+        at.map(|at| self.to_fill(at, len))
+    }
+
+    fn to_fill(&self, at: NonNull<u8>, len: usize) -> ValueMut {
         // It will be filled, unlike what a program may do with memory that it asks for.
         self.inner.populate(at, len);
-        Ok(ValueMut {
+        ValueMut {
             owned: Some(Owned {
                 arena: Arc::clone(&self.inner),
                 at,
                 len,
                 filling: true,
             }),
-        })
+        }
     }
 
     /// A value that is a copy of `bytes`.
@@ -246,6 +260,16 @@ impl ValueMut {
         Value::of(owned)
     }
 
+    /// The number of the pageblock in which it begins.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn block(&self) -> u32 {
+        let owned = self.owned.as_ref().expect("still there");
+        owned.arena.block_of(owned.at)
+    }
+
     /// Makes it shorter; longer lengths change nothing.
     pub fn truncate(&mut self, len: usize) {
         let owned = self.owned.as_mut().expect("still there");
@@ -323,6 +347,20 @@ impl Value {
     #[must_use]
     pub fn block(&self) -> u32 {
         self.owned.arena.block_of(self.at)
+    }
+
+    /// Has it pages of its own, which go back with it? Else they go back with its pageblock, when all that lies there is gone.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.owned.arena.own_pages(self.at).is_some()
+    }
+
+    /// Bytes that go back with it, or with its pageblock.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let arena = &self.owned.arena;
+        let own = arena.own_pages(self.at);
+        own.unwrap_or(arena.block_bytes()) as u64
     }
 
     /// Where in the arena's file it lies, for [`Arena::adopt`]; none if the file does not have it (a fork came while it was filled).

@@ -112,10 +112,11 @@ impl Store {
         }
     }
 
-    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting. Else he lets
-    /// go of the lock and reserves it, as what is evicted for it may be of this shard. The item is touched before, so that it itself is so last.
-    fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
+    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting and without
+    /// asking the manager, for whom others would wait. Else he lets go of the lock and reserves it, as what is evicted for it may be of this shard. The
+    /// item is touched before, so that it itself is so last.
+    pub(super) fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
         let fits = reserved.take().filter(|value| value.len() == len);
-        fits.or_else(|| self.arena.alloc(len).ok())
+        fits.or_else(|| self.arena.alloc_admitted(len).ok())
     }
 }

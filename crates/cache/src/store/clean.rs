@@ -4,8 +4,11 @@
 //! It works only while blocks hold a quarter more than what is stored, and takes the emptiest first: a block of which a tenth is
 //! left costs a tenth of a block's copying and gives back nine.
 
+use super::shard::Shard;
 use super::{Store, lock};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use tranship_zcopy::{Value, ValueMut};
 
 impl Store {
     /// Empties some pageblocks, if it is worth it.
@@ -26,30 +29,43 @@ impl Store {
         }
         let sparse = self.arena.sparse(blocks);
         if !sparse.is_empty() {
-            let wanted =
-                |value: &tranship_zcopy::Value| sparse.binary_search(&value.block()).is_ok();
+            let wanted = |value: &Value| sparse.binary_search(&value.block()).is_ok();
             for shard in &self.shards {
-                // The whole shard is looked at, in parts, so that nobody waits long for its lock.
-                let mut from = 0;
-                loop {
-                    let mut shard = lock(shard);
-                    let (found, next) = shard.those_with(from, 4096, &wanted);
-                    for index in found {
-                        let old = shard.entry(index).value.clone();
-                        let Ok(new) = self.arena.copy(&old) else {
-                            break;
-                        };
-                        shard.entry_mut(index).value = new;
-                        // Relaxed: a count.
-                        self.counts.moved.fetch_add(1, Ordering::Relaxed);
-                    }
-                    match next {
-                        Some(next) => from = next,
-                        None => break,
-                    }
-                }
+                self.move_away(shard, &wanted);
             }
         }
         self.cleaner.store(0, Ordering::Release);
+    }
+
+    /// Moves a shard's wanted values elsewhere, as far as there is room.
+    fn move_away(&self, shard: &Mutex<Shard>, wanted: &impl Fn(&Value) -> bool) {
+        let mut reserved = None::<ValueMut>;
+        // The whole shard is looked at, in parts, so that nobody waits long for its lock.
+        let mut from = 0;
+        loop {
+            let mut shard = lock(shard);
+            let (found, next) = shard.those_with(from, 4096, wanted);
+            let mut lacks = None;
+            for index in found {
+                let old = shard.entry(index).value.clone();
+                let Some(mut new) = self.room_for(&mut reserved, old.len()) else {
+                    lacks = Some(old.len());
+                    break;
+                };
+                new.copy_from_slice(&old);
+                shard.entry_mut(index).value = new.freeze();
+                // Relaxed: a count.
+                self.counts.moved.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(shard);
+            // Now the manager may be asked. What was moved is not wanted any more.
+            reserved = lacks.and_then(|len| self.arena.alloc(len).ok());
+            if reserved.is_none() {
+                match next {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+        }
     }
 }

@@ -1,28 +1,89 @@
-//! The manager wants memory back: what nobody has asked for for longest goes, and what is left of its pageblocks is moved together.
+//! The manager wants memory back: pageblocks in which little is left are emptied, and then those in which lies what nobody has asked for for longest.
+//!
+//! Memory goes back by the pageblock. Values that are evicted one by one, each out of another, give nothing back for long: so all of a pageblock goes, and
+//! of pageblocks no more than are wanted.
 
-use super::Store;
+use super::shard::Shard;
+use super::{Store, lock};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
-/// Pageblocks that are emptied in one go.
+/// Sparse pageblocks that are emptied in one go.
 const BLOCKS: usize = 64;
+/// Entries that are looked at under a shard's lock in one go. There is another one soon.
+const LOOKED_AT: usize = 4096;
 
 impl Store {
-    /// Evicts no more than what is wanted back. As long as other values keep pageblocks from being empty the next call finds something to do.
+    /// Gives back what is wanted, and one pageblock more at most, as far as nobody else has the values. Where that is not all the next call goes on.
     pub(super) fn come_down(&self) {
         let wanted = self.arena.excess();
         if wanted == 0 {
             return;
         }
-        // Relaxed: a sum.
-        let used = || self.used.load(std::sync::atomic::Ordering::Relaxed);
-        let floor = used().saturating_sub(wanted);
         tracing::info!(bytes = wanted, "the manager wants memory back");
-        while used() > floor && self.arena.excess() > 0 {
-            if !self.evict_some(used() - floor) {
-                break;
+        self.empty_blocks(BLOCKS);
+        let mut left = wanted.min(self.arena.excess());
+        let mut blocks = BTreeSet::new();
+        let shards = self.shards.len() as u64;
+        for (shard, rest) in self.shards.iter().zip((1..=shards).rev()) {
+            let part = self.oldest_blocks(shard, left.div_ceil(rest), &mut blocks);
+            left = left.saturating_sub(part);
+        }
+        if !blocks.is_empty() {
+            for shard in &self.shards {
+                self.evict_from(shard, &blocks);
             }
         }
-        if self.arena.excess() > 0 {
-            self.empty_blocks(BLOCKS);
+    }
+
+    /// Adds pageblocks of so many bytes, those of what a shard would evict first; evicts what has memory of its own at once. Says how many bytes that are.
+    fn oldest_blocks(&self, shard: &Mutex<Shard>, wanted: u64, blocks: &mut BTreeSet<u32>) -> u64 {
+        let mut found = 0;
+        let mut alone = Vec::new();
+        let mut shard = lock(shard);
+        for index in shard.in_order().take(LOOKED_AT) {
+            if found >= wanted {
+                break;
+            }
+            let value = &shard.entry(index).value;
+            if value.is_alone() {
+                alone.push(index);
+            } else if !blocks.insert(value.block()) {
+                continue;
+            }
+            found += value.memory_bytes();
+        }
+        for index in alone {
+            self.evict(&mut shard, index);
+        }
+        found
+    }
+
+    /// Evicts what lies in these pageblocks. What was asked for more than once is moved elsewhere, if something has a free slot for it.
+    fn evict_from(&self, shard: &Mutex<Shard>, blocks: &BTreeSet<u32>) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let mut shard = lock(shard);
+            let (found, next) =
+                shard.those_with(at, LOOKED_AT, &|value| blocks.contains(&value.block()));
+            for index in found {
+                let entry = shard.entry(index);
+                let room = entry
+                    .links
+                    .protected
+                    .then(|| self.arena.alloc_admitted(entry.value.len()).ok());
+                match room.flatten() {
+                    Some(mut new) if !blocks.contains(&new.block()) => {
+                        new.copy_from_slice(&entry.value);
+                        shard.entry_mut(index).value = new.freeze();
+                        // Relaxed: a count.
+                        self.counts.moved.fetch_add(1, Ordering::Relaxed);
+                    }
+                    _ => self.evict(&mut shard, index),
+                }
+            }
+            from = next;
         }
     }
 }

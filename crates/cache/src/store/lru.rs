@@ -84,16 +84,15 @@ impl Lists {
     }
 
     /// All entries, from what is evicted first.
-    pub(super) fn in_order(&self, entries: &Entries) -> Vec<u32> {
-        let mut all = Vec::new();
-        for list in [&self.probation, &self.protected] {
-            let mut at = list.oldest;
-            while at != NONE {
-                all.push(at);
-                at = entries[at as usize].as_ref().expect("in use").links.newer;
-            }
-        }
-        all
+    pub(super) fn in_order(&self, entries: &Entries) -> impl Iterator<Item = u32> {
+        let some = |index: u32| (index != NONE).then_some(index);
+        let newer = move |&index: &u32| {
+            let entry = entries[index as usize].as_ref();
+            some(entry.expect("in use").links.newer)
+        };
+        [self.probation.oldest, self.protected.oldest]
+            .into_iter()
+            .flat_map(move |oldest| std::iter::successors(some(oldest), newer))
     }
 
     pub(super) fn oldest(&self) -> Option<u32> {

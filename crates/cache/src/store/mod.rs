@@ -474,6 +474,12 @@ impl Store {
         self.counts.items.fetch_sub(1, Ordering::Relaxed);
     }
 
+    fn evict(&self, shard: &mut Shard, index: u32) {
+        self.remove(shard, index);
+        // Relaxed: a count.
+        self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Evicts until so much fits.
     fn make_room(&self, bytes: u64) {
         loop {
@@ -496,8 +502,7 @@ impl Store {
             if let Some(index) = shard.oldest() {
                 gone += shard.entry(index).cost();
                 any = true;
-                self.remove(&mut shard, index);
-                self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+                self.evict(&mut shard, index);
             }
             if gone >= bytes {
                 break;

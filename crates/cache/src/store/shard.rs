@@ -73,7 +73,7 @@ impl Shard {
     }
 
     /// All of them, from what is evicted first.
-    pub(super) fn in_order(&self) -> Vec<u32> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
         self.lists.in_order(&self.entries)
     }
 

@@ -1,3 +1,6 @@
+mod asking;
+mod pressed;
+
 use super::*;
 
 const LONGEST: usize = 4 << 20;
@@ -20,6 +23,17 @@ fn value(store: &Store, bytes: &[u8]) -> Value {
     let mut value = store.reserve(bytes.len()).expect("room");
     value[..bytes.len()].copy_from_slice(bytes);
     value.freeze()
+}
+
+/// A value for which nothing is evicted: a manager on a busy machine may not answer in time.
+fn patient(store: &Store, len: usize) -> Value {
+    loop {
+        if let Ok(mut value) = store.arena().alloc(len) {
+            value.fill(7);
+            return value.freeze();
+        }
+        std::thread::yield_now();
+    }
 }
 
 fn set(store: &Store, key: &[u8], bytes: &[u8], mode: Mode) -> Outcome {

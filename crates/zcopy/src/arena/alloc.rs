@@ -13,7 +13,7 @@ use super::stats::Counters;
 use super::view::{ALIGN, View};
 use crate::error::Error;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tranship_sys::ForkGuard;
 
@@ -22,7 +22,7 @@ const WARM: u32 = 64;
 /// Addresses of an arena's window that large values may make necessary: of the 128 TiB that a process has, so that two such fit twice.
 const ADDRESSES: usize = 16 << 40;
 /// The longest value whose pages come in one call: who is told of a longer one may never see its bytes.
-const POPULATED: usize = 4 << 20;
+pub(super) const POPULATED: usize = 4 << 20;
 
 impl Inner {
     pub(crate) fn new(options: &Options) -> Result<Arc<Inner>, Error> {
@@ -67,6 +67,7 @@ impl Inner {
             max: options.max,
             counters: Counters::default(),
             given: AtomicBool::new(false),
+            has_raw: AtomicBool::new(false),
             account: options.open_account()?,
         });
         fork::enlist(&inner)?;
@@ -75,17 +76,22 @@ impl Inner {
 
     /// Memory for a value, still to be filled.
     pub(crate) fn alloc(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        match self.alloc_admitted(len) {
+            // Under no lock: it may take a while.
+            Err(Error::NotAdmitted { .. }) if self.ask_for_room(len) => self.alloc_admitted(len),
+            other => other,
+        }
+    }
+
+    /// The same out of what is admitted: the manager is not asked.
+    pub(crate) fn alloc_admitted(&self, len: usize) -> Result<NonNull<u8>, Error> {
         if self.guard.is_child() {
             return Err(Error::Forked);
         }
         if self.is_closed() {
             return Err(Error::Given);
         }
-        let at = match self.alloc_once(len) {
-            // Under no lock: it may take a while.
-            Err(Error::NotAdmitted { .. }) if self.ask_for_room(len) => self.alloc_once(len),
-            other => other,
-        }?;
+        let at = self.alloc_once(len)?;
         self.counters.allocated(len);
         Ok(at)
     }
@@ -182,6 +188,10 @@ impl Inner {
     /// The value at an address has been filled: its block may be frozen. `raw`: nobody says when it is, so a large one is frozen when
     /// it is first sent.
     pub(crate) fn filled(&self, at: NonNull<u8>, raw: bool) {
+        if raw {
+            // Relaxed: the block's lock orders it before the block is full.
+            self.has_raw.store(true, Ordering::Relaxed);
+        }
         let (block, _) = self.place(at);
         let full = match &mut *self.block(block) {
             Block::Cut(slots) => {

@@ -1,5 +1,6 @@
 //! Protection: full blocks are frozen at the next send, all that wait in one go.
 
+use super::alloc::POPULATED;
 use super::block::{Block, State};
 use super::inner::{Inner, lock};
 use std::sync::atomic::Ordering;
@@ -99,8 +100,9 @@ impl Inner {
         }
     }
 
-    /// Takes the mark away, and gives back what was freed meanwhile. Says how many blocks it was.
+    /// Takes the mark away, and gives back what was freed meanwhile; what is there the kernel can send from. Says how many blocks it was.
     fn end(&self, number: u32) -> u32 {
+        let (offset, _) = self.span(number, 1);
         let mut block = self.block(number);
         let (blocks, bytes, empty) = match &mut *block {
             Block::Cut(slots) => {
@@ -114,7 +116,14 @@ impl Inner {
             }
             Block::Free | Block::Tail => unreachable!("a block that is being frozen stays"),
         };
-        if empty {
+        if !empty {
+            drop(block);
+            // Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said before it was full.
+            if !self.has_raw.load(Ordering::Relaxed) && bytes <= POPULATED as u64 {
+                self.view
+                    .show_to_kernel(offset, usize::try_from(bytes).unwrap_or(0));
+            }
+        } else {
             *block = Block::Free;
             drop(block);
             // SAFETY: no value is in it, and its table says so.

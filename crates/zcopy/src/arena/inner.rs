@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pub(super) counters: Counters,
     /// The file is another process's now.
     pub(super) given: AtomicBool,
+    /// Some of it is memory of a program, which may never be touched.
+    pub(super) has_raw: AtomicBool,
     /// Who pays for all of it.
     pub(super) account: Option<Account>,
 }
@@ -142,6 +144,14 @@ impl Inner {
 
     pub(crate) fn block_of(&self, at: NonNull<u8>) -> u32 {
         self.place(at).0
+    }
+
+    /// Bytes of a large value's own pages; none of one that shares a pageblock.
+    pub(crate) fn own_pages(&self, at: NonNull<u8>) -> Option<usize> {
+        match self.states.kind(self.block_of(at)) {
+            Kind::Large(pages) => Some(pages as usize * PAGE),
+            Kind::Cut(_) | Kind::Free => None,
+        }
     }
 
     pub(super) fn address(&self, block: u32) -> NonNull<u8> {

@@ -146,6 +146,14 @@ impl View {
         let _ = unsafe { map::hint(self.window_at(offset), len, Hint::PopulateWrite) };
     }
 
+    /// Has the kernel fill the page tables of what it is given to send, in one call: else the first send by reference does it, which so takes much longer than
+    /// those after it, and seems to cost what it does not. Pages that the file has not would get memory.
+    pub(super) fn show_to_kernel(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
+        // SAFETY: our own mapping, of which no byte changes.
+        let _ = unsafe { map::hint(self.pages_at(offset), len, Hint::PopulateRead) };
+    }
+
     /// Maps a range of the file to somewhere else, with small pages.
     ///
     /// # Safety
