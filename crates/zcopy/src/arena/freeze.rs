@@ -2,6 +2,7 @@
 
 use super::alloc::POPULATED;
 use super::block::{Block, State};
+use super::classes::PAGE;
 use super::inner::{Inner, lock};
 use std::sync::atomic::Ordering;
 
@@ -104,22 +105,24 @@ impl Inner {
     fn end(&self, number: u32) -> u32 {
         let (offset, _) = self.span(number, 1);
         let mut block = self.block(number);
-        let (blocks, bytes, empty) = match &mut *block {
+        let (blocks, bytes, empty, wide) = match &mut *block {
             Block::Cut(slots) => {
                 slots.freezing = false;
-                let empty = slots.live == 0;
-                (1, self.block_bytes as u64, empty)
+                let (empty, wide) = (slots.live == 0, slots.cut.slot_bytes(0) >= PAGE);
+                (1, self.block_bytes as u64, empty, wide)
             }
             Block::Large(large) => {
                 large.freezing = false;
-                (large.blocks, large.bytes, large.freed)
+                (large.blocks, large.bytes, large.freed, true)
             }
             Block::Free | Block::Tail => unreachable!("a block that is being frozen stays"),
         };
         if !empty {
             drop(block);
-            // Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said before it was full.
-            if !self.has_raw.load(Ordering::Relaxed) && bytes <= POPULATED as u64 {
+            // Small ones are copied. Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said
+            // before it was full.
+            let touched = !self.has_raw.load(Ordering::Relaxed);
+            if wide && touched && bytes <= POPULATED as u64 {
                 self.view
                     .show_to_kernel(offset, usize::try_from(bytes).unwrap_or(0));
             }
