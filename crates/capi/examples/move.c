@@ -32,7 +32,7 @@ static void *filtered(void)
         return manager; /* not NULL: it went wrong */
     memset(frame.ptr, 2, frame.len); /* the same memory, now the filter's */
     frame.meta = 42;
-    CHECK(tranship_pass(receiver, &frame, &error));
+    CHECK(tranship_pass(receiver, &frame, TRANSHIP_FOREVER, &error));
     tranship_receiver_close(receiver);
     tranship_domain_close(domain);
     return NULL;

@@ -291,6 +291,11 @@ typedef struct tranship_domain_options {
     uint32_t flags;
     /** 0. */
     uint32_t reserved;
+    /**
+     * How long to wait for a manager that is there and does not answer: its welcome, and in each call that only asks it something, which is
+     * TRANSHIP_ERR_TIMED_OUT then. 0: 10 s; TRANSHIP_FOREVER: without end.
+     */
+    int64_t manager_timeout_ns;
 } tranship_domain_options;
 
 /** An end of a channel to be made. Set `size` to `sizeof(tranship_link_options)`; all else may be 0. */
@@ -654,25 +659,31 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
 
 /**
  * Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->meta`; the sender gets it from
- * tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+ * tranship_recv_control. `buf` then holds nothing; on failure it is as before.
+ *
+ * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
+ * the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
  */
 tranship_status tranship_pass(struct tranship_receiver *receiver,
                               struct tranship_buf *buf,
+                              int64_t timeout_ns,
                               struct tranship_error **error);
 
 /**
  * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
- * tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+ * tranship_recv_control. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
  */
 tranship_status tranship_release_with(struct tranship_receiver *receiver,
                                       struct tranship_buf *buf,
+                                      int64_t timeout_ns,
                                       struct tranship_error **error);
 
-/** Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full. */
+/** Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Waits for room on the way back for `timeout_ns`, as tranship_pass does. */
 tranship_status tranship_send_control(struct tranship_receiver *receiver,
                                       const void *data,
                                       size_t len,
                                       uint64_t meta,
+                                      int64_t timeout_ns,
                                       struct tranship_error **error);
 
 /**

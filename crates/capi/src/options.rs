@@ -1,9 +1,10 @@
 //! Structs that can grow: each begins with its size as its user knows it, and zeros are defaults.
 
-use crate::given::{text_if_any, wrong};
+use crate::given::{patience, text_if_any, wrong};
 use facade::manager::Config;
 use facade::{DomainBuilder, Error, PoolOptions as Create, Trust};
 use std::ffi::c_char;
+use std::time::Duration;
 
 /// In `flags` of tranship_domain_options: a thread takes the manager's news, for programs that may not call into the library for long.
 /// All its signals are blocked.
@@ -31,6 +32,9 @@ pub struct DomainOptions {
     pub flags: u32,
     /// 0.
     pub reserved: u32,
+    /// How long to wait for a manager that is there and does not answer: its welcome, and in each call that only asks it something, which is
+    /// TRANSHIP_ERR_TIMED_OUT then. 0: 10 s; TRANSHIP_FOREVER: without end.
+    pub manager_timeout_ns: i64,
 }
 
 /// In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs).
@@ -151,6 +155,10 @@ impl DomainOptions {
         if has(DOMAIN_NON_DUMPABLE) {
             builder = builder.non_dumpable();
         }
+        builder = match self.manager_timeout_ns {
+            0 => builder,
+            limit => builder.manager_timeout(patience(limit).unwrap_or(Duration::MAX)),
+        };
         if let Some(name) = text_if_any(self.name, "name")? {
             builder = builder.name(name);
         }

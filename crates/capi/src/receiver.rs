@@ -1,7 +1,7 @@
 //! The receiving end of a channel.
 
 use crate::buf::{Buf, place};
-use crate::given::{bytes, nanoseconds, there};
+use crate::given::{bytes, nanoseconds, patience, there};
 use crate::status::{Error, Status, border, quietly};
 use facade::{Kind, Message};
 use std::ffi::c_void;
@@ -46,11 +46,15 @@ pub extern "C" fn tranship_recv(
 }
 
 /// Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->meta`; the sender gets it from
-/// tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+/// tranship_recv_control. `buf` then holds nothing; on failure it is as before.
+///
+/// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
+/// the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_pass(
     receiver: Option<&mut Receiver>,
     buf: Option<&mut Buf>,
+    timeout_ns: i64,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
@@ -58,7 +62,8 @@ pub extern "C" fn tranship_pass(
         let buf = there(buf, "buf")?;
         let meta = buf.meta;
         let back = buf.take_exclusive()?;
-        receiver.pass_with(back, meta).map_err(|failed| {
+        let passed = receiver.pass_timeout(back, meta, patience(timeout_ns));
+        passed.map_err(|failed| {
             buf.put_exclusive(failed.unsent);
             failed.error
         })
@@ -66,11 +71,12 @@ pub extern "C" fn tranship_pass(
 }
 
 /// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
-/// tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+/// tranship_recv_control. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_release_with(
     receiver: Option<&mut Receiver>,
     buf: Option<&mut Buf>,
+    timeout_ns: i64,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
@@ -78,7 +84,8 @@ pub extern "C" fn tranship_release_with(
         let buf = there(buf, "buf")?;
         let meta = buf.meta;
         let body = buf.take_body()?;
-        receiver.release_with(body, meta).map_err(|failed| {
+        let released = receiver.release_timeout(body, meta, patience(timeout_ns));
+        released.map_err(|failed| {
             let body = failed.unsent;
             buf.put_message(Message { meta, body });
             failed.error
@@ -86,18 +93,20 @@ pub extern "C" fn tranship_release_with(
     })
 }
 
-/// Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full.
+/// Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Waits for room on the way back for `timeout_ns`, as tranship_pass does.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_send_control(
     receiver: Option<&mut Receiver>,
     data: *const c_void,
     len: usize,
     meta: u64,
+    timeout_ns: i64,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
         let receiver = &mut there(receiver, "receiver")?.0;
-        let sent = receiver.send_control(bytes(data, len, "data")?, meta);
+        let bytes = bytes(data, len, "data")?;
+        let sent = receiver.send_control_timeout(bytes, meta, patience(timeout_ns));
         sent.map_err(|failed| failed.error)
     })
 }

@@ -66,7 +66,11 @@ fn classify(error: &anyhow::Error) -> u8 {
     let timed_out = ours.and_then(|ours| ours.find::<TimedOut>());
     match ours.map(Error::kind) {
         // That the manager does not answer says nothing of who was waited for.
-        Some(Kind::TimedOut) if timed_out.is_some_and(|t| t.awaited == Awaited::Manager) => ERROR,
+        Some(Kind::TimedOut)
+            if timed_out.is_some_and(|t| matches!(t.awaited, Awaited::Manager(_))) =>
+        {
+            ERROR
+        }
         Some(Kind::TimedOut) => NEGATIVE,
         Some(Kind::NoManager | Kind::ManagerAway | Kind::CutOff) => NO_MANAGER,
         Some(Kind::PeerGone | Kind::PeerDied | Kind::Lost) => CUT_SHORT,

@@ -39,7 +39,7 @@ impl Heap {
             max_bytes,
             held_bytes: 0,
         };
-        let created = domain.call(make, &[], None)?.0;
+        let created = domain.call(make, &[])?.0;
         let Event::HeapCreated {
             heap, quota_bytes, ..
         } = created

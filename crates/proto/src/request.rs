@@ -339,4 +339,29 @@ impl Request {
             _ => None,
         }
     }
+
+    /// What it is, in an error that says that it was not answered.
+    pub fn purpose(&self) -> &'static str {
+        match self {
+            Request::Hello { .. } => "hello",
+            Request::CreatePool { .. } => "a request for a pool",
+            Request::Grant { .. } | Request::Admit { .. } => "a request for memory",
+            Request::ShowChunks { .. } => "chunks that it was shown",
+            Request::Resync { .. } => "a request for a pool's chunks",
+            Request::AllowForward { .. } => "a request to allow forwarding",
+            Request::Export { .. } => "a request for a name",
+            Request::Connect { .. } => "a request for a connection",
+            Request::Accept { .. } => "the acceptance of a connection",
+            Request::Assign { .. } => "the assignment of a pool",
+            Request::WakeFd { .. } => "a request for a descriptor to wait on",
+            Request::Stat { .. } => "a question for what there is",
+            Request::CreateHeap { .. } => "a request for a heap",
+            Request::SetQuota { .. } | Request::SetQuotas { .. } => "a request to set quotas",
+            Request::Figures { .. } => "a question for pools' figures",
+            Request::Trace { .. } => "a request for a trace",
+            Request::NextTrace { .. } => "a question for traces",
+            Request::Steer { .. } => "a request for the right to set quotas",
+            _ => "what it was told",
+        }
+    }
 }

@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyTuple};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust, Wait};
 
 /// A membership.
@@ -35,11 +36,15 @@ struct Choices {
     program: Option<PathBuf>,
     helper_thread: bool,
     non_dumpable: bool,
+    /// Seconds.
+    manager_timeout: f64,
 }
 
 impl Choices {
-    fn builder(self) -> DomainBuilder {
+    fn builder(self) -> PyResult<DomainBuilder> {
+        let limit = limit(Some(self.manager_timeout))?;
         let mut builder = tranship::Domain::builder()
+            .manager_timeout(limit.unwrap_or(Duration::MAX))
             .autostart(self.autostart)
             .helper_thread(self.helper_thread);
         if let Some(name) = &self.name {
@@ -51,17 +56,17 @@ impl Choices {
         if let Some(program) = self.program {
             builder = builder.manager_program(program);
         }
-        match self.non_dumpable {
+        Ok(match self.non_dumpable {
             true => builder.non_dumpable(),
             false => builder,
-        }
+        })
     }
 }
 
 /// Joins a manager; `tranship.connect` says what the choices are.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
-    let builder = choices.extract::<Choices>()?.builder();
+    let builder = choices.extract::<Choices>()?.builder()?;
     let domain = py.detach(|| builder.connect()).or_raise(py)?;
     tranship::net::add_to(&domain).or_raise(py)?;
     Ok(Domain::new(domain))
@@ -70,7 +75,7 @@ pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<D
 /// Runs a manager in this process.
 #[pyfunction]
 pub(crate) fn embedded(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
-    let builder = choices.extract::<Choices>()?.builder();
+    let builder = choices.extract::<Choices>()?.builder()?;
     let domain = py.detach(|| builder.embedded()).or_raise(py)?;
     tranship::net::add_to(&domain).or_raise(py)?;
     Ok(Domain::new(domain))

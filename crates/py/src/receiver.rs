@@ -2,7 +2,7 @@
 
 use crate::buffer::{Buffer, Origin};
 use crate::driven::{Doorbell, Driven, Kept};
-use crate::errors::{OrRaise as _, closed, raised};
+use crate::errors::{OrRaise as _, closed};
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
 use crate::wait::{By, Waits, limit, wait};
@@ -12,7 +12,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tranship::{Body, Error, LinkOptions, Message, PollItem, Trust, poll};
+use std::time::Duration;
+use tranship::{Body, Error, Kind, LinkOptions, Message, PollItem, SendError, Trust, poll};
 
 /// What was said of pools when they were offered: their levels of trust, by id.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +112,7 @@ impl Inner {
             Some(signals) => {
                 let mut items = [PollItem::receiver(end), PollItem::readable(signals)];
                 let polled = poll(&mut items, Some(turn.slice));
-                polled.and_then(|_| end.recv_timeout(std::time::Duration::ZERO).map(Some))
+                polled.and_then(|_| end.recv_timeout(Duration::ZERO).map(Some))
             }
         };
         self.arm();
@@ -182,6 +183,43 @@ impl Receiver {
         let trust = self.told.trust_of(&message.body);
         let sender_pid = Some(self.peer_pid);
         Buffer::received(message, Origin { trust, sender_pid })
+    }
+
+    /// Hands something back to the sender, which it leaves where it is if that does not go. At once, or as soon as there is room.
+    fn hand_back<T: Send>(
+        &self,
+        py: Python<'_>,
+        limit: Option<Duration>,
+        what: &mut Option<T>,
+        go: impl Fn(&mut tranship::Receiver, T, Duration) -> Result<(), SendError<T>> + Sync,
+    ) -> PyResult<()> {
+        let mut once = |inner: &mut Inner, slice| {
+            let Some(unsent) = what.take() else {
+                return Ok(());
+            };
+            let done = go(inner.driven.end(), unsent, slice);
+            inner.arm();
+            done.map_err(|failed| {
+                *what = Some(failed.unsent);
+                failed.error
+            })
+        };
+        match self.with(py, |inner| once(inner, Duration::ZERO))? {
+            Err(error)
+                if limit != Some(Duration::ZERO)
+                    && matches!(error.kind(), Kind::Full | Kind::PoolPending) => {}
+            done => return done.or_raise(py),
+        }
+        let done = wait(py, limit, By::Time, |turn| {
+            if self.waits.are_over() {
+                return Ok(Some(false));
+            }
+            match self.lock().as_mut() {
+                None => Ok(Some(false)), // closed by another thread
+                Some(inner) => once(inner, turn.slice).map(|()| Some(true)),
+            }
+        })?;
+        done.then_some(()).ok_or_else(|| closed("receiver"))
     }
 
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
@@ -265,56 +303,59 @@ impl Receiver {
     }
 
     /// Hands a buffer that was moved here back to its sender.
-    #[pyo3(signature = (buffer, meta=0))]
-    fn pass_back(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<()> {
-        let buf = buffer.get().take_own(py)?;
-        let mut buf = Some(buf);
-        let passed = self.with(py, |inner| {
-            let Some(buf) = buf.take() else { return Ok(()) };
-            let passed = inner.driven.end().pass_with(buf, meta);
-            inner.arm();
-            passed
+    #[pyo3(signature = (buffer, meta=0, *, timeout=Some(0.0)))]
+    fn pass_back(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, Buffer>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        self.fork_epoch.check(py)?;
+        let limit = limit(timeout)?;
+        let mut buf = Some(buffer.get().take_own(py)?);
+        let passed = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
+            end.pass_timeout(buf, meta, slice)
         });
         if let Some(buf) = buf {
-            buffer.get().give_back(buf); // closed
+            buffer.get().give_back(buf);
         }
-        passed?.map_err(|failed| {
-            buffer.get().give_back(failed.unsent);
-            raised(py, &failed.error)
-        })
+        passed
     }
 
     /// Lets go of what came by this channel, and has the sender told so.
-    #[pyo3(signature = (buffer, meta=0))]
-    fn release_with(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<()> {
+    #[pyo3(signature = (buffer, meta=0, *, timeout=Some(0.0)))]
+    fn release_with(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, Buffer>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
+        let limit = limit(timeout)?;
         let mut body = Some(buffer.get().take_body(py)?);
-        let released = self.with(py, |inner| {
-            let Some(body) = body.take() else {
-                return Ok(());
-            };
-            let released = inner.driven.end().release_with(body, meta);
-            inner.arm();
-            released
+        let released = self.hand_back(py, limit, &mut body, |end, body, slice| {
+            end.release_timeout(body, meta, slice)
         });
         if let Some(body) = body {
-            buffer.get().put_body(body); // closed
+            buffer.get().put_body(body);
         }
-        released?.map_err(|failed| {
-            buffer.get().put_body(failed.unsent);
-            raised(py, &failed.error)
-        })
+        released
     }
 
-    #[pyo3(signature = (data, meta=0))]
-    fn send_control(&self, py: Python<'_>, data: &Bound<'_, PyAny>, meta: u64) -> PyResult<()> {
-        let bytes = View::of(data)?.to_vec();
-        let sent = self.with(py, |inner| {
-            let sent = inner.driven.end().send_control(&bytes, meta);
-            inner.arm();
-            sent
-        })?;
-        sent.map_err(|failed| raised(py, &failed.error))
+    #[pyo3(signature = (data, meta=0, *, timeout=Some(0.0)))]
+    fn send_control(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (bytes, limit) = (View::of(data)?.to_vec(), limit(timeout)?);
+        self.hand_back(py, limit, &mut Some(()), |end, (), slice| {
+            end.send_control_timeout(&bytes, meta, slice)
+        })
     }
 
     fn close(&self, py: Python<'_>) {

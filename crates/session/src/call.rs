@@ -1,6 +1,5 @@
 //! Asking the manager and waiting for its answer.
 
-use super::greeting::PATIENCE as HUNG;
 use super::residents::LinkMember;
 use super::state::DomainCore;
 use super::wire::EventWithFds;
@@ -26,26 +25,36 @@ pub struct Asked {
     req: Req,
     /// The connection that is to bring it.
     pub era: u64,
+    /// What it is, for an error.
+    purpose: &'static str,
 }
 
 impl DomainCore {
-    /// Sends a request that has an answer and waits for it, taking events meanwhile.
+    /// Asks for what a manager answers at once, if it is well, and waits for it, taking events meanwhile. One that hangs is waited for as
+    /// long as the domain's options say.
+    ///
+    /// # Errors
+    /// `TimedOut`: an answer that comes after all is undone.
     pub fn call(
         &self,
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
-        deadline: Option<Instant>,
     ) -> Result<EventWithFds, Error> {
-        self.call_in_era(make, fds, deadline).map(|(came, _)| came)
+        self.call_in_era(make, fds).map(|(came, _)| came)
     }
 
-    /// The same for a question that a manager answers at once, if it is there: one that hangs is waited for 10 s.
-    pub fn inquire(&self, make: impl FnMut(Req) -> Request) -> Result<EventWithFds, Error> {
-        self.call(make, &[], Some(Instant::now() + HUNG))
-    }
-
-    /// As [`call`](Self::call), with the [`era`](Self::era) that the answer is of.
+    /// The same, with the [`era`](Self::era) that the answer is of.
     pub fn call_in_era(
+        &self,
+        make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(EventWithFds, u64), Error> {
+        let started = Instant::now();
+        self.call_until(make, fds, started.checked_add(self.manager_timeout))
+    }
+
+    /// The same until then, without a time for as long as it takes.
+    pub fn call_until(
         &self,
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
@@ -76,23 +85,23 @@ impl DomainCore {
         }
     }
 
-    /// The same for what can be done without: waits no longer than [`PATIENCE`], and not at all for a manager that somebody
-    /// else waited for so long already and that has said nothing since.
+    /// As [`call`](Self::call) for what can be done without: waits no longer than [`PATIENCE`], and not at all for a manager that
+    /// somebody else waited for so long already and that has said nothing since.
     ///
     /// # Errors
     /// `TimedOut`: an answer that comes after all is undone.
     pub fn call_if_prompt(
         &self,
-        make: impl FnMut(Req) -> Request,
+        mut make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
     ) -> Result<EventWithFds, Error> {
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + PATIENCE.min(self.manager_timeout);
         if lock(&self.conn).is_stalled() {
             self.turn_quietly();
             if lock(&self.conn).is_stalled() {
                 return Err(TimedOut {
-                    awaited: Awaited::Manager,
+                    awaited: Awaited::Manager(make(Req(0)).purpose()),
                     waited_ms: 0,
                 }
                 .into());
@@ -160,9 +169,11 @@ impl DomainCore {
     ) -> Result<Asked, Error> {
         let mut conn = lock(&self.conn);
         let req = conn.next_req();
-        conn.send(&make(req), fds).map(|()| Asked {
+        let request = make(req);
+        conn.send(&request, fds).map(|()| Asked {
             req,
             era: conn.era(),
+            purpose: request.purpose(),
         })
     }
 
@@ -219,7 +230,7 @@ impl DomainCore {
         }
         conn.forget(asked.req);
         Err(TimedOut {
-            awaited: Awaited::Manager,
+            awaited: Awaited::Manager(asked.purpose),
             waited_ms: millis(started.elapsed()),
         }
         .into())
@@ -318,13 +329,13 @@ impl DomainCore {
         lock(&self.conn).attempts.cut_off()
     }
 
-    /// What the manager says that it knows: record after record. It hangs if none has come for 10 s.
+    /// What the manager says that it knows: record after record. It hangs if none has come for so long.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         let asked = self.ask(|req| Request::Stat { req }, &[])?;
         let mut records = Vec::new();
         let ended = loop {
             let started = Instant::now();
-            let answer = self.answer(asked, Some(started + HUNG));
+            let answer = self.answer(asked, started.checked_add(self.manager_timeout));
             let before = records.len();
             records.extend(lock(&self.conn).take_records(asked.req));
             if !matches!(answer, Ok(None)) || records.len() == before {

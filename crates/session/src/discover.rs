@@ -3,7 +3,6 @@
 //! Never past a socket that is there: whoever started a second manager beside one that this user may not use, or that is just
 //! being restarted, would meet nobody.
 
-use super::greeting::PATIENCE;
 use crate::error::{Awaited, Error, Kind, SocketProblem, TimedOut};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -42,9 +41,9 @@ enum At {
     },
 }
 
-/// Joins the manager at that socket and no other.
-pub fn named(path: &Path) -> Result<Found, Error> {
-    match look(path)? {
+/// Joins the manager at that socket and no other. Where many wait to be taken in, waits so long.
+pub fn named(path: &Path, limit: Duration) -> Result<Found, Error> {
+    match look(path, limit)? {
         At::Manager(fd) => Ok(found(fd, path)),
         At::Nobody { why, .. } => {
             let reason = format!(
@@ -56,14 +55,14 @@ pub fn named(path: &Path) -> Result<Found, Error> {
     }
 }
 
-/// Looks at one place after the other; where nothing is, one is started.
-pub fn find(places: &Places, start: Start<'_>) -> Result<Found, Error> {
+/// Looks at one place after the other, and waits at each as [`named`] does; where nothing is, one is started.
+pub fn find(places: &Places, start: Start<'_>, limit: Duration) -> Result<Found, Error> {
     if let Some(path) = &places.named {
-        return named(path);
+        return named(path, limit);
     }
     let mut all = Vec::new();
     for path in places.candidates() {
-        match look(path)? {
+        match look(path, limit)? {
             At::Manager(fd) => return Ok(found(fd, path)),
             At::Nobody { why, is_there } => {
                 all.push(tried(path, &why));
@@ -79,7 +78,7 @@ pub fn find(places: &Places, start: Start<'_>) -> Result<Found, Error> {
         }
     }
     let reason = match start {
-        Ok(start) => match start_one(places.user.as_deref(), start) {
+        Ok(start) => match start_one(places.user.as_deref(), start, limit) {
             Ok(started) => return Ok(started),
             Err(why) => format!("none could be started: {why}"),
         },
@@ -106,14 +105,14 @@ fn tried(path: &Path, why: &io::Error) -> String {
     format!("{} ({why})", path.display())
 }
 
-fn look(path: &Path) -> Result<At, Error> {
-    let why = match socket::connect_within(path, PATIENCE) {
+fn look(path: &Path, limit: Duration) -> Result<At, Error> {
+    let why = match socket::connect_within(path, limit) {
         Ok(fd) => return Ok(At::Manager(fd)),
         // Its queue was full all the time.
         Err(why) if why.kind() == ErrorKind::WouldBlock => {
             return Err(TimedOut {
-                awaited: Awaited::Manager,
-                waited_ms: crate::base::millis(PATIENCE),
+                awaited: Awaited::Manager("who wants to join"),
+                waited_ms: crate::base::millis(limit),
             }
             .into());
         }
@@ -156,21 +155,21 @@ fn is_other_file(path: &Path) -> bool {
 }
 
 /// Starts a manager for this user and connects to it.
-fn start_one(socket: Option<&Path>, start: Begin<'_>) -> Result<Found, String> {
+fn start_one(socket: Option<&Path>, start: Begin<'_>, limit: Duration) -> Result<Found, String> {
     let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
     let made = path.parent().map_or(Ok(()), own_dir);
     made.map_err(|why| format!("no directory for its socket: {why}"))?;
     start(path)?;
-    let deadline = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     loop {
-        match socket::connect_within(path, PATIENCE) {
+        match socket::connect_within(path, limit) {
             Ok(fd) => {
                 return Ok(Found {
                     started: true,
                     ..found(fd, path)
                 });
             }
-            Err(error) if Instant::now() >= deadline => {
+            Err(error) if begun.elapsed() >= limit => {
                 return Err(format!("it was started, but {error}"));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -230,6 +229,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
+    const LIMIT: Duration = Duration::from_secs(10);
+
     /// What is found when this is all there is at the system's socket, and whether one was started.
     fn with_system(make: impl FnOnce(&Path)) -> Error {
         let dir = tranship_testkit::folder().expect("a folder");
@@ -240,7 +241,7 @@ mod tests {
             user: Some(dir.path().join("own/user.sock")),
         };
         make(&places.system);
-        let started = find(&places, Ok(&|_| Err("it began".into())));
+        let started = find(&places, Ok(&|_| Err("it began".into())), LIMIT);
         started.map(drop).expect_err("nobody is there")
     }
 
@@ -285,7 +286,7 @@ mod tests {
     fn a_path_that_no_socket_can_have_is_said_to_be_too_long() {
         let path = Path::new("/").join("x".repeat(108));
         let (bytes, max) = (109, 107);
-        let error = named(&path).map(drop).expect_err("too long");
+        let error = named(&path, LIMIT).map(drop).expect_err("too long");
         assert_eq!(problem(error), SocketProblem::PathLength { bytes, max });
     }
 
@@ -297,7 +298,9 @@ mod tests {
             system: dir.path().join("system.sock"),
             user: None,
         };
-        let error = find(&places, Err("because")).map(drop).expect_err("none");
+        let error = find(&places, Err("because"), LIMIT)
+            .map(drop)
+            .expect_err("none");
         assert!(error.to_string().ends_with(": because"), "{error}");
     }
 }

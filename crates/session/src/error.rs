@@ -77,9 +77,9 @@ pub struct TimedOut {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Awaited {
-    /// The manager's answer.
-    #[error("the manager has not answered")]
-    Manager,
+    /// The manager's answer, to what.
+    #[error("the manager has not answered {0}")]
+    Manager(&'static str),
     /// Somebody who offers a name.
     #[error("nobody offers `{0}`")]
     Offer(String),

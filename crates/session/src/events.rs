@@ -226,8 +226,17 @@ impl DomainCore {
             Event::Opened { channel, .. } | Event::Accepted { channel, .. } => {
                 Request::CloseChannel { channel }
             }
+            Event::PoolCreated { pool, .. } => Request::DestroyPool { pool },
+            Event::HeapCreated { heap, .. } => Request::DestroyHeap { heap },
+            Event::Exported { export, .. } => Request::Unexport { export },
             Event::Granted { pool, chunks, .. } => Request::Ungrant { pool, chunks },
             Event::Admitted { heap, bytes, .. } => Request::GiveBack { heap, bytes },
+            Event::Steering { take: true, .. } => {
+                let req = conn.next_req();
+                conn.forget(req);
+                Request::Steer { req, take: false }
+            }
+            // Settings stay as they are set.
             _ => return Ok(()),
         };
         conn.send(&request, &[])

@@ -9,13 +9,15 @@ use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
 use tranship_region::layout::ControlPageRo;
 use tranship_sys::{epoll, process, socket};
 
-/// How long the answer may take before the manager counts as hung.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a domain waits for an answer of its manager's, if it does not say how long: one that is there and says nothing for so long hangs.
+pub const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection on which hello was said.
 pub(super) struct Greeting {
     wire: Wire,
-    deadline: Instant,
+    begun: Instant,
+    /// How long the answer may take.
+    limit: Duration,
 }
 
 /// The manager's answer to `Hello`.
@@ -27,11 +29,12 @@ pub(super) struct Welcome {
 }
 
 impl Greeting {
-    /// Says hello on a fresh connection.
+    /// Says hello on a fresh connection; the answer may take so long.
     pub(super) fn say(
         fd: OwnedFd,
         name: &str,
         resume: Option<DomainId>,
+        limit: Duration,
     ) -> Result<Greeting, Error> {
         let dumpable = process::is_dumpable().unwrap_or(true);
         let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
@@ -50,7 +53,8 @@ impl Greeting {
         }
         Ok(Greeting {
             wire: Wire::new(fd),
-            deadline: Instant::now() + PATIENCE,
+            begun: Instant::now(),
+            limit,
         })
     }
 
@@ -60,13 +64,13 @@ impl Greeting {
             if let Some(welcome) = self.look()? {
                 return self.into_fd(welcome);
             }
-            self.pause(PATIENCE);
+            self.pause(self.limit);
         }
     }
 
     /// Waits for the answer, or anything else, at most that long.
     pub(super) fn pause(&self, limit: Duration) {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.limit.saturating_sub(self.begun.elapsed());
         if let Some(fd) = self.fd() {
             let _ = epoll::wait_readable(fd, Some(left.min(limit)));
         }
@@ -99,9 +103,9 @@ impl Greeting {
             }
             Some((Event::Expelled { refusal }, _)) => Err(error::refused(refusal)),
             Some(_) => Err(error::protocol("something else than a welcome")),
-            None if Instant::now() >= self.deadline => Err(TimedOut {
-                awaited: Awaited::Manager,
-                waited_ms: crate::base::millis(PATIENCE),
+            None if self.begun.elapsed() >= self.limit => Err(TimedOut {
+                awaited: Awaited::Manager("hello"),
+                waited_ms: crate::base::millis(self.begun.elapsed()),
             }
             .into()),
             None => Ok(None),
@@ -142,7 +146,7 @@ mod tests {
             socket::sendmsg(&far, &tranship_proto::encode(event), &[], true).expect("a word");
         }
         drop(far);
-        let greeting = Greeting::say(near, "late", None).expect("a greeting");
+        let greeting = Greeting::say(near, "late", None, MANAGER_TIMEOUT).expect("a greeting");
         greeting.wait().map(|_| ()).expect_err("nobody is there")
     }
 

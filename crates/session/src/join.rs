@@ -18,6 +18,7 @@ use crate::error::Error;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tranship_manager::Embedded;
 use tranship_sys::fork::ForkGuard;
 
@@ -34,13 +35,15 @@ pub struct Join {
     pub high_descriptors: bool,
     pub leaks: Leaks,
     pub helper_thread: bool,
+    /// For each answer of the manager's.
+    pub manager_timeout: Duration,
 }
 
 impl DomainCore {
     pub fn join(how: Join) -> Result<DomainCore, Error> {
         let Join { found, name, .. } = how;
         let fd = lifted(found.fd, how.high_descriptors);
-        let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
+        let (fd, welcome) = Greeting::say(fd, &name, None, how.manager_timeout)?.wait()?;
         let poller = tranship_sys::epoll::Epoll::new().map_err(Error::system("epoll_create"))?;
         let core = DomainCore::new(Shared {
             fork: ForkGuard::new().map_err(Error::system("mmap of the fork guard"))?,
@@ -64,6 +67,7 @@ impl DomainCore {
             poller,
             tasks: Tasks::default(),
             leaks: Notes::of(how.leaks),
+            manager_timeout: how.manager_timeout,
             trace: trace::Ring::default(),
         });
         core.poll_socket()?;

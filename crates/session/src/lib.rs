@@ -51,6 +51,7 @@ mod turn;
 mod wire;
 
 pub use call::{Asked, PATIENCE, POLL_INTERVAL, ROUND};
+pub use greeting::MANAGER_TIMEOUT;
 pub use heap::OwnHeap;
 pub use join::Join;
 pub use leave::look as look_at_left;

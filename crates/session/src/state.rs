@@ -16,6 +16,7 @@ use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tranship_manager::Embedded;
 use tranship_proto::{ChannelId, DomainId, PoolId, Request};
 use tranship_region::layout::ControlPageRo;
@@ -48,6 +49,8 @@ pub struct Shared {
     /// What is noted of buffers that are had.
     pub leaks: Option<Notes>,
     pub(super) trace: trace::Ring,
+    /// How long an answer of the manager's is waited for, if it does not answer.
+    pub(super) manager_timeout: Duration,
 }
 
 /// How far it has come.

@@ -4,6 +4,26 @@ use crate::tso::{Change, Op, Word, is_running, perform};
 use loom::sync::atomic as weak;
 pub use loom::sync::atomic::Ordering;
 
+/// Does something with an atomic: what loom's does under that name, or in an exploration a step of it.
+macro_rules! done {
+    ($self:ident.$name:ident($($given:expr),*), $word:ident => $step:expr) => {
+        match &$self.0 {
+            Either::Loom(weak) => weak.$name($($given),*),
+            Either::Explored($word) => Bits::from_bits(perform($step)),
+        }
+    };
+}
+
+/// What changes a word in one step by a value, and gives what was there.
+macro_rules! changes {
+    ($value:ty: $($name:ident = $change:ident),*) => { $(
+        #[track_caller]
+        pub fn $name(&self, by: $value, order: Ordering) -> $value {
+            done!(self.$name(by, order), word => Op::Locked(*word, Change::$change(by.to_bits())))
+        }
+    )* };
+}
+
 macro_rules! atomic {
     ($name:ident $([$t:ident])?, $value:ty, $mask:expr) => {
         /// As std's.
@@ -22,32 +42,19 @@ macro_rules! atomic {
 
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
-                match &self.0 {
-                    Either::Loom(weak) => weak.load(order),
-                    Either::Explored(word) => Bits::from_bits(perform(Op::Load(*word))),
-                }
+                done!(self.load(order), word => Op::Load(*word))
             }
 
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
-                match &self.0 {
-                    Either::Loom(weak) => weak.store(value, order),
+                done!(self.store(value, order), word => match order {
                     // What the compiler makes of it: an exchange.
-                    Either::Explored(_) if order == Ordering::SeqCst => _ = self.swap(value, order),
-                    Either::Explored(word) => _ = perform(Op::Store(*word, value.to_bits())),
-                }
+                    Ordering::SeqCst => Op::Locked(*word, Change::Swap(value.to_bits())),
+                    _ => Op::Store(*word, value.to_bits()),
+                })
             }
 
-            #[track_caller]
-            pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                match &self.0 {
-                    Either::Loom(weak) => weak.swap(value, order),
-                    Either::Explored(word) => {
-                        let change = Change::Swap(value.to_bits());
-                        Bits::from_bits(perform(Op::Locked(*word, change)))
-                    }
-                }
-            }
+            changes!($value: swap = Swap);
 
             #[track_caller]
             pub fn compare_exchange(
@@ -95,27 +102,7 @@ macro_rules! number {
         }
 
         impl $name {
-            #[track_caller]
-            pub fn fetch_add(&self, by: $value, order: Ordering) -> $value {
-                match &self.0 {
-                    Either::Loom(weak) => weak.fetch_add(by, order),
-                    Either::Explored(word) => {
-                        let change = Change::Add(by.to_bits());
-                        Bits::from_bits(perform(Op::Locked(*word, change)))
-                    }
-                }
-            }
-
-            #[track_caller]
-            pub fn fetch_sub(&self, by: $value, order: Ordering) -> $value {
-                match &self.0 {
-                    Either::Loom(weak) => weak.fetch_sub(by, order),
-                    Either::Explored(word) => {
-                        let change = Change::Sub(by.to_bits());
-                        Bits::from_bits(perform(Op::Locked(*word, change)))
-                    }
-                }
-            }
+            changes!($value: fetch_add = Add, fetch_sub = Sub);
         }
     };
 }
@@ -151,6 +138,14 @@ macro_rules! bits {
 bits!(u32);
 bits!(u64);
 bits!(usize);
+
+/// Of what gives nothing.
+impl Bits for () {
+    fn to_bits(self) -> u64 {
+        0
+    }
+    fn from_bits(_: u64) {}
+}
 
 impl Bits for bool {
     fn to_bits(self) -> u64 {

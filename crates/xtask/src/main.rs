@@ -1,4 +1,4 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | numbers | tidy | site | all`,
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | numbers | tidy | weight | site | all`,
 //! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`. `lines` counts.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
@@ -18,6 +18,7 @@ mod site;
 mod source;
 mod surface;
 mod tidy;
+mod weight;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         },
         "numbers" => numbers::check(&root),
         "tidy" => tidy::check(&root),
+        "weight" => weight::check(&root),
         "site" => match std::env::args().nth(2).as_deref() {
             Some("stage") => {
                 let to = std::env::args().nth(3);
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
             found.merge(header::check(&root)?);
             found.merge(numbers::check(&root)?);
             found.merge(tidy::check(&root)?);
+            found.merge(weight::check(&root)?);
             found.merge(site::check(&root)?);
             found.merge(mutants::check(&root)?);
             Ok(found)
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], numbers, surface [check | write], tidy, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], numbers, surface [check | write], tidy, weight, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }

@@ -46,7 +46,7 @@ static void null_is_an_error_or_nothing(void)
     EXPECT(tranship_send(NULL, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_move(NULL, NULL, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_recv(NULL, TRANSHIP_NOW, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    EXPECT(tranship_pass(NULL, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_pass(NULL, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_listen(NULL, "x", TRANSHIP_SOURCE, NULL, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_poll(NULL, 1, TRANSHIP_NOW, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_copy_out(NULL, 0, NULL, 0, &error), TRANSHIP_ERR_BAD_ARGUMENT);
@@ -202,7 +202,7 @@ static void *peer(void *unused)
     EXPECT(tranship_recv(receiver, TRANSHIP_NOW, &buf, NULL), TRANSHIP_ERR_TIMED_OUT);
     EXPECT(tranship_recv(receiver, TRANSHIP_MS(1), &buf, &error), TRANSHIP_ERR_TIMED_OUT);
     EXPECT(tranship_error_errno(error), ETIMEDOUT);
-    OK(tranship_send_control(receiver, "thanks", 6, 3, &error));
+    OK(tranship_send_control(receiver, "thanks", 6, 3, TRANSHIP_NOW, &error));
     OK(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error)); /* the inline bytes, cut */
     EXPECT(buf.len == 4 && memcmp(tranship_data(&buf), "than", 4) == 0, 1);
     EXPECT(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error), TRANSHIP_ERR_PEER_GONE);
@@ -274,6 +274,66 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     tranship_listener_close(listener);
 }
 
+static void *answers(void *of)
+{
+    tranship_receiver *receiver = of;
+    tranship_error *error = NULL;
+    tranship_buf buf;
+
+    OK(tranship_send_control(receiver, "word", 4, 1, TRANSHIP_FOREVER, &error));
+    OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
+    buf.meta = 2;
+    OK(tranship_release_with(receiver, &buf, TRANSHIP_FOREVER, &error));
+    OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
+    buf.meta = 3;
+    OK(tranship_pass(receiver, &buf, TRANSHIP_FOREVER, &error));
+    EXPECT(buf.kind, TRANSHIP_BUF_NONE);
+    OK(tranship_send_control(receiver, "last", 4, 4, TRANSHIP_MS(600000), &error));
+    return NULL;
+}
+
+static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool *pool)
+{
+    tranship_listener *listener;
+    tranship_sender *sender;
+    tranship_receiver *receiver;
+    tranship_buf buf;
+    tranship_status status;
+    pthread_t thread;
+    uint64_t full = 0;
+
+    OK(tranship_listen(domain, "local:back", TRANSHIP_SINK, NULL, &listener, &error));
+    OK(tranship_open_sender(domain, "local:back", NULL, TRANSHIP_FOREVER, &sender, &error));
+    OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
+    OK(tranship_send_inline(sender, "first", 5, 0, TRANSHIP_NOW, &error));
+    OK(tranship_alloc(pool, 100, TRANSHIP_FOREVER, &buf, &error));
+    OK(tranship_move(sender, &buf, TRANSHIP_NOW, &error));
+    while ((status = tranship_send_control(receiver, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
+        full++;
+    EXPECT(status, TRANSHIP_ERR_FULL);
+    EXPECT(tranship_send_control(receiver, "word", 4, 0, TRANSHIP_MS(20), &error), TRANSHIP_ERR_FULL);
+    says("waited ");
+    EXPECT(atoi(strstr(tranship_error_message(error), "waited ") + 7) >= 20, 1);
+    pthread_create(&thread, NULL, answers, receiver);
+    for (uint64_t at = 0; at < full; at++) {
+        OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+        EXPECT(buf.meta, 0);
+    }
+    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.meta == 1, 1);
+    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_RELEASED && buf.meta == 2, 1);
+    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_EXCLUSIVE && buf.meta == 3, 1);
+    tranship_release(&buf);
+    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.meta, 4);
+    pthread_join(thread, NULL);
+    tranship_receiver_close(receiver);
+    tranship_sender_close(sender);
+    tranship_listener_close(listener);
+}
+
 static void a_forked_child_is_told(tranship_domain *domain, tranship_pool *pool)
 {
     tranship_buf buf;
@@ -308,6 +368,7 @@ int main(void)
     options_can_grow(domain);
     bufs_know_what_they_are(pool);
     messages_of_all_kinds(domain, pool);
+    what_goes_back_waits_for_room(domain, pool);
     a_forked_child_is_told(domain, pool);
     tranship_domain_close(domain); /* in whatever order */
     tranship_pool_close(pool);

@@ -290,7 +290,6 @@ fn export(domain: &DomainCore, name: &str, role: Role) -> Result<Arc<AtomicU32>,
                 role,
             },
             &[],
-            None,
         )?;
         let Event::Exported { export, .. } = event else {
             return Err(error::protocol("an answer to Export that is none"));

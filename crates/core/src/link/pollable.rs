@@ -18,10 +18,11 @@ impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
     ///
-    /// Asks the manager for the descriptor and waits for its answer, once.
+    /// Asks the manager for the descriptor and waits for its answer, once, as long as the
+    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout) says.
     ///
     /// # Errors
-    /// `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
+    /// `TimedOut` when it does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
     pub fn set_pollable(&mut self) -> Result<(), Error> {
         let (link, domain) = (&self.link, &self.link.domain);
         domain.check_fork()?;
@@ -36,7 +37,7 @@ impl Receiver {
             let asked = lock(&link.doorbell).asked.take();
             asked.into_iter().for_each(|asked| domain.forget(asked));
             let ask = |req| Request::WakeFd { req, channel };
-            let (event, fds) = match domain.call(ask, &[], None) {
+            let (event, fds) = match domain.call(ask, &[]) {
                 // Nobody is left to wake us, and nothing more comes: `arm` finds what is there.
                 Err(error) if error.find::<Refusal>().is_some() && link.gone() != Gone::No => {
                     return Ok(());

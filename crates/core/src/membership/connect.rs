@@ -2,15 +2,20 @@
 
 use super::shell::Domain;
 use crate::domain::discover::{self, Begin, Found, Start};
-use crate::domain::{DomainCore, Join, Leaks};
+use crate::domain::{DomainCore, Join, Leaks, MANAGER_TIMEOUT};
 use crate::error::{Error, Kind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tranship_manager::paths::Places;
 use tranship_manager::{Config, Embedded};
 use tranship_sys::process;
 
 /// Managers that may hang up on a newcomer without a word before it gives up.
 const ATTEMPTS: u32 = 5;
+
+/// What the system calls bear.
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+const MAX_TIMEOUT: Duration = Duration::from_secs(1 << 31);
 
 /// How to join.
 ///
@@ -34,6 +39,7 @@ pub struct DomainBuilder {
     program: Option<PathBuf>,
     config: Option<Config>,
     leaks: Option<Leaks>,
+    manager_timeout: Duration,
 }
 
 impl Default for DomainBuilder {
@@ -48,6 +54,7 @@ impl Default for DomainBuilder {
             program: None,
             config: None,
             leaks: None,
+            manager_timeout: MANAGER_TIMEOUT,
         }
     }
 }
@@ -120,6 +127,16 @@ impl DomainBuilder {
         self
     }
 
+    /// How long to wait for a manager that is there and does not answer (default: 10 s): its welcome, and in each call that only asks it something
+    /// (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then, and an answer that comes after all is undone.
+    ///
+    /// What waits for more than the manager has times of its own: who opens a channel for its peer ([`LinkOptions::timeout`](crate::LinkOptions::timeout)),
+    /// a pool that grows for memory. It is 1 ms at least. A manager that is gone is another matter: it is waited for 5 s, and the error is `ManagerAway`.
+    pub fn manager_timeout(mut self, limit: Duration) -> Self {
+        self.manager_timeout = limit.clamp(MIN_TIMEOUT, MAX_TIMEOUT);
+        self
+    }
+
     /// Notes buffers as they are had, and prints those that are left when the last handle of the domain goes. Default: as the variable
     /// `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`. Buffers are slower then; otherwise it costs nothing.
     pub fn leaks(mut self, leaks: Leaks) -> Self {
@@ -131,7 +148,7 @@ impl DomainBuilder {
     /// leaves 60 s after its last client. None is started past a socket of the system's that is there, and none by a privileged process
     /// (set-uid, file capabilities), which heeds no environment either.
     ///
-    /// Waits for the manager's welcome, 10 s at most, and as long for one that it starts.
+    /// Waits for the manager's welcome as long as [`manager_timeout`](DomainBuilder::manager_timeout) says, and as long for one that it starts.
     ///
     /// # Errors
     /// `NoManager` where none answers and none could be started; `Unreachable` where something else is in its place; `Access`, `Limit` by its rules; `Version` when it speaks another
@@ -142,8 +159,8 @@ impl DomainBuilder {
         let mut attempts = 0;
         loop {
             let found = match &self.socket {
-                Some(path) => discover::named(path)?,
-                None => discover::find(&Places::find(), self.start(&run))?,
+                Some(path) => discover::named(path, self.manager_timeout)?,
+                None => discover::find(&Places::find(), self.start(&run), self.manager_timeout)?,
             };
             let path = found.path.clone();
             attempts += 1;
@@ -176,7 +193,7 @@ impl DomainBuilder {
             self.socket.as_deref(),
         )?;
         let path = manager.path().to_owned();
-        let found = discover::named(&path)?;
+        let found = discover::named(&path, self.manager_timeout)?;
         DomainBuilder {
             socket: Some(path),
             ..self
@@ -219,6 +236,7 @@ impl DomainBuilder {
             high_descriptors: self.high_descriptors,
             leaks: self.leaks.unwrap_or_else(Leaks::of_environment),
             helper_thread: self.helper_thread,
+            manager_timeout: self.manager_timeout,
         })?;
         Ok(Domain::new(core))
     }

@@ -137,7 +137,7 @@ impl Domain {
             on,
             while_here,
         };
-        match self.core().inquire(make)?.0 {
+        match self.core().call(make, &[])?.0 {
             Event::Tracing { on, .. } => Ok(on),
             other => Err(error::unexpected(&other, "a trace was asked for")),
         }
@@ -147,12 +147,12 @@ impl Domain {
     /// their own domains did. It is what these domains say, whole entries of it: a liar can say anything of itself.
     ///
     /// # Errors
-    /// `TimedOut` when the manager has not answered within 10 s.
+    /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn traces(&self) -> Result<Vec<Trace>, Error> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
             let make = |req| Request::NextTrace { req, after };
-            let (answer, fds) = self.core().inquire(make)?;
+            let (answer, fds) = self.core().call(make, &[])?;
             let Event::TraceRing {
                 number,
                 domain,

@@ -78,11 +78,12 @@ impl Domain {
 
     /// Makes a pool that this domain writes and pays for.
     ///
-    /// Asks the manager and waits for its answer; while it is away, 5 s at most for it to come back.
+    /// Asks the manager and waits for its answer, as long as the [`manager_timeout`](crate::DomainBuilder::manager_timeout) says; while it is away,
+    /// 5 s at most for it to come back.
     ///
     /// # Errors
     /// `BadArgument` for options outside their range, with what is allowed; `Quota`, `Limit`, `Access`, `Refused` by the manager; `OutOfMemory` for memory to be made at
-    /// once ([`PoolOptions::preallocate`]); `PoolMap` where the addresses are not free; `ManagerAway`, `CutOff`; `Forked`; `System`.
+    /// once ([`PoolOptions::preallocate`]); `PoolMap` where the addresses are not free; `TimedOut` when the manager does not answer; `ManagerAway`, `CutOff`; `Forked`; `System`.
     pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, Error> {
         let core = self.core();
         core.check_fork()?;
@@ -94,7 +95,7 @@ impl Domain {
     /// Asks the manager and waits for it, as [`create_pool`](Domain::create_pool).
     ///
     /// # Errors
-    /// `BadArgument` for a maximum outside its range or a name that is too long; `Limit`, `Access`, `Refused` by the manager; `ManagerAway`, `CutOff`; `Forked`.
+    /// `BadArgument` for a maximum outside its range or a name that is too long; `Limit`, `Access`, `Refused` by the manager; `TimedOut` when it does not answer; `ManagerAway`, `CutOff`; `Forked`.
     pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, Error> {
         let core = self.core();
         core.check_fork()?;
@@ -114,8 +115,10 @@ impl Domain {
     /// | `local:NAME` | in this process; the manager is not asked |
     /// | any other `SCHEME:REST` | where a carrier says ([`add_carrier`](Domain::add_carrier)) |
     ///
+    /// Waits for the manager as [`create_pool`](Domain::create_pool) does.
+    ///
     /// # Errors
-    /// `NameTaken`; `Access`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows, which says those that are
+    /// `NameTaken`; `Access`; `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows, which says those that are
     /// known, and where a carrier cannot listen.
     pub fn listen(&self, address: &str, role: Role) -> Result<Listener, Error> {
         self.listen_with(address, role, LinkOptions::default())
@@ -356,14 +359,15 @@ impl Domain {
     ///
     /// # Errors
     /// `Access` for whoever is neither root nor the manager's own user; `Refused` for what is not there;
-    /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within 10 s.
+    /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within the
+    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, Error> {
         let make = |req| Request::SetQuota {
             req,
             pool,
             quota_bytes,
         };
-        match self.core().inquire(make)?.0 {
+        match self.core().call(make, &[])?.0 {
             Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
             other => Err(error::unexpected(&other, "a quota was set")),
         }
@@ -372,7 +376,7 @@ impl Domain {
     /// What the manager knows: itself, domains, pools, channels, who holds what.
     ///
     /// # Errors
-    /// `TimedOut` when it has said nothing more of it for 10 s.
+    /// `TimedOut` when it has said nothing more of it for the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         self.core().stat()
     }
@@ -380,12 +384,12 @@ impl Domain {
     /// What a policy is told of the pools: what their writers say, and their rules; and what all quotas together may be, bytes.
     ///
     /// # Errors
-    /// `TimedOut` when the manager has not answered within 10 s.
+    /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn pool_figures(&self) -> Result<(u64, Vec<PoolFigures>), Error> {
         let (mut all, mut after) = (Vec::new(), PoolId(0));
         loop {
             let make = |req| Request::Figures { req, after };
-            match self.core().inquire(make)?.0 {
+            match self.core().call(make, &[])?.0 {
                 Event::Figures {
                     limit_bytes, pools, ..
                 } => match pools.last().map(|p| p.pool) {

@@ -38,7 +38,8 @@ impl Domain {
     ///
     /// # Errors
     /// `Access` for whom the manager's rules do not allow it (`[[policy_run]]`; root and its own user may); `Refused` where another policy does, the
-    /// manager's own or that of another program. `TimedOut` when it has not answered within 10 s.
+    /// manager's own or that of another program. `TimedOut` when it has not answered within the
+    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn steer(&self) -> Result<Steering, Error> {
         let steering = Steering {
             domain: self.clone(),
@@ -72,7 +73,8 @@ impl Steering {
     /// What there is to divide, and how each pool does.
     ///
     /// # Errors
-    /// `TimedOut` when the manager has not answered within 10 s; `ManagerAway`.
+    /// `TimedOut` when the manager has not answered within the
+    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout); `ManagerAway`.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let at = self.begun.elapsed();
         self.domain
@@ -101,7 +103,7 @@ impl Steering {
                 req,
                 quotas: quotas.to_vec(),
             };
-            match self.domain.core().inquire(make)?.0 {
+            match self.domain.core().call(make, &[])?.0 {
                 Event::QuotasSet { .. } => {}
                 other => return Err(error::unexpected(&other, "quotas were set")),
             }
@@ -167,7 +169,7 @@ impl Steering {
 
     fn take(&self, take: bool) -> Result<(), Error> {
         let make = |req| Request::Steer { req, take };
-        match self.domain.core().inquire(make)?.0 {
+        match self.domain.core().call(make, &[])?.0 {
             Event::Steering { .. } => Ok(()),
             other => Err(error::unexpected(
                 &other,

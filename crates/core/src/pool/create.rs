@@ -99,7 +99,6 @@ impl OwnPool {
                 trust: options.trust,
             },
             &[shown.as_fd()],
-            None,
         )?;
         let Event::PoolCreated {
             pool: id, entry, ..

@@ -102,10 +102,11 @@ impl Pool {
     /// The right to forward: lets another domain assign this pool to channels of its own, and so send on what it got out of it.
     /// [`PoolOptions::allow_forward`] gives it to all that get something.
     ///
-    /// Asks the manager and waits for its answer; while it is away, 5 s at most for it to come back.
+    /// Asks the manager and waits for its answer, as long as the [`manager_timeout`](crate::DomainBuilder::manager_timeout) says; while it is away,
+    /// 5 s at most for it to come back.
     ///
     /// # Errors
-    /// `Access` by its rules; `Refused` where it knows no such domain; `ManagerAway`, `CutOff`; `Forked`.
+    /// `Access` by its rules; `Refused` where it knows no such domain; `TimedOut` when it does not answer, which may give the right later; `ManagerAway`, `CutOff`; `Forked`.
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), Error> {
         if domain == ALL_READERS {
             let text = format!(
@@ -123,7 +124,7 @@ impl Pool {
         self.own.domain.register.add_right(pool, domain);
         let make = |req| Request::AllowForward { req, pool, domain };
         let core = &self.own.domain;
-        core.patiently(None, || core.call(make, &[], None).map(|_| ()))
+        core.patiently(None, || core.call(make, &[]).map(|_| ()))
     }
 
     /// How many of its buffers somebody has, here or elsewhere: what is dead is collected first. For who waits until others have given

@@ -121,7 +121,8 @@ impl OwnPool {
     pub(crate) fn seal(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Error> {
         let deadline = deadline.map(|deadline| deadline.max(Instant::now() + PROMPT));
         let Some(_one) = self.sealing_alone(deadline) else {
-            let (awaited, waited_ms) = (Awaited::Manager, 0);
+            let awaited = Awaited::Manager("what another thread shows it");
+            let waited_ms = 0;
             return Err(TimedOut { awaited, waited_ms }.into());
         };
         let run = {
@@ -204,7 +205,9 @@ impl OwnPool {
                 chunks: keys.clone(),
                 least: 1,
             };
-            self.domain.call(make, &fds, deadline)
+            self.domain
+                .call_until(make, &fds, deadline)
+                .map(|(came, _)| came)
         })?;
         match event {
             Event::ChunksReady { chunks, .. } if chunks > 0 => {

@@ -45,6 +45,8 @@ fn others_wait_already() {
         let error = pool.alloc_timeout(CHUNK, Duration::from_millis(1));
         let error = error.expect_err("the second in the queue");
         assert_eq!(limit(&error), Limit::Queue, "{error}");
+        let error = pool.try_alloc(CHUNK).expect_err("nobody passes");
+        assert_eq!(limit(&error), Limit::Queue, "{error}");
         drop(held);
         first.join().expect("no panic");
     });

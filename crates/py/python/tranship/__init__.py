@@ -63,8 +63,10 @@ def connect(
     autostart: bool = True,
     helper_thread: bool = False,
     non_dumpable: bool = False,
+    manager_timeout: float = 10,
 ) -> Domain:
-    """Joins the manager: the one at `socket` (or $TRANSHIP_SOCKET), else the system's, else the user's, else one that it starts."""
+    """Joins the manager: the one at `socket` (or $TRANSHIP_SOCKET), else the system's, else the user's, else one that it starts.
+    What only asks a manager that hangs is TimedOut after `manager_timeout` seconds."""
     return _native.connect(
         {
             "name": name,
@@ -73,6 +75,7 @@ def connect(
             "program": _program_of_the_package() if autostart else None,
             "helper_thread": helper_thread,
             "non_dumpable": non_dumpable,
+            "manager_timeout": manager_timeout,
         }
     )
 
@@ -83,6 +86,7 @@ def embedded(
     socket: str | _os.PathLike[str] | None = None,
     helper_thread: bool = False,
     non_dumpable: bool = False,
+    manager_timeout: float = 10,
 ) -> Domain:
     """Runs a manager in this process, and joins it. Others join by `Domain.socket_path`."""
     return _native.embedded(
@@ -93,5 +97,6 @@ def embedded(
             "program": None,
             "helper_thread": helper_thread,
             "non_dumpable": non_dumpable,
+            "manager_timeout": manager_timeout,
         }
     )

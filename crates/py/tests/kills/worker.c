@@ -112,7 +112,7 @@ static tranship_status receives(tranship_receiver *receiver, uint64_t count, uin
             if (buf->flags & TRANSHIP_BUF_WRITABLE)
                 ++*(unsigned char *)buf->ptr;
             if (*number % 2)
-                tranship_pass(receiver, buf, NULL); /* what cannot be passed back is kept */
+                tranship_pass(receiver, buf, TRANSHIP_NOW, NULL); /* what cannot be passed back is kept */
         }
     }
     for (size_t at = 0; at < KEPT; at++)

@@ -1,6 +1,7 @@
 """The path of a message, in one process and between two."""
 
 import os
+import re
 
 import numpy
 import pytest
@@ -176,6 +177,39 @@ def test_a_receiver_answers_with_a_few_bytes(channel):
     assert sender.try_recv_back() is None
     receiver.send_control(b"ack", 9)
     assert bytes(sender.try_recv_back()) == b"ack"
+
+
+def test_room_for_what_goes_back_is_waited_for(channel, pool):
+    sender, receiver = channel
+    got = []
+    for data in (b"back", b"done"):
+        moved = apart(receiver.recv)
+        sender.move_buffer(pool.copy(data))
+        got.append(moved.result())
+    full = 0
+    with pytest.raises(tranship.Full):
+        while True:
+            receiver.send_control(b"word")
+            full += 1
+    with pytest.raises(tranship.Full) as late:
+        receiver.send_control(b"word", timeout=0.02)
+    assert int(re.search(r"waited (\d+) ms", str(late.value))[1]) >= 20
+    for hand_back in (receiver.pass_back, receiver.release_with):
+        with pytest.raises(tranship.Full):
+            hand_back(got[0], timeout=0.01)
+        assert not got[0].released
+
+    def answer():
+        receiver.pass_back(got[0], 1, timeout=None)
+        receiver.release_with(got[1], 2, timeout=1000)
+        receiver.send_control(b"last", 3, timeout=None)
+
+    answers = apart(answer)
+    assert {sender.recv_back().meta for _ in range(full)} == {0}
+    assert [bytes(sender.recv_back()) for _ in range(3)] == [b"back", b"", b"last"]
+    answers.result()
+    with pytest.raises(ValueError, match="from 0 on"):
+        receiver.send_control(b"word", timeout=-1)
 
 
 def test_an_answer_is_waited_for(channel):

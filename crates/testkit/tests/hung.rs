@@ -1,0 +1,137 @@
+//! A manager that is stopped: every call that only asks it something ends, says what was not answered, and leaves nothing when the
+//! manager goes on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tranship_core::{
+    Awaited, Domain, Error, HeapOptions, Kind, PoolOptions, Role, StatRecord, TimedOut,
+};
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, Peer, Watchdog, child};
+
+const MAX: u64 = 1 << 20;
+/// Of the domain that meets a stopped manager.
+const LIMIT: Duration = Duration::from_millis(50);
+
+child!(
+    fn manager(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let listener = Listener::bind(&path, 0o600).unwrap();
+        let stop = Shutdown::new().unwrap();
+        ctl.send(&()).unwrap();
+        tranship_manager::run(Config::default(), listener, &stop, false).unwrap();
+    }
+);
+
+fn start(path: &Path) -> Peer {
+    let manager = manager().start().unwrap();
+    manager.send(&path).unwrap();
+    manager.expect::<()>();
+    manager
+}
+
+/// As often as it takes: a manager that is well may need longer than the limit, too.
+fn had<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
+    loop {
+        match what() {
+            Ok(had) => return had,
+            Err(error) => assert_eq!(error, Kind::TimedOut, "{error}"),
+        }
+    }
+}
+
+#[track_caller]
+fn late<T>(result: Result<T, Error>, asked: &'static str) {
+    let error = result.map(drop).expect_err("nobody answers");
+    assert_eq!(error, Kind::TimedOut, "{error}");
+    let waited = error.find::<TimedOut>().expect("what, and for how long");
+    assert_eq!(waited.awaited, Awaited::Manager(asked), "{error}");
+    let limit = u64::try_from(LIMIT.as_millis()).unwrap();
+    assert!(waited.waited_ms >= limit, "{error}");
+    assert!(error.to_string().ends_with(asked), "{error}");
+}
+
+#[test]
+fn who_only_asks_is_told_and_nothing_is_left() {
+    let dog = Watchdog::new();
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("m.sock");
+    let manager = start(&path);
+    let join = || Domain::builder().name("waits").socket(&path);
+    let domain = had(|| join().manager_timeout(LIMIT).connect());
+    let other = Domain::builder().name("other").socket(&path).connect();
+    let other = other.unwrap();
+    let pool = had(|| domain.create_pool(PoolOptions::new(MAX)));
+    let listener = other.listen("there", Role::Source).unwrap();
+    let mut receiver = std::thread::scope(|s| {
+        let accepted = s.spawn(|| listener.accept_sender().unwrap());
+        let receiver = domain.open_receiver("there").unwrap();
+        std::mem::forget(accepted.join());
+        receiver
+    });
+    // Pools and heaps.
+    let there = || {
+        let all = other.stat().unwrap().into_iter();
+        all.filter(|r| matches!(r, StatRecord::Pool(_) | StatRecord::Heap(_)))
+            .count()
+    };
+    while there() != 1 {
+        domain.turn().unwrap(); // what came too late above
+    }
+
+    manager.stop();
+    dog.step("stopped");
+    late(
+        domain.create_pool(PoolOptions::new(MAX)),
+        "a request for a pool",
+    );
+    late(
+        domain.create_heap(HeapOptions::new(MAX)),
+        "a request for a heap",
+    );
+    late(domain.listen("new", Role::Source), "a request for a name");
+    late(
+        pool.allow_forward(other.id()),
+        "a request to allow forwarding",
+    );
+    late(
+        receiver.set_pollable(),
+        "a request for a descriptor to wait on",
+    );
+    late(domain.stat(), "a question for what there is");
+    late(domain.pool_figures(), "a question for pools' figures");
+    late(domain.set_quota(pool.id(), MAX), "a request to set quotas");
+    late(domain.trace(pool.id(), true, true), "a request for a trace");
+    late(domain.traces(), "a question for traces");
+    late(domain.steer(), "a request for the right to set quotas");
+    late(join().manager_timeout(LIMIT).connect(), "hello");
+
+    manager.resume();
+    dog.step("on again");
+    // Whatever was made for who waits no longer goes, as soon as the answers are read.
+    let again = loop {
+        domain.turn().unwrap();
+        match other.listen("new", Role::Source) {
+            Ok(listener) => break listener,
+            Err(error) => assert_eq!(error, Kind::NameTaken, "{error}"),
+        }
+    };
+    while there() != 1 {
+        domain.turn().unwrap();
+    }
+    dog.step("another steers");
+    let steers = loop {
+        domain.turn().unwrap();
+        match other.steer() {
+            Ok(steering) => break steering,
+            Err(error) => assert_eq!(error, Kind::Refused, "{error}"),
+        }
+    };
+    drop((again, steers));
+    // And all of it can be had.
+    had(|| receiver.set_pollable());
+    drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
+    drop(had(|| domain.create_heap(HeapOptions::new(MAX))));
+    drop(had(|| domain.listen("newer", Role::Source)));
+}
