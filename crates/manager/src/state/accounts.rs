@@ -179,6 +179,20 @@ impl Accounts {
         Err(refusal(RefusalCode::Limit, has + n, limit))
     }
 
+    /// Whether so many more descriptors may be held for a user.
+    pub fn check_descriptors(&self, uid: u32, n: u64) -> Result<(), Refusal> {
+        let (sum, all) = (self.sum(Of::Descriptors), self.all(Of::Descriptors));
+        if n > 0 && sum + n > all {
+            return Err(self.no_descriptors());
+        }
+        self.check(uid, Of::Descriptors, n)
+    }
+
+    pub fn no_descriptors(&self) -> Refusal {
+        let (held, most) = (self.sum(Of::Descriptors), self.all(Of::Descriptors));
+        refusal(RefusalCode::NoDescriptors, held, most)
+    }
+
     pub fn add(&mut self, uid: u32, of: Of, n: u64) {
         if n > 0 {
             self.users.entry(uid).or_default()[of as usize] += n;

@@ -34,10 +34,10 @@ impl State {
             return Err(no_such(pool.0));
         };
         let joined = p.queues.contains_key(&channel);
-        let Some(uid) = self.domains.get(&me).map(|d| d.uid) else {
+        let Some(uid) = self.cx.domains.get(&me).map(|d| d.uid) else {
             return Err(no_such(me.0));
         };
-        if self.client_of(sink).is_none() {
+        if self.cx.client_of(sink).is_none() {
             return Err(refusal(RefusalCode::PeerGone, u64::from(sink.0), 0).into());
         }
         let slots = p.slots;
@@ -50,13 +50,14 @@ impl State {
         if have >= MAX_QUEUES {
             return Err(refusal(RefusalCode::Limit, have as u64 + 1, MAX_QUEUES as u64).into());
         }
-        if !self.domains.contains_key(&p.writer) {
+        if !self.cx.domains.contains_key(&p.writer) {
             return Err(no_such(pool.0));
         }
         let sent = fds
             .take(format::SENT, slots, format::counts_bytes(slots))?
             .token;
-        self.hold_memory(sent, me, For::Tables, format::counts_bytes(slots));
+        self.cx
+            .hold_memory(sent, me, For::Tables, format::counts_bytes(slots));
         let key = (channel, pool);
         self.back_ref_offer(key, me, sink);
         self.offers.insert(
@@ -71,7 +72,7 @@ impl State {
             },
         );
         if !joined && !self.may_say(key) {
-            if let Some(d) = self.domains.get_mut(&sink) {
+            if let Some(d) = self.cx.domains.get_mut(&sink) {
                 d.unsaid.insert(key);
             }
             return Ok(());
@@ -112,14 +113,14 @@ impl State {
     fn may_say(&self, key: (ChannelId, PoolId)) -> bool {
         let offer = self.offers.get(&key);
         offer.is_some_and(|o| {
-            let client = self.client_of(o.sink);
-            client.is_some_and(|c| self.has_room_for(c, o.uid))
+            let client = self.cx.client_of(o.sink);
+            client.is_some_and(|c| self.cx.clients.has_room_for(c, o.uid))
         })
     }
 
     /// There is room again: offers that waited for it go out.
     pub(super) fn say_offers(&mut self, sink: DomainId) {
-        let unsaid = self.domains.get(&sink).map(|d| &d.unsaid);
+        let unsaid = self.cx.domains.get(&sink).map(|d| &d.unsaid);
         let some = unsaid.into_iter().flatten().take(OFFERED).copied();
         for key in some.collect::<Vec<_>>() {
             if self.may_say(key) {
@@ -135,7 +136,7 @@ impl State {
         };
         o.said = true;
         let (sink, uid) = (o.sink, o.uid);
-        let Some(d) = self.domains.get_mut(&sink) else {
+        let Some(d) = self.cx.domains.get_mut(&sink) else {
             return;
         };
         d.unsaid.remove(&key);
@@ -165,10 +166,10 @@ impl State {
             trust: p.trust,
             known,
         };
-        let Some(process) = self.domains.get(&writer).map(|d| d.pidfd) else {
+        let Some(process) = self.cx.domains.get(&writer).map(|d| d.pidfd) else {
             return self.cancel_offer(key);
         };
-        self.tell_for(uid, sink, offer, &[table, process]);
+        self.cx.tell_for(uid, sink, offer, &[table, process]);
         if sink != writer && !self.shown_all(pool, sink) {
             self.start_feed(pool, sink, None);
         }
@@ -276,12 +277,14 @@ impl State {
         };
         self.untie_offer((channel, pool), offer.source, offer.sink);
         for token in self.claims.take_assigns(channel, pool) {
-            self.release(token);
+            self.cx.release(token);
         }
         let slots = self.pools.get(&pool).map_or(0, |p| p.slots);
-        self.hold_memory(rcvd, me, For::Tables, format::counts_bytes(slots));
+        self.cx
+            .hold_memory(rcvd, me, For::Tables, format::counts_bytes(slots));
         if let Some((refs, inode)) = refs {
-            self.hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
+            self.cx
+                .hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
             let reader = self
                 .pools
                 .get_mut(&pool)
@@ -295,7 +298,7 @@ impl State {
                 None => Some(refs),
             };
             if let Some(old) = old {
-                self.release(old);
+                self.cx.release(old);
             }
         }
         if let Some(r) = self
@@ -305,13 +308,13 @@ impl State {
         {
             r.offers = r.offers.saturating_sub(u32::from(offer.said));
         }
-        if let Some(d) = self.domains.get_mut(&me) {
+        if let Some(d) = self.cx.domains.get_mut(&me) {
             d.unsaid.remove(&(channel, pool));
         }
-        self.claimed_too(me, |c| {
+        self.cx.claimed_too(me, |c| {
             c.readers.insert(pool);
         });
-        let client = self.client_of(offer.source);
+        let client = self.cx.client_of(offer.source);
         let queue = Queue {
             source: offer.source,
             sink: me,

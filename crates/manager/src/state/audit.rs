@@ -1,21 +1,22 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
 use super::accounts::KINDS;
+use super::clients::Client;
 use super::model::{Answer, Channel, Chunk, Pool};
 use super::types::FdToken;
-use super::{BackRef, BackRefs, Of, State};
+use super::{BackRef, BackRefs, Of, State, format};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
 
 impl State {
     /// Every descriptor that the state owns.
     pub fn held_tokens(&self) -> BTreeSet<FdToken> {
-        self.held.keys().copied().collect()
+        self.cx.descriptors.tokens()
     }
 
     /// Bytes granted and stranded.
     pub fn memory(&self) -> (u64, u64) {
-        (self.totals.granted, self.totals.stranded)
+        (self.cx.totals.granted(), self.cx.totals.stranded())
     }
 
     /// What is admitted to heaps, one by one.
@@ -26,7 +27,7 @@ impl State {
     /// What each user has of what is limited: connections, pools and heaps, ends of channels, names, descriptors, records, bytes, domains that
     /// record.
     pub fn accounts(&self) -> BTreeMap<u32, [u64; KINDS]> {
-        self.accounts.each().clone()
+        self.cx.accounts.each().clone()
     }
 
     /// Memory that domains have in their pools, destroyed or not, and heaps.
@@ -40,7 +41,7 @@ impl State {
     /// How many domains, pools and heaps, channels and exports there are.
     pub fn population(&self) -> [usize; 4] {
         [
-            self.domains.len(),
+            self.cx.domains.len(),
             self.pools.len() + self.heaps.len(),
             self.channels.len(),
             self.exports.len(),
@@ -49,7 +50,7 @@ impl State {
 
     /// How many users have anything.
     pub fn users(&self) -> usize {
-        self.accounts.users()
+        self.cx.accounts.users()
     }
 
     /// Whether somebody may still collect in a pool.
@@ -105,7 +106,7 @@ impl State {
                     ));
                 }
             }
-            if !p.orphan && !self.domains.contains_key(&p.writer) {
+            if !p.orphan && !self.cx.domains.contains_key(&p.writer) {
                 return Err(format!(
                     "pool {id}: writer {} is gone, but it is no orphan",
                     p.writer
@@ -115,7 +116,7 @@ impl State {
                 let holders = &stranded.holders;
                 if !holders
                     .iter()
-                    .any(|d| self.uid_of(*d) == Some(stranded.payer))
+                    .any(|d| self.cx.uid_of(*d) == Some(stranded.payer))
                 {
                     return Err(format!("pool {id}: {stranded:?} is paid for by nobody"));
                 }
@@ -141,7 +142,7 @@ impl State {
                         "pool {id}: reader {d} has {queues} queues, {offers} offers: {r:?}"
                     ));
                 }
-                if !self.domains.contains_key(d) {
+                if !self.cx.domains.contains_key(d) {
                     return Err(format!("pool {id}: reader {d} is gone"));
                 }
                 for key in &r.shown {
@@ -176,34 +177,25 @@ impl State {
         }
         for (id, h) in &self.heaps {
             granted += h.admitted;
-            if h.admitted > h.max_bytes || self.client_of(h.owner).is_none() {
+            if h.admitted > h.max_bytes || self.cx.client_of(h.owner).is_none() {
                 return Err(format!("heap {id}: {h:?}"));
             }
             if self.pools.contains_key(id) {
                 return Err(format!("{id} is a heap and a pool"));
             }
         }
-        if (granted, stranded) != (self.totals.granted, self.totals.stranded) {
-            return Err(format!(
-                "{granted} granted, {stranded} stranded, {:?}",
-                self.totals
-            ));
-        }
-        if granted + stranded > self.total_bytes.max(self.totals.claimed) {
-            return Err(format!(
-                "{granted} granted, {stranded} stranded of {}",
-                self.total_bytes
-            ));
-        }
+        let counted = (granted, stranded);
+        self.cx.totals.audit(counted, self.cx.total_bytes)?;
         self.audit_seat()?;
-        if self.outside.limit_bytes > self.total_bytes {
-            return Err(format!("{:?} of {}", self.outside, self.total_bytes));
+        if self.outside.limit_bytes > self.cx.total_bytes {
+            return Err(format!("{:?} of {}", self.outside, self.cx.total_bytes));
         }
         if self.awaited != self.pools.values().map(|p| p.awaited.len()).sum::<usize>() {
             return Err(format!("{} readers are awaited", self.awaited));
         }
         refs.extend(
-            self.domains
+            self.cx
+                .domains
                 .values()
                 .flat_map(|d| [d.pidfd, d.control_page]),
         );
@@ -216,7 +208,7 @@ impl State {
         }
         for (key, r) in &self.registered {
             refs.extend([r.source_half, r.sink_half]);
-            if self.client_of(key.0).is_none() {
+            if self.cx.client_of(key.0).is_none() {
                 return Err(format!("{key:?}: {r:?} of nobody who is there"));
             }
         }
@@ -236,8 +228,8 @@ impl State {
             ));
         }
         for (id, c) in &self.channels {
-            if !self.domains.contains_key(&c.sink)
-                || (!c.source_gone && !self.domains.contains_key(&c.source))
+            if !self.cx.domains.contains_key(&c.sink)
+                || (!c.source_gone && !self.cx.domains.contains_key(&c.source))
             {
                 return Err(format!("channel {id}: an end is gone"));
             }
@@ -246,7 +238,7 @@ impl State {
         for (domain, _, n) in self.grants() {
             *bytes.entry(domain).or_default() += n;
         }
-        for (id, d) in &self.domains {
+        for (id, d) in &self.cx.domains {
             if d.bytes != bytes.get(id).copied().unwrap_or(0) {
                 return Err(format!("domain {id}: {} granted", d.bytes));
             }
@@ -264,23 +256,38 @@ impl State {
         self.audit_accounts()
     }
 
+    /// Counts shared memory anew, by pieces and by what there is.
+    fn audit_extent(&self) -> Result<(), String> {
+        let claimed = self.claims.assigns.values().map(|a| a.facts.size);
+        let refs = self.claims.readers.values();
+        let refs = refs.map(|r| format::refs_bytes(r.slots));
+        let tables = self.pools.values().map(Pool::table_bytes);
+        let traces = self.traces.rings.values().map(|_| format::trace_shape().1);
+        let ends = self.claims.ends.values().map(|e| e.lines);
+        let waiting = self.waiting.iter().map(|w| w.lines);
+        let bytes_of = |half| self.cx.descriptors.bytes_of(half);
+        let registered = self.registered.values();
+        let registered = registered.map(|r| bytes_of(r.source_half) + bytes_of(r.sink_half));
+        let channels = self.channels.values();
+        let rings = channels.map(|c| c.ring_bytes(bytes_of));
+        let rings = rings.chain(registered);
+        let data = self.pools.values();
+        let control_pages = format::control_page_bytes(self.cx.config.pools_per_domain);
+        let sums = [
+            data.map(|p| p.chunks.len() as u64 * p.chunk_bytes).sum(),
+            tables.chain(claimed).chain(refs).chain(traces).sum(),
+            rings
+                .chain(ends.chain(waiting).map(format::link_bytes))
+                .sum(),
+            self.cx.domains.len() as u64 * control_pages,
+        ];
+        let kept = self.channels.values().filter_map(|c| c.source_ring);
+        self.cx.descriptors.audit(kept, sums)
+    }
+
     /// What is queued to clients, and what waits for their answers, by who has caused it.
     fn audit_queues(&self) -> Result<(), String> {
-        for (id, c) in &self.clients {
-            let mut caused: BTreeMap<u32, usize> = BTreeMap::new();
-            for flight in &c.flight {
-                if let Some(uid) = flight.cause {
-                    *caused.entry(uid).or_default() += 1 + flight.fds;
-                }
-            }
-            let fds: usize = c.flight.iter().map(|flight| flight.fds).sum();
-            if caused != c.caused || fds != c.flight_fds {
-                let (ours, theirs) = (&c.caused, c.flight_fds);
-                return Err(format!(
-                    "{id:?}: {ours:?}, {theirs} descriptors; counted: {caused:?}, {fds}"
-                ));
-            }
-        }
+        self.cx.clients.audit()?;
         let followers = self.traces.followers.iter();
         let followers = followers.flat_map(|(pool, of)| of.keys().map(|c| (*c, *pool)));
         if self.traces.followed != followers.collect() {
@@ -291,9 +298,9 @@ impl State {
             let writes = |p: &Pool| p.writer == *domain && !p.orphan;
             let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
             // Who has nothing to take makes no room.
-            let client = self.client_of(*domain);
-            let client = client.and_then(|c| self.clients.get(&c));
-            if !has || client.is_none_or(|c| c.flight.is_empty()) {
+            let client = self.cx.client_of(*domain);
+            let client = client.and_then(|c| self.cx.clients.get(c));
+            if !has || client.is_none_or(Client::has_all) {
                 return Err(format!("{domain} is not told whether {pool} is traced"));
             }
         }
@@ -309,7 +316,7 @@ impl State {
                 *of.entry(*payer).or_default() += 1;
             }
         }
-        for (id, d) in &self.domains {
+        for (id, d) in &self.cx.domains {
             let counted = backlog.remove(id).unwrap_or_default();
             if counted != d.backlog {
                 return Err(format!("domain {id}: {:?} wait, {counted:?}", d.backlog));
@@ -383,17 +390,13 @@ impl State {
             return Err(format!("peers: {:?}", self.claims.peers));
         }
         let mut leaving: BTreeMap<_, u32> = BTreeMap::new();
-        for (pool, left) in self.domains.values().flat_map(|d| &d.left) {
+        for (pool, left) in self.cx.domains.values().flat_map(|d| &d.left) {
             if let super::Left::Reader(reader) = left {
                 *leaving.entry((*pool, *reader)).or_default() += 1;
             }
         }
         if leaving != self.leaving {
             return Err(format!("leaving: {:?}, {leaving:?}", self.leaving));
-        }
-        let handshakes = self.clients.iter().filter(|(_, c)| c.domain.is_none());
-        if self.handshakes != handshakes.map(|(id, c)| (c.since, *id)).collect() {
-            return Err(format!("handshakes: {:?}", self.handshakes));
         }
         Ok(())
     }
@@ -404,11 +407,11 @@ impl State {
         let mut count = |uid: u32, of: Of, n: usize| {
             *counted.entry((uid, of as usize)).or_default() += n as u64;
         };
-        let uid = |domain: &_| self.uid_of(*domain).unwrap_or(u32::MAX);
-        for c in self.clients.values().filter(|c| c.domain.is_none()) {
+        let uid = |domain: &_| self.cx.uid_of(*domain).unwrap_or(u32::MAX);
+        for c in self.cx.clients.strangers() {
             count(c.uid, Of::Connections, 1);
         }
-        for d in self.domains.values() {
+        for d in self.cx.domains.values() {
             count(d.uid, Of::Connections, 1);
         }
         for p in self.pools.values() {
@@ -445,12 +448,8 @@ impl State {
         for w in self.waiting.iter() {
             count(w.uid, Of::Names, 1);
         }
-        let held = self.held.values().map(|held| held.uid);
-        for payer in held.chain(self.closing.values().copied()) {
+        for payer in self.cx.descriptors.payers() {
             count(payer, Of::Descriptors, 1);
-        }
-        for payer in self.wires.values() {
-            count(*payer, Of::Descriptors, 1);
         }
         for uid in self.traces.followers.values().flat_map(BTreeMap::values) {
             count(*uid, Of::Records, 1);
@@ -464,6 +463,6 @@ impl State {
         for (domain, _) in &self.claims.tried {
             count(uid(domain), Of::Records, 1);
         }
-        self.accounts.agrees(&counted)
+        self.cx.accounts.agrees(&counted)
     }
 }

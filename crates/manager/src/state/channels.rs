@@ -67,12 +67,15 @@ impl State {
         // What the sink does not take is not counted to the source any more.
         let payer = c.payers[0].take();
         let (sink, half) = (c.sink, c.source_half.take());
-        let ring = half.and_then(|half| self.release_but_count(half));
+        let ring = half.and_then(|half| {
+            let out = &mut self.cx.out;
+            self.cx.descriptors.release_but_count(half, out)
+        });
         if let Some(c) = self.channels.get_mut(&id) {
             c.source_ring = ring;
         }
         self.no_channel(&[payer, None]);
-        self.tell(
+        self.cx.tell(
             sink,
             Event::PeerGone {
                 channel: id,
@@ -101,13 +104,13 @@ impl State {
         self.back_refs.remove(c.sink, BackRef::End(id, false));
         self.no_channel(&c.payers);
         for half in [c.source_half, c.sink_half].into_iter().flatten() {
-            self.release(half);
+            self.cx.release(half);
         }
         if let Some(ring) = c.source_ring {
-            self.extent.sub(ring);
+            self.cx.descriptors.forget(ring);
         }
         if !c.source_gone {
-            self.tell(
+            self.cx.tell(
                 c.source,
                 Event::PeerGone {
                     channel: id,
@@ -134,22 +137,23 @@ impl State {
             Role::Source => c.sink,
             Role::Sink => c.source,
         };
-        let uid = self.uid_of(me).ok_or(no_such(me.0))?;
-        self.check_descriptors(uid, 2)?;
-        let Some(client) = self.client_of(peer) else {
+        let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
+        self.cx.accounts.check_descriptors(uid, 2)?;
+        let Some(client) = self.cx.client_of(peer) else {
             // It is away.
             return Err(refusal(RefusalCode::State, u64::from(id.0), 0).into());
         };
         // Who asks faster than the peer takes must not get it expelled.
-        if !self.has_room_for(client, uid) {
+        if !self.cx.clients.has_room_for(client, uid) {
             return Err(refusal(RefusalCode::Limit, 0, 0).into());
         }
-        let [near, far] = fds.ends()?.map(|end| self.hold(end, uid));
-        self.tell_for(uid, peer, Event::WakeFd { channel: id }, &[far]);
-        self.tell(me, Event::WakeEnd { req }, &[near]);
+        let [near, far] = fds.ends()?.map(|end| self.cx.hold(end, uid));
+        self.cx
+            .tell_for(uid, peer, Event::WakeFd { channel: id }, &[far]);
+        self.cx.tell(me, Event::WakeEnd { req }, &[near]);
         // The messages have their own hold on them.
-        self.release(near);
-        self.release(far);
+        self.cx.release(near);
+        self.cx.release(far);
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ const MAX_CLAIMS: usize = 65536;
 impl State {
     /// Whether the domain came back to this very manager; an error if it has nothing to claim now.
     pub(super) fn claiming(&self, me: DomainId) -> Result<bool, Fail> {
-        let c = self.domains.get(&me).and_then(|d| d.claiming.as_ref());
+        let c = self.cx.domains.get(&me).and_then(|d| d.claiming.as_ref());
         c.map(|c| c.same)
             .ok_or(refusal(RefusalCode::State, 0, 0).into())
     }
@@ -44,6 +44,7 @@ impl State {
     ) -> Done {
         let same = self.claiming(me)?;
         let claimed_twice = self
+            .cx
             .domains
             .get(&me)
             .and_then(|d| d.claiming.as_ref())
@@ -62,7 +63,12 @@ impl State {
             None if same => return Err(no_such(pool.0)),
             None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
         }
-        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+        if let Some(c) = self
+            .cx
+            .domains
+            .get_mut(&me)
+            .and_then(|d| d.claiming.as_mut())
+        {
             c.pools.insert(pool);
         }
         Ok(())
@@ -103,7 +109,7 @@ impl State {
                         index,
                         serial,
                     };
-                    self.tell(me, event, &[]);
+                    self.cx.tell(me, event, &[]);
                 }
             }
             Some(c) => {
@@ -124,14 +130,18 @@ impl State {
                     let over = self.admit_one(id).is_err();
                     self.add_granted(id, 1);
                     if over {
-                        let sum = self.totals.granted + self.totals.stranded;
-                        self.totals.claimed = self.totals.claimed.max(sum);
+                        self.cx.totals.was_claimed();
                     }
                 }
                 self.add_chunk(me, id, key, fd, Answer::Claim(req))?;
             }
         }
-        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+        if let Some(c) = self
+            .cx
+            .domains
+            .get_mut(&me)
+            .and_then(|d| d.claiming.as_mut())
+        {
             c.chunks.insert((id, key));
         }
         Ok(())
@@ -155,7 +165,7 @@ impl State {
             if !self.claims.readers.contains_key(&(pool, me)) {
                 self.reader_again(me, pool, mapped)?;
             }
-            self.tell(me, Event::Claimed { req }, &[]);
+            self.cx.tell(me, Event::Claimed { req }, &[]);
             return Ok(());
         }
         if let Some(r) = self.claims.readers.get_mut(&(pool, me)) {
@@ -163,12 +173,13 @@ impl State {
             if (r.slots, r.table, r.trust) != (slots, table, trust) || n > MAX_MAPPED {
                 return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
             }
-            self.accounts
+            self.cx
+                .accounts
                 .check(r.uid, Of::Records, mapped.len() as u64)?;
             let before = r.mapped.len();
             r.mapped.extend(mapped);
             let more = (r.mapped.len() - before) as u64;
-            self.accounts.add(r.uid, Of::Records, more);
+            self.cx.accounts.add(r.uid, Of::Records, more);
         } else {
             self.check_claims_limit(me)?;
             let settled = self
@@ -178,13 +189,16 @@ impl State {
             if settled || slots == 0 || slots > tranship_proto::SLOT_LIMIT {
                 return Err(refusal(RefusalCode::Claim, u64::from(slots), 0).into());
             }
-            let uid = self.uid_of(me).ok_or(no_such(me.0))?;
-            self.accounts.check(uid, Of::Records, mapped.len() as u64)?;
+            let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
+            self.cx
+                .accounts
+                .check(uid, Of::Records, mapped.len() as u64)?;
             let refs = fds.take(format::REFS, slots, format::refs_bytes(slots))?;
             let (refs, inode) = (refs.token, refs.facts.inode);
-            self.hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
+            self.cx
+                .hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
             let mapped: BTreeSet<ChunkKey> = mapped.iter().copied().collect();
-            self.accounts.add(uid, Of::Records, mapped.len() as u64);
+            self.cx.accounts.add(uid, Of::Records, mapped.len() as u64);
             self.claims.insert_reader(
                 (pool, me),
                 ClaimedReader {
@@ -200,7 +214,7 @@ impl State {
                 },
             );
         }
-        self.tell(me, Event::Claimed { req }, &[]);
+        self.cx.tell(me, Event::Claimed { req }, &[]);
         Ok(())
     }
 
@@ -211,22 +225,22 @@ impl State {
         claim: &ChannelClaim,
         fds: &mut Ancillary,
     ) -> Done {
-        let uid = self.uid_of(me).ok_or(no_such(me.0))?;
+        let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
         if !self.claims.tried.contains(&(me, claim.channel)) {
-            if let Err(refusal) = self.accounts.check(uid, Of::Records, 1) {
-                if let Some(d) = self.domains.get_mut(&me) {
+            if let Err(refusal) = self.cx.accounts.check(uid, Of::Records, 1) {
+                if let Some(d) = self.cx.domains.get_mut(&me) {
                     d.unheard = true;
                 }
                 return Err(refusal.into());
             }
-            self.accounts.add(uid, Of::Records, 1);
+            self.cx.accounts.add(uid, Of::Records, 1);
             self.claims.tried.insert((me, claim.channel));
         }
         let known = self.channels.get(&claim.channel);
         if self.claiming(me)? || known.is_some_and(|c| c.role_of(me).is_some()) {
             return self.channel_again(me, req, claim);
         }
-        self.claimed_too(me, |c| {
+        self.cx.claimed_too(me, |c| {
             c.channels.insert(claim.channel);
         });
         let ChannelClaim {
@@ -248,7 +262,7 @@ impl State {
             || self
                 .exports
                 .contains_key(&tranship_proto::ExportId(channel.0))
-            || self.domains.contains_key(&DomainId(channel.0))
+            || self.cx.domains.contains_key(&DomainId(channel.0))
             || self.claims.ends.contains_key(&key);
         if taken || other.is_some_and(|o| o.peer != me || o.domain != peer) {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
@@ -269,7 +283,8 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let (half, inode) = (half.token, half.facts.inode);
-        self.hold_memory(half, me, For::Rings, format::link_bytes(lines));
+        self.cx
+            .hold_memory(half, me, For::Rings, format::link_bytes(lines));
         self.claims.insert_end(
             key,
             ClaimedEnd {
@@ -301,10 +316,10 @@ impl State {
                 return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
             }
             let open = q.sink == me && q.opening.is_none();
-            self.tell(me, Event::Claimed { req }, &[]);
+            self.cx.tell(me, Event::Claimed { req }, &[]);
             if open {
                 // It may have missed that.
-                self.tell(me, Event::PoolOpen { channel, pool }, &[]);
+                self.cx.tell(me, Event::PoolOpen { channel, pool }, &[]);
             }
             return Ok(());
         }
@@ -335,7 +350,8 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let fd = fds.take_sealed()?;
-        self.hold_memory(fd.token, me, For::Tables, fd.facts.size);
+        self.cx
+            .hold_memory(fd.token, me, For::Tables, fd.facts.size);
         let claimed = ClaimedAssign {
             domain: me,
             fd: fd.token,
@@ -361,7 +377,7 @@ impl State {
         if !same {
             let (uid, before) = (p.uid, p.named.len() + p.brought.len());
             let most = (readers.len() + queues.len()) as u64;
-            self.accounts.check(uid, Of::Records, most)?;
+            self.cx.accounts.check(uid, Of::Records, most)?;
             let p = self.own_pool(me, pool)?;
             // Each is looked for in the other.
             let some = p.named.len().max(p.brought.len()) + readers.len().max(queues.len());
@@ -375,27 +391,27 @@ impl State {
                 }
             }
             let more = (p.named.len() + p.brought.len() - before) as u64;
-            self.accounts.add(uid, Of::Records, more);
+            self.cx.accounts.add(uid, Of::Records, more);
             for (reader, _) in readers {
                 self.back_refs.insert(*reader, BackRef::Named(pool));
             }
         }
-        self.tell(me, Event::Claimed { req }, &[]);
+        self.cx.tell(me, Event::Claimed { req }, &[]);
         Ok(())
     }
 
     pub(super) fn claim_done(&mut self, me: DomainId, req: Req) -> Done {
         self.claiming(me)?;
-        let claiming = self.domains.get(&me).and_then(|d| d.claiming.as_ref());
+        let claiming = self.cx.domains.get(&me).and_then(|d| d.claiming.as_ref());
         if claiming.is_some_and(|c| c.cut_short) {
             // Nothing of it is given up, and nothing settled: it claims everything once more.
-            return Err(self.no_descriptors().into());
+            return Err(self.cx.accounts.no_descriptors().into());
         }
         self.give_up_unclaimed(me);
-        if let Some(d) = self.domains.get_mut(&me) {
+        if let Some(d) = self.cx.domains.get_mut(&me) {
             d.claiming = None;
         }
-        self.tell(me, Event::Claimed { req }, &[]);
+        self.cx.tell(me, Event::Claimed { req }, &[]);
         self.settle(&Claimed::Domain(me));
         self.tell_all_traced(me);
         Ok(())

@@ -1,7 +1,8 @@
 //! What ends with a connection, and what ends with a domain.
 
 use super::back_refs::{BackRef, NAMED, READS, WRITES};
-use super::types::{Action, Then};
+use super::clients::Client;
+use super::types::Action;
 use super::{Of, State, refusal};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
@@ -16,13 +17,13 @@ impl State {
         self.say_no_levels(id);
         self.drop_heaps_of(id);
         self.drop_registered(id);
-        let exports = self.domains.get(&id).map(|d| d.exports.clone());
+        let exports = self.cx.domains.get(&id).map(|d| d.exports.clone());
         for export in exports.into_iter().flatten() {
             self.drop_export(export);
         }
         while let Some(w) = self.waiting.pop_of(id) {
-            self.accounts.sub(w.uid, Of::Names, 1);
-            self.release(w.half);
+            self.cx.accounts.sub(w.uid, Of::Names, 1);
+            self.cx.release(w.half);
         }
         for (channel, _) in self.back_refs.ends(id) {
             self.drop_incoming(channel, id);
@@ -49,22 +50,19 @@ impl State {
         if self.endings.contains_key(&id) {
             return;
         }
-        let Some(domain) = self.domains.get(&id) else {
+        let Some(domain) = self.cx.domains.get(&id) else {
             return;
         };
         if let Some(client) = domain.client {
-            self.out.push(Action::Disconnect { client, refusal });
-            let gone = self.clients.remove(&client);
+            self.cx.out.push(Action::Disconnect { client, refusal });
+            let gone = self.cx.clients.remove(client);
             self.seat_is_free(client);
             self.follows_no_more(client);
-            let flight = gone.map(|c| c.flight);
-            for f in flight.into_iter().flatten() {
-                if let Then::Chunk(pool, key) = f.then {
-                    self.chunk_reached(pool, key, id);
-                }
+            for (pool, key) in gone.iter().flat_map(Client::chunks) {
+                self.chunk_reached(pool, key, id);
             }
         }
-        if let Some(d) = self.domains.get_mut(&id) {
+        if let Some(d) = self.cx.domains.get_mut(&id) {
             d.client = None;
             d.feeding.clear();
         }
@@ -79,7 +77,7 @@ impl State {
 
     /// When the next piece of an end is due: at once.
     pub(super) fn endings_due(&self) -> Option<Duration> {
-        (!self.endings.is_empty()).then_some(self.now)
+        (!self.endings.is_empty()).then_some(self.cx.now)
     }
 
     /// The next piece of one end. They take turns, so that the shorter ones are through first.
@@ -116,13 +114,13 @@ impl State {
         for pool in some(self.back_refs.pools(id, READS)) {
             self.drop_reader(pool, id);
         }
-        let process = self.domains.get(&id).map(|d| d.process);
+        let process = self.cx.domains.get(&id).map(|d| d.process);
         for pool in some(self.back_refs.pools(id, NAMED)) {
             self.brought_leave(pool, id, process);
             if let Some(p) = self.pools.get_mut(&pool) {
                 let (named, forwards) = (p.named.remove(&id), p.forwarders.remove(&id));
                 let records = u64::from(forwards) + u64::from(named.is_some());
-                self.accounts.sub(p.uid, Of::Records, records);
+                self.cx.accounts.sub(p.uid, Of::Records, records);
             }
             self.back_refs.remove(id, BackRef::Named(pool));
         }
@@ -136,10 +134,10 @@ impl State {
 
     fn domain_is_over(&mut self, id: DomainId) {
         self.hog_ends(id);
-        if let Some(domain) = self.domains.remove(&id) {
-            self.accounts.sub(domain.uid, Of::Connections, 1);
-            self.release(domain.pidfd);
-            self.release(domain.control_page);
+        if let Some(domain) = self.cx.domains.remove(&id) {
+            self.cx.accounts.sub(domain.uid, Of::Connections, 1);
+            self.cx.release(domain.pidfd);
+            self.cx.release(domain.control_page);
             self.trace_outlives(id);
         }
     }
@@ -154,8 +152,8 @@ impl State {
             return;
         };
         self.untie_offer(key, offer.source, offer.sink);
-        self.release(offer.sent);
-        self.tell(
+        self.cx.release(offer.sent);
+        self.cx.tell(
             offer.source,
             Event::Refused {
                 req: offer.req,
@@ -163,7 +161,7 @@ impl State {
             },
             &[],
         );
-        if let Some(d) = self.domains.get_mut(&offer.sink) {
+        if let Some(d) = self.cx.domains.get_mut(&offer.sink) {
             d.unsaid.remove(&key);
         }
         if offer.said {

@@ -1,52 +1,130 @@
-//! Descriptors that are held for users, and how many of them there may be.
+//! Descriptors that are held for users, and the memory behind them. Each is counted to its user until it is closed: messages on their way may
+//! bring it.
 
-use super::State;
-use super::accounts::Of;
-use super::extent::Held;
-use super::refuse::refusal;
-use super::types::{Action, FdToken};
-use tranship_proto::{Refusal, RefusalCode};
+use super::accounts::{Accounts, Of};
+use super::extent::{Extent, For, Maker, Piece, Sums};
+use super::types::{Action, ClientId, FdToken};
+use std::collections::{BTreeMap, BTreeSet};
 
-impl State {
-    /// Whether so many more descriptors may be held for a user.
-    pub(super) fn check_descriptors(&self, uid: u32, n: u64) -> Result<(), Refusal> {
-        let (sum, all) = (
-            self.accounts.sum(Of::Descriptors),
-            self.accounts.all(Of::Descriptors),
-        );
-        if n > 0 && sum + n > all {
-            return Err(self.no_descriptors());
-        }
-        self.accounts.check(uid, Of::Descriptors, n)
-    }
+/// A descriptor.
+#[derive(Debug)]
+struct Held {
+    /// To whom it is counted.
+    uid: u32,
+    /// None of a socket or a process.
+    memory: Option<Piece>,
+}
 
-    pub(super) fn no_descriptors(&self) -> Refusal {
-        let (held, most) = (
-            self.accounts.sum(Of::Descriptors),
-            self.accounts.all(Of::Descriptors),
-        );
-        refusal(RefusalCode::NoDescriptors, held, most)
-    }
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    /// Owners of descriptors, for the certainty that each is closed once.
+    held: BTreeMap<FdToken, Held>,
+    /// Released and not yet closed; connections, until they are closed.
+    closing: BTreeMap<FdToken, u32>,
+    wires: BTreeMap<ClientId, u32>,
+    /// Shared memory that there is.
+    // Invariant: what is `held`, and what was released but is counted.
+    extent: Extent,
+}
 
+impl Descriptors {
     /// Becomes the owner of a descriptor on behalf of a user.
-    pub(super) fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
-        let memory = None;
+    pub fn hold(&mut self, token: FdToken, uid: u32, accounts: &mut Accounts) -> FdToken {
+        self.hold_piece(token, uid, None, accounts)
+    }
+
+    /// The same, of memory.
+    pub fn hold_piece(
+        &mut self,
+        token: FdToken,
+        uid: u32,
+        memory: Option<Piece>,
+        accounts: &mut Accounts,
+    ) -> FdToken {
         let twice = self.held.insert(token, Held { uid, memory });
         debug_assert!(twice.is_none(), "token {token:?} is held twice");
-        self.accounts.add(uid, Of::Descriptors, 1);
+        memory.into_iter().for_each(|piece| self.extent.add(piece));
+        accounts.add(uid, Of::Descriptors, 1);
         token
     }
 
-    /// Closes a descriptor that was held. It counts until it is closed: messages on their way may bring it.
-    pub(super) fn release(&mut self, token: FdToken) {
-        let Some(held) = self.held.remove(&token) else {
-            debug_assert!(false, "token {token:?} is not held");
-            return;
-        };
-        if let Some(piece) = held.memory {
+    /// Closes a descriptor that was held.
+    pub fn release(&mut self, token: FdToken, out: &mut Vec<Action>) {
+        if let Some(piece) = self.release_but_count(token, out) {
             self.extent.sub(piece);
         }
+    }
+
+    /// Closes a descriptor of memory that is mapped where it is needed, and goes on counting it. Give it to `forget` in the end.
+    pub fn release_but_count(&mut self, token: FdToken, out: &mut Vec<Action>) -> Option<Piece> {
+        let Some(held) = self.held.remove(&token) else {
+            debug_assert!(false, "token {token:?} is not held");
+            return None;
+        };
         self.closing.insert(token, held.uid);
-        self.out.push(Action::Close(token));
+        out.push(Action::Close(token));
+        held.memory
+    }
+
+    /// What was counted without a descriptor is no more.
+    pub fn forget(&mut self, piece: Piece) {
+        self.extent.sub(piece);
+    }
+
+    /// What was released is closed.
+    pub fn closed(&mut self, token: FdToken, accounts: &mut Accounts) {
+        if let Some(uid) = self.closing.remove(&token) {
+            accounts.sub(uid, Of::Descriptors, 1);
+        }
+    }
+
+    /// A connection has one of its own.
+    pub fn connected(&mut self, client: ClientId, uid: u32, accounts: &mut Accounts) {
+        self.wires.insert(client, uid);
+        accounts.add(uid, Of::Descriptors, 1);
+    }
+
+    /// It is closed.
+    pub fn parted(&mut self, client: ClientId, accounts: &mut Accounts) {
+        if let Some(uid) = self.wires.remove(&client) {
+            accounts.sub(uid, Of::Descriptors, 1);
+        }
+    }
+
+    /// Bytes of memory that is held.
+    pub fn bytes_of(&self, token: FdToken) -> u64 {
+        let memory = self.held.get(&token).and_then(|held| held.memory);
+        memory.map_or(0, |piece| piece.bytes)
+    }
+
+    /// A new one of those who make memory.
+    pub fn maker(&mut self) -> Maker {
+        self.extent.maker()
+    }
+
+    pub fn sum(&self, of: For) -> u64 {
+        self.extent.sum(of)
+    }
+
+    pub fn made_by(&self, maker: Maker, of: For) -> u64 {
+        self.extent.made_by(maker, of)
+    }
+
+    /// All that are held.
+    pub fn tokens(&self) -> BTreeSet<FdToken> {
+        self.held.keys().copied().collect()
+    }
+
+    /// To whom each is counted.
+    pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
+        let held = self.held.values().map(|held| held.uid);
+        held.chain(self.closing.values().copied())
+            .chain(self.wires.values().copied())
+    }
+
+    /// Counts memory anew: what is held, what was released but is counted, and the sums by what there is.
+    pub fn audit(&self, kept: impl Iterator<Item = Piece>, sums: Sums) -> Result<(), String> {
+        let held = self.held.values().filter_map(|held| held.memory);
+        self.extent.audit(held.chain(kept), sums)
     }
 }

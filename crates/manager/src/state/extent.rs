@@ -20,7 +20,7 @@ pub(crate) enum For {
 
 const KINDS: usize = 4;
 
-type Sums = [u64; KINDS];
+pub(super) type Sums = [u64; KINDS];
 
 /// Who made it. A number of its own, as what a domain made may outlast it, and its id may be another's by then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,32 +36,14 @@ pub(crate) struct Piece {
     pub bytes: u64,
 }
 
-/// A descriptor.
-#[derive(Debug)]
-pub(super) struct Held {
-    /// To whom it is counted.
-    pub uid: u32,
-    /// None of a socket or a process.
-    pub memory: Option<Piece>,
-}
-
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
-    pub all: Sums,
+    all: Sums,
     makers: BTreeMap<Maker, Sums>,
     last: u64,
 }
 
 impl Extent {
-    /// To be counted anew.
-    pub fn emptied(&self) -> Extent {
-        let last = self.last;
-        Extent {
-            last,
-            ..Extent::default()
-        }
-    }
-
     pub fn maker(&mut self) -> Maker {
         self.last += 1;
         Maker(self.last)
@@ -90,6 +72,22 @@ impl Extent {
             if *sums == [0; KINDS] {
                 self.makers.remove(&by);
             }
+        }
+    }
+
+    /// Counts these pieces, and compares the sums by what there is.
+    pub fn audit(&self, pieces: impl Iterator<Item = Piece>, sums: Sums) -> Result<(), String> {
+        let mut counted = Extent {
+            last: self.last,
+            ..Extent::default()
+        };
+        pieces.for_each(|piece| counted.add(piece));
+        if counted != *self {
+            return Err(format!("extent: {self:?}, counted: {counted:?}"));
+        }
+        match sums == self.all {
+            true => Ok(()),
+            false => Err(format!("extent: {:?}, there: {sums:?}", self.all)),
         }
     }
 }

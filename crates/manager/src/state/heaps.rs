@@ -49,11 +49,11 @@ impl State {
         if max_bytes == 0 || max_bytes > MAX_HEAP_BYTES {
             return Err(refusal(RefusalCode::BadArgument, max_bytes, MAX_HEAP_BYTES).into());
         }
-        let uid = self.domains.get(&me).ok_or(no_such(me.0))?.uid;
-        self.accounts.check(uid, Of::Pools, 1)?;
+        let uid = self.cx.domains.get(&me).ok_or(no_such(me.0))?.uid;
+        self.cx.accounts.check(uid, Of::Pools, 1)?;
         let id = self.fresh_pool_id()?;
-        let quota_bytes = self.first_quota(uid, max_bytes);
-        let admitted = held_bytes.min(quota_bytes).min(self.room_for(uid, me));
+        let quota_bytes = self.cx.first_quota(uid, max_bytes);
+        let admitted = held_bytes.min(quota_bytes).min(self.cx.room_for(uid, me));
         let heap = Heap {
             name: name.to_owned(),
             owner: me,
@@ -68,15 +68,15 @@ impl State {
         };
         self.heaps.insert(id, heap);
         self.back_refs.insert(me, BackRef::Heap(id));
-        self.accounts.add(uid, Of::Pools, 1);
-        self.charge(uid, me, admitted);
+        self.cx.accounts.add(uid, Of::Pools, 1);
+        self.cx.charge(uid, me, admitted);
         let created = Event::HeapCreated {
             req,
             heap: id,
             quota_bytes,
             admitted_bytes: admitted,
         };
-        self.tell(me, created, &[]);
+        self.cx.tell(me, created, &[]);
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl State {
         least_bytes: u64,
         bytes: u64,
     ) -> Done {
-        let (now, uid) = (self.now, self.own_heap(me, id)?.uid);
+        let (now, uid) = (self.cx.now, self.own_heap(me, id)?.uid);
         let total = self.room_or_taken_back(uid, me, least_bytes);
         let heap = self.own_heap(me, id)?;
         if least_bytes == 0 || least_bytes > bytes {
@@ -102,7 +102,7 @@ impl State {
         }
         if total < least_bytes {
             self.ask_to_shrink(id);
-            return Err(self.no_room(uid, me, least_bytes, least_bytes).into());
+            return Err(self.cx.no_room(uid, me, least_bytes, least_bytes).into());
         }
         let most = match self.check_slowed(me)? {
             true => least_bytes,
@@ -111,13 +111,13 @@ impl State {
         let bytes = most.min(quota).min(total);
         let heap = self.own_heap(me, id)?;
         heap.admitted += bytes;
-        self.charge(uid, me, bytes);
+        self.cx.charge(uid, me, bytes);
         let admitted = Event::Admitted {
             req,
             heap: id,
             bytes,
         };
-        self.tell(me, admitted, &[]);
+        self.cx.tell(me, admitted, &[]);
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl State {
         let bytes = bytes.min(heap.admitted);
         heap.admitted -= bytes;
         let uid = heap.uid;
-        self.uncharge(uid, me, bytes);
+        self.cx.uncharge(uid, me, bytes);
         Ok(())
     }
 
@@ -155,8 +155,8 @@ impl State {
     fn drop_heap(&mut self, id: PoolId) {
         if let Some(heap) = self.heaps.remove(&id) {
             self.back_refs.remove(heap.owner, BackRef::Heap(id));
-            self.accounts.sub(heap.uid, Of::Pools, 1);
-            self.uncharge(heap.uid, heap.owner, heap.admitted);
+            self.cx.accounts.sub(heap.uid, Of::Pools, 1);
+            self.cx.uncharge(heap.uid, heap.owner, heap.admitted);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Connections: coming, saying hello, hanging up, being thrown out.
 
 use super::back_refs::{ENDS, HEAPS, NAMED, READS, WRITES};
-use super::model::{Claiming, Client, Domain};
-use super::types::{Action, ClientId, FdToken, Then};
+use super::model::{Claiming, Domain};
+use super::types::{Action, ClientId, FdToken};
 use super::{Of, State, barred, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tranship_proto::{
@@ -13,39 +13,27 @@ use tranship_proto::{
 impl State {
     /// Whether somebody may connect now.
     pub fn admits(&self, uid: u32, gid: u32) -> Result<(), Refusal> {
-        if !self.config.may_connect(uid, gid) {
+        if !self.cx.config.may_connect(uid, gid) {
             return Err(barred(uid, AccessRule::Connect));
         }
-        self.accounts.check(uid, Of::Connections, 1)?;
-        self.check_descriptors(uid, 1)
+        self.cx.accounts.check(uid, Of::Connections, 1)?;
+        self.cx.accounts.check_descriptors(uid, 1)
     }
 
     pub(super) fn connected(&mut self, client: ClientId, uid: u32, gid: u32, pid: u32) {
         let refused = self.admits(uid, gid).err();
-        self.wires.insert(client, uid);
-        self.accounts.add(uid, Of::Descriptors, 1);
+        let accounts = &mut self.cx.accounts;
+        self.cx.descriptors.connected(client, uid, accounts);
         if refused.is_some() {
-            self.out.push(Action::Disconnect {
+            self.cx.out.push(Action::Disconnect {
                 client,
                 refusal: refused,
             });
             return;
         }
-        let new = Client {
-            uid,
-            gid,
-            pid,
-            since: self.now,
-            domain: None,
-            flight: VecDeque::new(),
-            flight_fds: 0,
-            caused: BTreeMap::new(),
-            blocked: false,
-            stat: None,
-        };
-        self.clients.insert(client, new);
-        self.handshakes.insert((self.now, client));
-        self.accounts.add(uid, Of::Connections, 1);
+        let who = (uid, gid, pid);
+        self.cx.clients.insert(client, who, self.cx.now);
+        self.cx.accounts.add(uid, Of::Connections, 1);
     }
 
     pub(super) fn hello(
@@ -57,18 +45,19 @@ impl State {
         control_page: Option<FdToken>,
     ) {
         let checked = self.check_hello(client, request);
-        let uid = self.clients.get(&client).map_or(0, |c| c.uid);
-        let checked = checked.and_then(|()| self.check_descriptors(uid, 2));
+        let uid = self.cx.clients.get(client).map_or(0, |c| c.uid);
+        let checked = checked.and_then(|()| self.cx.accounts.check_descriptors(uid, 2));
         let checked = checked.and_then(|()| self.check_barred(uid, process));
         match (checked, pidfd, control_page) {
             (Ok(()), Some(pidfd), Some(control_page)) => {
                 self.welcome(client, request, pidfd, process, control_page);
             }
             (checked, _, _) => {
-                self.out
+                self.cx
+                    .out
                     .extend(pidfd.into_iter().chain(control_page).map(Action::Close));
-                let why = checked.err().unwrap_or(self.no_descriptors());
-                self.expel.push((client, Some(why)));
+                let why = checked.err().unwrap_or(self.cx.accounts.no_descriptors());
+                self.cx.clients.expel(client, why);
             }
         }
     }
@@ -84,7 +73,7 @@ impl State {
         if !check_name(name) {
             return Err(refusal(RefusalCode::BadName, name.len() as u64, 64));
         }
-        match self.clients.get(&client) {
+        match self.cx.clients.get(client) {
             Some(c) if c.domain.is_none() => Ok(()),
             _ => Err(refusal(RefusalCode::State, 0, 0)),
         }
@@ -107,12 +96,13 @@ impl State {
         else {
             return;
         };
-        let Some((uid, gid, pid)) = self.clients.get(&client).map(|c| (c.uid, c.gid, c.pid)) else {
+        let Some((uid, gid, pid)) = self.cx.clients.get(client).map(|c| (c.uid, c.gid, c.pid))
+        else {
             return;
         };
-        let entries = self.config.pools_per_domain;
+        let entries = self.cx.config.pools_per_domain;
         let same = resume.filter(|id| {
-            let its = self.domains.get(id);
+            let its = self.cx.domains.get(id);
             !self.endings.contains_key(id)
                 && its.is_some_and(|d| d.process == process && d.uid == uid)
         });
@@ -122,15 +112,15 @@ impl State {
         let id = if let Some(id) = same {
             self.come_back(id, client, control_page);
             // The domain is counted already.
-            self.accounts.sub(uid, Of::Connections, 1);
-            self.out.push(Action::Close(pidfd));
+            self.cx.accounts.sub(uid, Of::Connections, 1);
+            self.cx.out.push(Action::Close(pidfd));
             id
         } else {
             let id = free.unwrap_or_else(|| DomainId(self.fresh_id()));
-            self.hold(pidfd, uid);
-            self.hold_control_page(control_page, uid);
+            self.cx.hold(pidfd, uid);
+            self.cx.hold_control_page(control_page, uid);
             let domain = Domain {
-                maker: self.extent.maker(),
+                maker: self.cx.descriptors.maker(),
                 name: name.clone(),
                 uid,
                 gid,
@@ -155,42 +145,39 @@ impl State {
                 left: VecDeque::new(),
                 feeding: BTreeSet::new(),
             };
-            self.domains.insert(id, domain);
-            self.out.push(Action::Watch { pidfd, domain: id });
+            self.cx.domains.insert(id, domain);
+            self.cx.out.push(Action::Watch { pidfd, domain: id });
             id
         };
-        if let Some(c) = self.clients.get_mut(&client) {
-            c.domain = Some(id);
-            self.handshakes.remove(&(c.since, client));
-        }
+        self.cx.clients.welcome(client, id);
         let welcome = Event::Welcome {
             domain: id,
-            instance: self.instance,
+            instance: self.cx.instance,
             resumed: same.or(free).is_some(),
             control_page_entries: entries,
-            total_bytes: self.total_bytes,
+            total_bytes: self.cx.total_bytes,
         };
-        self.push(client, welcome, &[control_page]);
+        self.cx.push(client, welcome, &[control_page]);
     }
 
     /// A process is back at the manager that it left.
     fn come_back(&mut self, id: DomainId, client: ClientId, control_page: FdToken) {
-        if let Some(old) = self.client_of(id) {
-            self.out.push(Action::Disconnect {
+        if let Some(old) = self.cx.client_of(id) {
+            self.cx.out.push(Action::Disconnect {
                 client: old,
                 refusal: None,
             });
             self.hung_up(old);
         }
         // Its old control page is written no more: whoever still collects by it has to stop before anything changes.
-        let pools: Vec<PoolId> = self.domains.get(&id).map_or(Vec::new(), |d| {
+        let pools: Vec<PoolId> = self.cx.domains.get(&id).map_or(Vec::new(), |d| {
             d.entries.iter().flatten().copied().collect()
         });
         for pool in pools {
             if let (Some(control_page), Some(p)) =
                 (self.live_control_page(pool), self.pools.get(&pool))
             {
-                self.out.push(Action::SetBoard {
+                self.cx.out.push(Action::SetBoard {
                     control_page,
                     entry: p.entry,
                     pool: Some(pool),
@@ -201,11 +188,11 @@ impl State {
         }
         // Who lost us while it claimed claims all of it again.
         let unfinished = |d: &Domain| d.claiming.as_ref().is_some_and(|c| !c.same);
-        let same = !self.domains.get(&id).is_some_and(unfinished);
+        let same = !self.cx.domains.get(&id).is_some_and(unfinished);
         if !same {
             self.void_claims_of(id);
         }
-        let Some(d) = self.domains.get_mut(&id) else {
+        let Some(d) = self.cx.domains.get_mut(&id) else {
             return;
         };
         let (uid, old) = (d.uid, std::mem::replace(&mut d.control_page, control_page));
@@ -216,12 +203,12 @@ impl State {
             same,
             ..Claiming::default()
         });
-        self.release(old);
-        self.hold_control_page(control_page, uid);
+        self.cx.release(old);
+        self.cx.hold_control_page(control_page, uid);
     }
 
     pub(super) fn fresh_id(&mut self) -> u32 {
-        let (domains, channels, exports) = (&self.domains, &self.channels, &self.exports);
+        let (domains, channels, exports) = (&self.cx.domains, &self.channels, &self.exports);
         let claims = &self.claims;
         self.ids.general(
             |i| {
@@ -230,12 +217,12 @@ impl State {
                     || exports.contains_key(&tranship_proto::ExportId(i))
                     || claims.names(i)
             },
-            &mut self.out,
+            &mut self.cx.out,
         )
     }
 
     fn general_id_taken(&self, i: u32) -> bool {
-        self.domains.contains_key(&DomainId(i))
+        self.cx.domains.contains_key(&DomainId(i))
             || self.channels.contains_key(&ChannelId(i))
             || self.exports.contains_key(&tranship_proto::ExportId(i))
     }
@@ -243,7 +230,7 @@ impl State {
     /// The connection is gone, and with it a domain that had heaps and nothing else: nobody else knows it, and its process
     /// may by now run another program (`exec`), which is charged for its own heap.
     pub(super) fn connection_ends(&mut self, client: ClientId) {
-        let domain = self.clients.get(&client).and_then(|c| c.domain);
+        let domain = self.cx.clients.domain_of(client);
         let heaps = domain.filter(|id| self.back_refs.of(*id, HEAPS).next().is_some());
         self.hung_up(client);
         if let Some(id) = heaps.filter(|id| self.has_nothing(*id)) {
@@ -257,7 +244,7 @@ impl State {
             let p = self.pools.get(&id);
             p.is_some_and(|p| p.forwarders.contains(&me))
         };
-        let d = self.domains.get(&id);
+        let d = self.cx.domains.get(&id);
         let claiming = d.is_some_and(|d| d.claiming.is_some() || d.unheard);
         let mut tried = self.claims.tried_by(id);
         let none = |kind| self.back_refs.of(id, kind).next().is_none();
@@ -274,16 +261,15 @@ impl State {
 
     /// The connection is gone; a domain stays until its process ends.
     pub(super) fn hung_up(&mut self, client: ClientId) {
-        let Some(c) = self.clients.remove(&client) else {
+        let Some(c) = self.cx.clients.remove(client) else {
             return;
         };
         self.seat_is_free(client);
         self.follows_no_more(client);
         let Some(id) = c.domain else {
-            self.handshakes.remove(&(c.since, client));
-            return self.accounts.sub(c.uid, Of::Connections, 1);
+            return self.cx.accounts.sub(c.uid, Of::Connections, 1);
         };
-        let Some(domain) = self.domains.get_mut(&id) else {
+        let Some(domain) = self.cx.domains.get_mut(&id) else {
             return;
         };
         domain.client = None;
@@ -297,10 +283,7 @@ impl State {
                 r.marked = true;
             }
         }
-        for f in c.flight {
-            let Then::Chunk(pool, key) = f.then else {
-                continue;
-            };
+        for (pool, key) in c.chunks() {
             if let Some(r) = self
                 .pools
                 .get_mut(&pool)
@@ -314,11 +297,10 @@ impl State {
     }
 
     pub(super) fn expel_all(&mut self) {
-        while let Some((client, refusal)) = self.expel.pop() {
-            if self.clients.contains_key(&client) {
-                self.out.push(Action::Disconnect { client, refusal });
-                self.connection_ends(client);
-            }
+        while let Some((client, why)) = self.cx.clients.next_expelled() {
+            let refusal = Some(why);
+            self.cx.out.push(Action::Disconnect { client, refusal });
+            self.connection_ends(client);
         }
     }
 }

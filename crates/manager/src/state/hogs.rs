@@ -2,7 +2,7 @@
 
 use super::model::{Domain, Hog};
 use super::types::{Action, HogNotice};
-use super::{Of, State, refusal};
+use super::{State, refusal};
 use std::time::Duration;
 use tranship_proto::{DomainId, GoneReason, HogAction, HogStat, Refusal, RefusalCode};
 
@@ -56,17 +56,17 @@ impl Domain {
 impl State {
     /// When it is looked next who holds too much; never while nobody holds anything.
     pub(super) fn hogs_due(&self) -> Option<Duration> {
-        let any = !self.watch.is_idle() || self.totals.stranded > 0 || self.hogs > 0;
-        any.then(|| self.watch.judged + self.config.policy_period)
+        let any = !self.watch.is_idle() || self.cx.totals.stranded() > 0 || self.hogs > 0;
+        any.then(|| self.watch.judged + self.cx.config.policy_period)
     }
 
     pub(super) fn hogs_on(&mut self) {
-        if self.hogs_due().is_none_or(|due| due > self.now) {
+        if self.hogs_due().is_none_or(|due| due > self.cx.now) {
             return;
         }
-        self.watch.judged = self.now;
+        self.watch.judged = self.cx.now;
         let holds = |d: &Domain| d.hog.is_some() || d.charged_bytes() > 0;
-        let some = self.domains.iter().filter(|(_, d)| holds(d));
+        let some = self.cx.domains.iter().filter(|(_, d)| holds(d));
         for id in some.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.judge(id);
         }
@@ -74,13 +74,13 @@ impl State {
 
     /// A domain becomes one, or is one no more.
     fn judge(&mut self, id: DomainId) {
-        let (now, total, accounts) = (self.now, self.total_bytes, &self.accounts);
+        let (now, total, accounts) = (self.cx.now, self.cx.total_bytes, &self.cx.accounts);
         let ending = self.endings.contains_key(&id);
-        let Some(d) = self.domains.get_mut(&id).filter(|_| !ending) else {
+        let Some(d) = self.cx.domains.get_mut(&id).filter(|_| !ending) else {
             return;
         };
         // The rules do not change; who was judged by one is by the same again.
-        let Some(rule) = self.config.hog_rule(&d.name, d.uid) else {
+        let Some(rule) = self.cx.config.hog_rule(&d.name, d.uid) else {
             return;
         };
         let (over_bytes, lasting, action) = (rule.over_bytes(total), rule.lasting, rule.action);
@@ -114,7 +114,7 @@ impl State {
             && now.saturating_sub(hog.since) >= lasting
         {
             // Who ends its own manager's process ends all.
-            let own = d.pid == self.pid && action != HogAction::Throttle;
+            let own = d.pid == self.cx.pid && action != HogAction::Throttle;
             let action = if own { HogAction::Report } else { action };
             hog.action = Some(action);
             becomes = Some(action);
@@ -139,11 +139,11 @@ impl State {
             action: becomes,
         };
         let (pidfd, is_here) = (d.pidfd, d.client.is_some());
-        self.out.push(Action::SayHog(notice));
+        self.cx.out.push(Action::SayHog(notice));
         match becomes {
             Some(HogAction::Disconnect) => self.bar(id),
             Some(HogAction::Kill) if is_here => {
-                self.out.push(Action::Kill { domain: id, pidfd });
+                self.cx.out.push(Action::Kill { domain: id, pidfd });
             }
             // Its connection ends with `exec`: what runs there now may be another program, with other rights.
             Some(HogAction::Kill) => self.not_killed(id),
@@ -153,7 +153,7 @@ impl State {
 
     /// The kernel does not let its process be killed.
     pub(super) fn not_killed(&mut self, id: DomainId) {
-        if let Some(hog) = self.domains.get_mut(&id).and_then(|d| d.hog.as_mut()) {
+        if let Some(hog) = self.cx.domains.get_mut(&id).and_then(|d| d.hog.as_mut()) {
             hog.action = Some(HogAction::Disconnect);
         }
         self.bar(id);
@@ -161,7 +161,7 @@ impl State {
 
     /// Its membership ends, and its process is not let in again. What it held is taken back as if it had died.
     fn bar(&mut self, id: DomainId) {
-        let Some(d) = self.domains.get(&id) else {
+        let Some(d) = self.cx.domains.get(&id) else {
             return;
         };
         let (why, uid, process) = (d.is_hog(), d.uid, d.process);
@@ -182,14 +182,14 @@ impl State {
 
     /// A domain is about to be no more.
     pub(super) fn hog_ends(&mut self, id: DomainId) {
-        let hog = self.domains.get_mut(&id).and_then(|d| d.hog.take());
+        let hog = self.cx.domains.get_mut(&id).and_then(|d| d.hog.take());
         self.hogs -= usize::from(hog.is_some());
     }
 
     /// Whether a domain is granted memory now: one that is slowed down is now and then. `true`: no more than it needs.
     pub(super) fn check_slowed(&mut self, id: DomainId) -> Result<bool, Refusal> {
-        let now = self.now;
-        let Some(d) = self.domains.get_mut(&id).filter(|d| d.is_slowed()) else {
+        let now = self.cx.now;
+        let Some(d) = self.cx.domains.get_mut(&id).filter(|d| d.is_slowed()) else {
             return Ok(false);
         };
         if d.granted_next > now {
@@ -201,25 +201,6 @@ impl State {
 
     /// Whether a policy gives a domain's pools no more than they have.
     pub(super) fn is_slowed(&self, id: DomainId) -> bool {
-        self.domains.get(&id).is_some_and(Domain::is_slowed)
-    }
-
-    /// Why there is no room: for the want of it, or for what is charged to the domain of others' memory.
-    pub(super) fn no_room(&self, uid: u32, domain: DomainId, asked: u64, least: u64) -> Refusal {
-        let room = self.room_for(uid, domain);
-        let code = match self.room_uncharged(uid, domain) >= least {
-            true => RefusalCode::Charged,
-            false => RefusalCode::Total,
-        };
-        refusal(code, asked, room)
-    }
-
-    /// What a domain could be granted if nothing of others' memory were charged to it.
-    fn room_uncharged(&self, uid: u32, domain: DomainId) -> u64 {
-        let room = self.accounts.room(uid, Of::Bytes);
-        match (self.config.limits.domain_memory, self.domains.get(&domain)) {
-            (Some(most), Some(d)) => room.min(most.saturating_sub(d.bytes)),
-            _ => room,
-        }
+        self.cx.domains.get(&id).is_some_and(Domain::is_slowed)
     }
 }

@@ -1,15 +1,13 @@
 //! Admission and accounting: grants, what is returned, what is stranded, quotas.
 
-use super::accounts::at_most_half;
 use super::model::{Answer, Pool, Stranded};
+use super::totals::SHRINK_PAUSE;
 use super::types::{ChunkKey, Done};
 use super::{Of, State, refusal};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// A pool is asked to shrink no more often than this.
-const SHRINK_PAUSE: Duration = Duration::from_millis(250);
 /// What was granted so long ago, and not used since, may be taken back.
 const UNUSED: Duration = Duration::from_secs(2);
 
@@ -24,66 +22,33 @@ impl State {
         let asked = u64::from(chunks) * pool.chunk_bytes;
         let least = u64::from(least) * pool.chunk_bytes;
         let quota = pool.quota_bytes.saturating_sub(pool.granted_bytes());
-        let total = self.room_for(pool.uid, pool.writer);
+        let total = self.cx.room_for(pool.uid, pool.writer);
         if quota < least {
             return Err(refusal(RefusalCode::Quota, asked, quota));
         }
         if total < least {
-            return Err(self.no_room(pool.uid, pool.writer, asked, least));
+            return Err(self.cx.no_room(pool.uid, pool.writer, asked, least));
         }
         let most = quota.min(total) / pool.chunk_bytes;
         Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
     }
 
-    /// What a domain may still be granted: of the total, of its user's share, of what one domain may have.
-    pub(super) fn room_for(&self, uid: u32, domain: DomainId) -> u64 {
-        let room = self.accounts.room_charged(uid);
-        match (self.config.limits.domain_memory, self.domains.get(&domain)) {
-            (Some(most), Some(d)) => {
-                // With what is charged to it of others' memory (docs/scheduling.md).
-                let strange = at_most_half(d.strange_bytes(), most);
-                let charged = d.charged_bytes() - d.strange_bytes();
-                let has = d.bytes.saturating_add(charged).saturating_add(strange);
-                room.min(most.saturating_sub(has))
-            }
-            _ => room,
-        }
-    }
-
     /// The same; if that is not enough, after what was granted to others, or to it, and is not used has been taken back.
     pub(super) fn room_or_taken_back(&mut self, uid: u32, domain: DomainId, bytes: u64) -> u64 {
-        let room = self.room_for(uid, domain);
+        let room = self.cx.room_for(uid, domain);
         if room >= bytes || !self.take_back() {
             return room;
         }
-        self.room_for(uid, domain)
-    }
-
-    /// So much is granted to a domain.
-    pub(super) fn charge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
-        self.totals.granted += bytes;
-        self.accounts.add(uid, Of::Bytes, bytes);
-        if let Some(d) = self.domains.get_mut(&domain) {
-            d.bytes += bytes;
-        }
-    }
-
-    pub(super) fn uncharge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
-        self.totals.granted -= bytes;
-        self.accounts.sub(uid, Of::Bytes, bytes);
-        if let Some(d) = self.domains.get_mut(&domain) {
-            d.bytes = d.bytes.saturating_sub(bytes);
-        }
+        self.cx.room_for(uid, domain)
     }
 
     /// Takes back what was granted and not used for a while; `false` if that was tried just now. Who then shows a chunk after
     /// all is as one to whom it was not granted.
     fn take_back(&mut self) -> bool {
-        if self.taken_back.is_some_and(|t| t + SHRINK_PAUSE > self.now) {
+        let now = self.cx.now;
+        if !self.cx.totals.takes_back(now) {
             return false;
         }
-        self.taken_back = Some(self.now);
-        let now = self.now;
         let unused = |p: &Pool| p.unshown() > 0 && p.granted_at + UNUSED <= now && !p.orphan;
         let unused = self.pools.iter().filter(|(_, p)| unused(p));
         let unused: Vec<(PoolId, u32)> = unused.map(|(id, p)| (*id, p.unshown())).collect();
@@ -106,7 +71,7 @@ impl State {
         }
         let chunks = self.grant_some(me, id, chunks, 1)?;
         let pool = id;
-        self.tell(me, Event::Granted { req, pool, chunks }, &[]);
+        self.cx.tell(me, Event::Granted { req, pool, chunks }, &[]);
         Ok(())
     }
 
@@ -129,7 +94,7 @@ impl State {
         match self.admit(&self.pools[&id], chunks, least) {
             Ok(n) => {
                 // Part of what was asked for may be no use at all: it is as if all had been refused.
-                if n < chunks && self.room_for(uid, me) < u64::from(chunks) * bytes {
+                if n < chunks && self.cx.room_for(uid, me) < u64::from(chunks) * bytes {
                     self.ask_to_shrink(id);
                 }
                 self.add_granted(id, n);
@@ -147,10 +112,10 @@ impl State {
     pub(super) fn add_granted(&mut self, id: PoolId, chunks: u32) {
         if let Some(p) = self.pools.get_mut(&id) {
             p.granted += chunks;
-            p.granted_at = self.now;
+            p.granted_at = self.cx.now;
             let (uid, writer) = (p.uid, p.writer);
             let bytes = u64::from(chunks) * p.chunk_bytes;
-            self.charge(uid, writer, bytes);
+            self.cx.charge(uid, writer, bytes);
         }
     }
 
@@ -159,19 +124,18 @@ impl State {
             p.granted -= chunks;
             let (uid, writer) = (p.uid, p.writer);
             let bytes = u64::from(chunks) * p.chunk_bytes;
-            self.uncharge(uid, writer, bytes);
+            self.cx.uncharge(uid, writer, bytes);
         }
     }
 
     /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to it.
     pub(super) fn ask_to_shrink(&mut self, asker: PoolId) {
-        let now = self.now;
-        if self.asked_to_shrink.is_some_and(|t| t + SHRINK_PAUSE > now) {
+        let now = self.cx.now;
+        if !self.cx.totals.asks_to_shrink(now) {
             return;
         }
-        self.asked_to_shrink = Some(now);
-        let accounts = &self.accounts;
-        let equal = self.total_bytes / accounts.users_with(Of::Bytes).max(1) as u64;
+        let accounts = &self.cx.accounts;
+        let equal = self.cx.total_bytes / accounts.users_with(Of::Bytes).max(1) as u64;
         let pool = self.pools.get(&asker).map(|p| p.uid);
         let its = pool.or_else(|| self.heaps.get(&asker).map(|h| h.uid));
         // Of who asks, and who has more than an equal share, each pool is to come down to its part of that.
@@ -222,9 +186,8 @@ impl State {
         }
         for (writer, event) in ask {
             // Who does not read is asked again when it does.
-            let client = self.client_of(writer);
-            if client.is_some_and(|c| self.has_room(c)) {
-                self.tell(writer, event, &[]);
+            if self.cx.reads(writer) {
+                self.cx.tell(writer, event, &[]);
             }
         }
     }
@@ -262,50 +225,24 @@ impl State {
         if let Some((answer @ Answer::Batch(_), _)) = chunk.ready {
             self.say_ready(id, key, answer); // of the others of its batch
         }
-        let payer = self.payer(&holders);
+        let payer = self.cx.payer(&holders);
         if let Some(p) = self.pools.get_mut(&id).filter(|_| !holders.is_empty()) {
             let holders = holders.clone();
             p.stranded.insert(key, Stranded { payer, holders });
-            self.strand(payer, bytes);
+            self.cx.strand(payer, bytes);
         }
         self.sub_granted(id, 1);
-        self.release(chunk.fd);
+        self.cx.release(chunk.fd);
         self.stored_changes(id);
         for reader in holders {
-            self.strands(reader, bytes, true);
+            self.cx.strands(reader, bytes, true);
             let event = Event::ChunkGone {
                 pool: id,
                 index: key.0,
                 serial: key.1,
             };
-            self.tell(reader, event, &[]);
+            self.cx.tell(reader, event, &[]);
         }
-    }
-
-    /// The user who pays for what these hold.
-    pub(super) fn payer(&self, holders: &BTreeSet<DomainId>) -> u32 {
-        let first = holders.first().and_then(|d| self.uid_of(*d));
-        first.unwrap_or(u32::MAX)
-    }
-
-    /// A domain has so much more, or less, that is out of use.
-    pub(super) fn strands(&mut self, domain: DomainId, bytes: u64, more: bool) {
-        if let Some(d) = self.domains.get_mut(&domain) {
-            d.stranded_bytes = match more {
-                true => d.stranded_bytes + bytes,
-                false => d.stranded_bytes.saturating_sub(bytes),
-            };
-        }
-    }
-
-    pub(super) fn strand(&mut self, payer: u32, bytes: u64) {
-        self.totals.stranded += bytes;
-        self.accounts.add(payer, Of::Bytes, bytes);
-    }
-
-    pub(super) fn unstrand(&mut self, payer: u32, bytes: u64) {
-        self.totals.stranded -= bytes;
-        self.accounts.sub(payer, Of::Bytes, bytes);
     }
 
     /// A reader no longer maps a chunk.
@@ -316,18 +253,18 @@ impl State {
         if let Some(r) = p.readers.get_mut(&reader)
             && r.shown.remove(&key)
         {
-            self.accounts.sub(r.uid, Of::Records, 1);
+            self.cx.accounts.sub(r.uid, Of::Records, 1);
         }
         if let Some(mut stranded) = p.stranded.remove(&key) {
             let bytes = p.chunk_bytes;
             if stranded.holders.remove(&reader) {
-                self.strands(reader, bytes, false);
+                self.cx.strands(reader, bytes, false);
             }
-            self.unstrand(stranded.payer, bytes);
+            self.cx.unstrand(stranded.payer, bytes);
             if !stranded.holders.is_empty() {
                 // Of those who still have it, another one pays.
-                stranded.payer = self.payer(&stranded.holders);
-                self.strand(stranded.payer, bytes);
+                stranded.payer = self.cx.payer(&stranded.holders);
+                self.cx.strand(stranded.payer, bytes);
                 if let Some(p) = self.pools.get_mut(&id) {
                     p.stranded.insert(key, stranded);
                 }

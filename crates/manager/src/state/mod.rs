@@ -11,12 +11,13 @@ mod brought;
 mod channels;
 mod claimed;
 mod claims;
+mod clients;
+mod context;
 mod death;
 mod descriptors;
 mod extent;
 mod format;
 mod heaps;
-mod held;
 mod hello;
 mod hogs;
 mod hold;
@@ -47,11 +48,13 @@ mod steer;
 mod stored;
 mod survey;
 mod sweep;
+mod totals;
 mod trace;
 mod types;
 mod waiting;
 mod watch;
 
+pub use clients::HELLO_TIMEOUT;
 pub use ids::{BLOCK, IdStart};
 pub(crate) use model::Item;
 pub use stored::Stored;
@@ -64,35 +67,24 @@ use crate::Config;
 use accounts::{Accounts, Of};
 use ancillary::Ancillary;
 use back_refs::{BackRef, BackRefs};
-use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Registered, RegisteredKey};
+use clients::Clients;
+use context::Context;
+use descriptors::Descriptors;
+use model::{Channel, Export, Heap, Offer, Pool, Registered, RegisteredKey};
 use refuse::{barred, no_such, not_yours, refusal};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use totals::Totals;
 use tranship_proto::{
     ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request,
 };
 use types::{Done, Fail, Left};
 
-/// How long a connection may take to say `Hello`.
-pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Connections that are given up at a time for having said nothing.
-const LATE: usize = 64;
-
 /// The manager's state.
 #[derive(Debug)]
 pub struct State {
-    config: Config,
-    total_bytes: u64,
-    instance: u64,
-    pid: u32,
-    now: Duration,
-    out: Vec<Action>,
+    cx: Context,
     ids: ids::Ids,
-    clients: BTreeMap<ClientId, Client>,
-    /// Those that have not said `Hello`, oldest first.
-    handshakes: BTreeSet<(Duration, ClientId)>,
-    domains: BTreeMap<DomainId, Domain>,
     pools: BTreeMap<PoolId, Pool>,
     heaps: BTreeMap<PoolId, Heap>,
     channels: BTreeMap<ChannelId, Channel>,
@@ -109,25 +101,12 @@ pub struct State {
     /// Readers that have left, of which the pool's writer has not heard yet, and how often.
     leaving: BTreeMap<(PoolId, DomainId), u32>,
     longest_turn: Duration,
-    totals: model::Totals,
-    accounts: Accounts,
-    /// Owners of descriptors, for the certainty that each is closed once.
-    held: BTreeMap<FdToken, extent::Held>,
-    /// Shared memory that there is.
-    extent: extent::Extent,
-    /// Released and not yet closed; connections, until they are closed.
-    closing: BTreeMap<FdToken, u32>,
-    wires: BTreeMap<ClientId, u32>,
     /// Pools whose writers are gone.
     orphans: usize,
     /// Rises with what is to lie in the service manager's store.
     stored_version: u64,
     /// Readers of orphans that are awaited.
     awaited: usize,
-    /// When unused memory was taken back last.
-    taken_back: Option<Duration>,
-    asked_to_shrink: Option<Duration>,
-    expel: Vec<(ClientId, Option<Refusal>)>,
     idle_since: Duration,
     sweep: pass::Sweep,
     schedule: period::Schedule,
@@ -146,17 +125,22 @@ impl State {
         let mut accounts = Accounts::new(&config.limits);
         accounts.set_all(Of::Bytes, total_bytes);
         let schedule = period::Schedule::new(&config);
-        State {
+        let cx = Context {
             config,
             total_bytes,
             instance,
             pid,
             now: Duration::ZERO,
             out: Vec::new(),
-            ids: ids::Ids::new(ids),
-            clients: BTreeMap::new(),
-            handshakes: BTreeSet::new(),
+            clients: Clients::default(),
             domains: BTreeMap::new(),
+            accounts,
+            totals: Totals::default(),
+            descriptors: Descriptors::default(),
+        };
+        State {
+            cx,
+            ids: ids::Ids::new(ids),
             pools: BTreeMap::new(),
             heaps: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -171,18 +155,9 @@ impl State {
             back_refs: BackRefs::default(),
             leaving: BTreeMap::new(),
             longest_turn: Duration::ZERO,
-            totals: model::Totals::default(),
-            accounts,
-            held: BTreeMap::new(),
-            extent: extent::Extent::default(),
-            closing: BTreeMap::new(),
-            wires: BTreeMap::new(),
             orphans: 0,
             stored_version: 0,
             awaited: 0,
-            taken_back: None,
-            asked_to_shrink: None,
-            expel: Vec::new(),
             idle_since: Duration::ZERO,
             sweep: pass::Sweep::default(),
             schedule,
@@ -196,7 +171,7 @@ impl State {
 
     /// Descriptors that may be open in all, whoever they are for.
     pub fn limit_descriptors(&mut self, most: usize) {
-        self.accounts.set_all(Of::Descriptors, most as u64);
+        self.cx.accounts.set_all(Of::Descriptors, most as u64);
     }
 
     /// A turn of the loop took so much of a processor.
@@ -206,12 +181,12 @@ impl State {
 
     /// The manager's own user: it may have all that there is.
     pub fn set_owner(&mut self, uid: u32) {
-        self.accounts.set_owner(uid);
+        self.cx.accounts.set_owner(uid);
     }
 
     /// Takes one input; the actions are to be done in order.
     pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
-        self.now = self.now.max(now);
+        self.cx.now = self.cx.now.max(now);
         match input {
             Input::Connected {
                 client,
@@ -233,19 +208,15 @@ impl State {
                 request,
                 fds,
             } => self.request(client, request, fds),
-            Input::Violation { client, refusal } => self.expel.push((client, Some(refusal))),
+            Input::Violation { client, refusal } => self.cx.clients.expel(client, refusal),
             Input::Crippled { client, request } => self.crippled(client, &request),
             Input::HungUp { client } => self.connection_ends(client),
             Input::Sent { client } => self.sent(client),
             Input::Closed { token } => {
-                if let Some(uid) = self.closing.remove(&token) {
-                    self.accounts.sub(uid, Of::Descriptors, 1);
-                }
+                self.cx.descriptors.closed(token, &mut self.cx.accounts);
             }
             Input::Parted { client } => {
-                if let Some(uid) = self.wires.remove(&client) {
-                    self.accounts.sub(uid, Of::Descriptors, 1);
-                }
+                self.cx.descriptors.parted(client, &mut self.cx.accounts);
             }
             Input::Blocked { client } => self.blocked(client),
             Input::ProcessDied { domain } => self.domain_ends(domain, GoneReason::Died),
@@ -273,20 +244,19 @@ impl State {
             Input::Tick => self.tick(),
         }
         self.expel_all();
-        if !self.clients.is_empty() || !self.domains.is_empty() {
-            self.idle_since = self.now;
+        if !self.cx.clients.is_empty() || !self.cx.domains.is_empty() {
+            self.idle_since = self.cx.now;
         }
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.cx.out)
     }
 
     /// When `Tick` is due next, if ever.
     pub fn deadline(&self) -> Option<Duration> {
-        let hello = self.handshakes.first();
-        let hello = hello.map(|(since, _)| *since + HELLO_TIMEOUT);
+        let hello = self.cx.clients.hello_due();
         let orphans = self.sweep_due();
         let endings = self.endings_due();
-        let idle = (self.clients.is_empty() && self.domains.is_empty())
-            .then_some(self.config.idle_exit)
+        let idle = (self.cx.clients.is_empty() && self.cx.domains.is_empty())
+            .then_some(self.cx.config.idle_exit)
             .flatten()
             .map(|d| self.idle_since + d);
         let schedule = self.schedule_due();
@@ -298,36 +268,28 @@ impl State {
     }
 
     fn tick(&mut self) {
-        let now = self.now;
-        let late = self.handshakes.iter().map_while(|(since, client)| {
-            let late = *since + HELLO_TIMEOUT <= now;
-            late.then_some(*client)
-        });
-        for client in late.take(LATE).collect::<Vec<_>>() {
-            self.expel.push((
-                client,
-                Some(refusal(RefusalCode::State, 0, HELLO_TIMEOUT.as_secs())),
-            ));
-        }
+        self.cx.clients.expel_late(self.cx.now);
         self.sweep_on();
         self.end_on();
         self.schedule_on();
         self.watch_on();
         self.hogs_on();
-        let idle = self.clients.is_empty() && self.domains.is_empty();
+        let idle = self.cx.clients.is_empty() && self.cx.domains.is_empty();
         if idle
             && self
+                .cx
                 .config
                 .idle_exit
-                .is_some_and(|d| self.idle_since + d <= self.now)
+                .is_some_and(|d| self.idle_since + d <= self.cx.now)
         {
-            self.out.push(Action::Exit);
+            self.cx.out.push(Action::Exit);
         }
     }
 
     fn request(&mut self, client: ClientId, request: Request, fds: Vec<Fd>) {
-        let Some((uid, domain)) = self.clients.get(&client).map(|c| (c.uid, c.domain)) else {
-            self.out
+        let Some((uid, domain)) = self.cx.clients.get(client).map(|c| (c.uid, c.domain)) else {
+            self.cx
+                .out
                 .extend(fds.iter().map(|fd| Action::Close(fd.token)));
             return;
         };
@@ -342,14 +304,15 @@ impl State {
             None => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
             Some(domain) => self.handle(client, domain, uid, request, &mut fds),
         };
-        self.out
+        self.cx
+            .out
             .extend(fds.fds.iter().map(|fd| Action::Close(fd.token)));
         match (done, req) {
             (Err(Fail::Refuse(refusal)), Some(req)) => {
                 self.cut_short(domain, refusal);
-                self.push(client, Event::Refused { req, refusal }, &[]);
+                self.cx.push(client, Event::Refused { req, refusal }, &[]);
             }
-            (Err(Fail::Expel(refusal)), _) => self.expel.push((client, Some(refusal))),
+            (Err(Fail::Expel(refusal)), _) => self.cx.clients.expel(client, refusal),
             _ => {}
         }
     }
@@ -364,7 +327,7 @@ impl State {
     ) -> Done {
         use Request as R;
         let need = fds.fds.len() as u64;
-        if let Err(refusal) = self.check_descriptors(uid, need) {
+        if let Err(refusal) = self.cx.accounts.check_descriptors(uid, need) {
             if let R::AcceptPool { channel, pool, .. } = request {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
@@ -523,25 +486,25 @@ impl State {
 
     /// A request came whole but for its descriptors, for which this process has no room: who asked may ask again.
     fn crippled(&mut self, client: ClientId, request: &Request) {
-        let refusal = self.no_descriptors();
-        let domain = self.clients.get(&client).and_then(|c| c.domain);
+        let refusal = self.cx.accounts.no_descriptors();
+        let domain = self.cx.clients.domain_of(client);
         match (request, request.req(), domain) {
             (_, Some(req), Some(_)) => {
                 self.cut_short(domain, refusal);
-                self.push(client, Event::Refused { req, refusal }, &[]);
+                self.cx.push(client, Event::Refused { req, refusal }, &[]);
             }
             (&Request::AcceptPool { channel, pool, .. }, _, Some(me)) => {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
             (Request::RegisterChannel { .. } | Request::ShowTrace, _, Some(_)) => {} // not shown
-            _ => self.expel.push((client, Some(refusal))),
+            _ => self.cx.clients.expel(client, refusal),
         }
     }
 
     /// Who could not claim something for want of descriptors has not claimed all that it has.
     fn cut_short(&mut self, domain: Option<DomainId>, refusal: Refusal) {
         if let Some(domain) = domain.filter(|_| refusal.code == RefusalCode::NoDescriptors) {
-            self.claimed_too(domain, |c| c.cut_short = true);
+            self.cx.claimed_too(domain, |c| c.cut_short = true);
         }
     }
 
@@ -550,10 +513,6 @@ impl State {
         if self.offers.get(&key).is_some_and(|o| o.sink == me) {
             self.refuse_offer(key, refusal);
         }
-    }
-
-    fn uid_of(&self, domain: DomainId) -> Option<u32> {
-        self.domains.get(&domain).map(|d| d.uid)
     }
 
     /// Readers that left are on their way to a pool's writer, or are no more.

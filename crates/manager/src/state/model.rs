@@ -2,31 +2,14 @@
 
 use super::brought::BroughtQueues;
 use super::extent::{Maker, Piece};
+use super::format;
 use super::hold::Hold;
-use super::types::{ChunkKey, ClientId, FdToken, InFlight, Left};
+use super::types::{ChunkKey, ClientId, FdToken, Left};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_proto::{
     ChannelId, DomainId, ExportId, HogAction, PoolId, Req, Role, StatRecord, Trust,
 };
-
-/// A connection.
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub uid: u32,
-    pub gid: u32,
-    pub pid: u32,
-    pub since: Duration,
-    pub domain: Option<DomainId>,
-    /// Queued and not yet gone out, oldest first.
-    pub flight: VecDeque<InFlight>,
-    pub flight_fds: usize,
-    /// What of it others have caused, by their users: messages and descriptors.
-    pub caused: BTreeMap<u32, usize>,
-    /// The oldest of it could not go out when it was last tried.
-    pub blocked: bool,
-    pub stat: Option<StatRun>,
-}
 
 /// A protection domain, connected or not.
 #[derive(Debug)]
@@ -150,6 +133,15 @@ impl Pool {
     }
     pub fn stranded_bytes(&self) -> u64 {
         self.stranded.len() as u64 * self.chunk_bytes
+    }
+    /// Of its slot table, and of the counters that belong to it.
+    pub fn table_bytes(&self) -> u64 {
+        let readers = self.readers.values().filter(|r| r.refs.is_some()).count() as u64;
+        // Of a queue both sides' counters, of an offer the source's.
+        let counts = (2 * self.queues.len() + self.offered.len()) as u64;
+        format::table_bytes(self.slots)
+            + readers * format::refs_bytes(self.slots)
+            + counts * format::counts_bytes(self.slots)
     }
     /// Places for chunks in its window.
     pub fn windows(&self) -> u64 {
@@ -315,6 +307,15 @@ impl Channel {
     pub fn is_incoming(&self) -> bool {
         matches!(self.stage, Stage::Incoming { .. })
     }
+    /// Of both ends' halves, as far as there are any.
+    pub fn ring_bytes(&self, bytes_of: impl Fn(FdToken) -> u64) -> u64 {
+        let halves = match self.stage {
+            Stage::Incoming { half, .. } => [Some(half), None],
+            Stage::Open => [self.source_half, self.sink_half],
+        };
+        let source = self.source_ring.map_or(0, |piece| piece.bytes);
+        source + halves.into_iter().flatten().map(bytes_of).sum::<u64>()
+    }
     pub fn role_of(&self, domain: DomainId) -> Option<Role> {
         if self.source == domain {
             Some(Role::Source)
@@ -443,15 +444,6 @@ pub(crate) enum Item {
     Export(ExportId),
     Waiting(DomainId, Req),
     Hold(PoolId, DomainId),
-}
-
-/// Sums over all pools and heaps, bytes.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub granted: u64,
-    pub stranded: u64,
-    /// The highest sum of both that claims alone led to: only they may exceed the total.
-    pub claimed: u64,
 }
 
 /// Queues, and readers, of one pool: when its writer is gone the counters of all are read.

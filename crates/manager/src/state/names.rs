@@ -18,23 +18,23 @@ const SERVED: usize = 64;
 
 impl State {
     fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
-        let d = self.domains.get(&me).ok_or(no_such(me.0))?;
+        let d = self.cx.domains.get(&me).ok_or(no_such(me.0))?;
         check_spelling(name)?;
         Ok((d.uid, d.gid))
     }
 
     pub(super) fn export(&mut self, me: DomainId, req: Req, name: &str, role: Role) -> Done {
         let (uid, gid) = self.check_named(me, name)?;
-        if let Some(rule) = self.config.bars_export(uid, gid, name) {
+        if let Some(rule) = self.cx.config.bars_export(uid, gid, name) {
             return Err(barred(uid, rule).into());
         }
         if let Some(taken) = self.names.get(name) {
             let by = self.exports.get(taken).map(|e| e.domain);
-            let by = by.and_then(|id| Some((self.domains.get(&id)?.pid, id.0)));
+            let by = by.and_then(|id| Some((self.cx.domains.get(&id)?.pid, id.0)));
             let (pid, domain) = by.unwrap_or_default();
             return Err(refusal(RefusalCode::NameTaken, pid.into(), domain.into()).into());
         }
-        self.accounts.check(uid, Of::Names, 1)?;
+        self.cx.accounts.check(uid, Of::Names, 1)?;
         let export = ExportId(self.fresh_id());
         self.exports.insert(
             export,
@@ -45,11 +45,11 @@ impl State {
             },
         );
         self.names.insert(name.to_owned(), export);
-        self.accounts.add(uid, Of::Names, 1);
-        if let Some(d) = self.domains.get_mut(&me) {
+        self.cx.accounts.add(uid, Of::Names, 1);
+        if let Some(d) = self.cx.domains.get_mut(&me) {
             d.exports.insert(export);
         }
-        self.tell(me, Event::Exported { req, export }, &[]);
+        self.cx.tell(me, Event::Exported { req, export }, &[]);
         self.serve_waiting(export);
         Ok(())
     }
@@ -74,22 +74,22 @@ impl State {
             let Some(w) = self.waiting.take(number) else {
                 break;
             };
-            self.accounts.sub(w.uid, Of::Names, 1);
-            if fits && self.accounts.room(w.uid, Of::Channels) > 0 {
+            self.cx.accounts.sub(w.uid, Of::Names, 1);
+            if fits && self.cx.accounts.room(w.uid, Of::Channels) > 0 {
                 self.incoming(export, w);
             } else {
-                self.release(w.half);
+                self.cx.release(w.half);
                 let code = if fits {
                     RefusalCode::Limit
                 } else {
                     RefusalCode::Role
                 };
                 let (req, refusal) = (w.req, refusal(code, 0, 0));
-                self.tell(w.domain, Event::Refused { req, refusal }, &[]);
+                self.cx.tell(w.domain, Event::Refused { req, refusal }, &[]);
             }
         }
         waits |= self.waiting.first(&name, from).is_some();
-        if let Some(d) = self.domains.get_mut(&exporter) {
+        if let Some(d) = self.cx.domains.get_mut(&exporter) {
             if waits {
                 d.wanted.insert(export);
             } else {
@@ -100,10 +100,14 @@ impl State {
 
     /// There is room again at an exporter.
     pub(super) fn come_in(&mut self, exporter: DomainId) {
-        let wanted = self.domains.get(&exporter).and_then(|d| d.wanted.first());
+        let wanted = self
+            .cx
+            .domains
+            .get(&exporter)
+            .and_then(|d| d.wanted.first());
         if let Some(export) = wanted.copied() {
             // The next one has its turn next time.
-            if let Some(d) = self.domains.get_mut(&exporter) {
+            if let Some(d) = self.cx.domains.get_mut(&exporter) {
                 d.wanted.remove(&export);
             }
             self.serve_waiting(export);
@@ -112,14 +116,14 @@ impl State {
 
     /// Whether one more of a user's channels may wait for an exporter's answer.
     fn may_come(&self, exporter: DomainId, uid: u32) -> bool {
-        let Some(d) = self.domains.get(&exporter) else {
+        let Some(d) = self.cx.domains.get(&exporter) else {
             return false;
         };
         let its = d.backlog.get(&uid).copied().unwrap_or(0);
         let others = d.backlog.values().sum::<u32>() - its;
         let share = BACKLOG.saturating_sub(others) / 4 * 3;
         let client = d.client;
-        its < share.max(1) && client.is_some_and(|c| self.has_room_for(c, uid))
+        its < share.max(1) && client.is_some_and(|c| self.cx.clients.has_room_for(c, uid))
     }
 
     pub(super) fn unexport(&mut self, me: DomainId, export: ExportId) -> Done {
@@ -137,10 +141,10 @@ impl State {
     pub(super) fn drop_export(&mut self, export: ExportId) {
         if let Some(e) = self.exports.remove(&export) {
             self.names.remove(&e.name);
-            if let Some(d) = self.domains.get_mut(&e.domain) {
+            if let Some(d) = self.cx.domains.get_mut(&e.domain) {
                 d.exports.remove(&export);
                 d.wanted.remove(&export);
-                self.accounts.sub(d.uid, Of::Names, 1);
+                self.cx.accounts.sub(d.uid, Of::Names, 1);
             }
         }
     }
@@ -157,11 +161,11 @@ impl State {
         fds: &mut Ancillary,
     ) -> Done {
         let (uid, gid) = self.check_named(me, &name)?;
-        if !self.config.may_bind(uid, gid, &name) {
+        if !self.cx.config.may_bind(uid, gid, &name) {
             return Err(barred(uid, AccessRule::Bind).into());
         }
         check_lines(lines)?;
-        self.accounts.check(uid, Of::Channels, 1)?;
+        self.cx.accounts.check(uid, Of::Channels, 1)?;
         if self.waiting.has(me, req) {
             return Err(refusal(RefusalCode::State, u64::from(req.0), 0).into());
         }
@@ -172,7 +176,7 @@ impl State {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
             None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
-            None => self.accounts.check(uid, Of::Names, 1)?,
+            None => self.cx.accounts.check(uid, Of::Names, 1)?,
             Some(e) => {
                 // Who connects faster than the exporter takes must not get it into trouble.
                 comes = self.may_come(e.domain, uid);
@@ -180,14 +184,15 @@ impl State {
                     return Err(refusal(RefusalCode::Limit, 0, 0).into());
                 }
                 if !comes {
-                    self.accounts.check(uid, Of::Names, 1)?;
+                    self.cx.accounts.check(uid, Of::Names, 1)?;
                 }
             }
         }
         let half = fds
             .take(format::link_kind(role), lines, format::link_bytes(lines))?
             .token;
-        self.hold_memory(half, me, For::Rings, format::link_bytes(lines));
+        self.cx
+            .hold_memory(half, me, For::Rings, format::link_bytes(lines));
         let w = Waiting {
             domain: me,
             uid,
@@ -200,11 +205,11 @@ impl State {
         match export.filter(|_| comes) {
             Some(export) => self.incoming(export, w),
             None => {
-                self.accounts.add(uid, Of::Names, 1);
+                self.cx.accounts.add(uid, Of::Names, 1);
                 self.waiting.push(w);
                 let exporter = export.and_then(|e| Some((e, self.exports.get(&e)?.domain)));
                 if let Some((export, exporter)) = exporter
-                    && let Some(d) = self.domains.get_mut(&exporter)
+                    && let Some(d) = self.cx.domains.get_mut(&exporter)
                 {
                     d.wanted.insert(export);
                 }
@@ -216,10 +221,10 @@ impl State {
     /// Makes a channel for a connect and shows it to the exporter.
     fn incoming(&mut self, export: ExportId, w: Waiting) {
         let Some(exporter) = self.exports.get(&export).map(|e| e.domain) else {
-            return self.release(w.half);
+            return self.cx.release(w.half);
         };
-        let Some(d) = self.domains.get(&w.domain) else {
-            return self.release(w.half);
+        let Some(d) = self.cx.domains.get(&w.domain) else {
+            return self.cx.release(w.half);
         };
         let (peer_uid, peer_pid) = (d.uid, d.pid);
         let channel = ChannelId(self.fresh_id());
@@ -252,8 +257,8 @@ impl State {
         self.back_refs.insert(sink, BackRef::End(channel, false));
         self.back_refs
             .insert(w.domain, BackRef::Asked(w.req, channel));
-        self.accounts.add(w.uid, Of::Channels, 1);
-        if let Some(d) = self.domains.get_mut(&exporter) {
+        self.cx.accounts.add(w.uid, Of::Channels, 1);
+        if let Some(d) = self.cx.domains.get_mut(&exporter) {
             *d.backlog.entry(w.uid).or_default() += 1;
         }
         let event = Event::Incoming {
@@ -265,13 +270,13 @@ impl State {
             role: w.role.opposite(),
             lines: w.lines,
         };
-        self.tell_for(w.uid, exporter, event, &[w.half]);
+        self.cx.tell_for(w.uid, exporter, event, &[w.half]);
     }
 
     pub(super) fn cancel_connect(&mut self, me: DomainId, req: Req) -> Done {
         if let Some(w) = self.waiting.cancel(me, req) {
-            self.accounts.sub(w.uid, Of::Names, 1);
-            self.release(w.half);
+            self.cx.accounts.sub(w.uid, Of::Names, 1);
+            self.cx.release(w.half);
             return Ok(());
         }
         if let Some(channel) = self.back_refs.asked(me, req) {
@@ -299,7 +304,7 @@ impl State {
         self.back_refs.remove(c.source, BackRef::End(id, true));
         self.back_refs.remove(c.sink, BackRef::End(id, false));
         self.back_refs.remove(c.connector, BackRef::Asked(req, id));
-        self.release(half);
+        self.cx.release(half);
         self.no_channel(&c.payers);
         let uid = c.payers.into_iter().flatten().next();
         self.answered(exporter, uid);
@@ -308,24 +313,26 @@ impl State {
                 channel: id,
                 reason: GoneReason::Closed,
             };
-            self.tell_for(uid.unwrap_or(u32::MAX), exporter, event, &[]);
+            self.cx
+                .tell_for(uid.unwrap_or(u32::MAX), exporter, event, &[]);
         } else {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
-            self.tell(c.connector, Event::Refused { req, refusal }, &[]);
+            self.cx
+                .tell(c.connector, Event::Refused { req, refusal }, &[]);
         }
     }
 
     /// Its ends count no more.
     pub(super) fn no_channel(&mut self, payers: &[Option<u32>; 2]) {
         for payer in payers.iter().flatten() {
-            self.accounts.sub(*payer, Of::Channels, 1);
+            self.cx.accounts.sub(*payer, Of::Channels, 1);
         }
     }
 
     /// A user's channel waits for an exporter's answer no more.
     fn answered(&mut self, exporter: DomainId, uid: Option<u32>) {
         if let Some(uid) = uid
-            && let Some(d) = self.domains.get_mut(&exporter)
+            && let Some(d) = self.cx.domains.get_mut(&exporter)
             && let Some(n) = d.backlog.get_mut(&uid)
         {
             *n -= 1;
@@ -358,23 +365,24 @@ impl State {
     ) -> Done {
         let (their_req, their_half, role) = self.to_answer(me, id)?;
         check_lines(lines)?;
-        let uid = self.uid_of(me).ok_or(no_such(me.0))?;
-        self.accounts.check(uid, Of::Channels, 1)?;
+        let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
+        self.cx.accounts.check(uid, Of::Channels, 1)?;
         let half = fds
             .take(format::link_kind(role), lines, format::link_bytes(lines))?
             .token;
-        let Some(d) = self.domains.get(&me) else {
+        let Some(d) = self.cx.domains.get(&me) else {
             return Err(no_such(me.0));
         };
         let (uid, peer_pid, pidfd) = (d.uid, d.pid, d.pidfd);
-        self.hold_memory(half, me, For::Rings, format::link_bytes(lines));
+        self.cx
+            .hold_memory(half, me, For::Rings, format::link_bytes(lines));
         let Some(c) = self.channels.get_mut(&id) else {
             return Err(no_such(id.0));
         };
         c.stage = Stage::Open;
         let theirs = c.payers.into_iter().flatten().next();
         c.payers[usize::from(role == Role::Sink)] = Some(uid);
-        self.accounts.add(uid, Of::Channels, 1);
+        self.cx.accounts.add(uid, Of::Channels, 1);
         let (source, sink) = match role {
             Role::Source => {
                 c.lines = lines;
@@ -387,7 +395,7 @@ impl State {
         self.back_refs
             .remove(connector, BackRef::Asked(their_req, id));
         for end in [me, connector] {
-            self.claimed_too(end, |c| {
+            self.cx.claimed_too(end, |c| {
                 c.channels.insert(id);
             });
         }
@@ -399,9 +407,10 @@ impl State {
             peer_pid,
             lines,
         };
-        self.tell(connector, opened, &[half, pidfd]);
-        if let Some(theirs) = self.domains.get(&connector).map(|d| d.pidfd) {
-            self.tell(me, Event::Accepted { req, channel: id }, &[theirs]);
+        self.cx.tell(connector, opened, &[half, pidfd]);
+        if let Some(theirs) = self.cx.domains.get(&connector).map(|d| d.pidfd) {
+            self.cx
+                .tell(me, Event::Accepted { req, channel: id }, &[theirs]);
         }
         self.answered(me, theirs);
         Ok(())

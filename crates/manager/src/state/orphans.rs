@@ -20,7 +20,7 @@ impl State {
         p.batches.clear();
         self.sub_granted(id, unshown);
         if let Some(control_page) = control_page {
-            self.out.push(Action::SetBoard {
+            self.cx.out.push(Action::SetBoard {
                 control_page,
                 entry,
                 pool: None,
@@ -28,7 +28,7 @@ impl State {
                 quota_bytes: 0,
             });
         }
-        if let Some(d) = self.domains.get_mut(&writer) {
+        if let Some(d) = self.cx.domains.get_mut(&writer) {
             if let Some(slot) = d
                 .entries
                 .get_mut(entry as usize)
@@ -65,7 +65,7 @@ impl State {
             p.gone_said = true;
             let readers: Vec<DomainId> = p.readers.keys().copied().collect();
             for reader in readers {
-                self.tell(reader, Event::PoolGone { pool: id }, &[]);
+                self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
             }
         }
         self.pool_may_end(id);
@@ -92,19 +92,19 @@ impl State {
         self.stored_version += 1;
         self.awaited -= p.awaited.len();
         for pidfd in p.awaited.values() {
-            self.release(*pidfd);
+            self.cx.release(*pidfd);
         }
-        self.accounts.sub(p.uid, Of::Pools, 1);
+        self.cx.accounts.sub(p.uid, Of::Pools, 1);
         let records = p.named.len() + p.brought.len() + p.forwarders.len();
-        self.accounts.sub(p.uid, Of::Records, records as u64);
+        self.cx.accounts.sub(p.uid, Of::Records, records as u64);
         self.back_refs.remove(p.writer, BackRef::Writes(id));
         for named in p.named.keys().chain(&p.forwarders) {
             self.back_refs.remove(*named, BackRef::Named(id));
         }
-        self.release(p.table);
+        self.cx.release(p.table);
         for (channel, q) in p.queues {
-            self.release(q.sent);
-            self.release(q.rcvd);
+            self.cx.release(q.sent);
+            self.cx.release(q.rcvd);
             if let Some(c) = self.channels.get_mut(&channel) {
                 c.pools.remove(&id);
             }
@@ -112,11 +112,13 @@ impl State {
         for (reader, r) in p.readers {
             self.back_refs.remove(reader, BackRef::Reads(id));
             self.say_no_level(reader, id);
-            self.accounts.sub(r.uid, Of::Records, r.shown.len() as u64);
+            self.cx
+                .accounts
+                .sub(r.uid, Of::Records, r.shown.len() as u64);
             if let Some(refs) = r.refs {
-                self.release(refs);
+                self.cx.release(refs);
             }
-            if let Some(d) = self.domains.get_mut(&reader) {
+            if let Some(d) = self.cx.domains.get_mut(&reader) {
                 d.feeding.remove(&id);
             }
         }

@@ -27,13 +27,13 @@ impl State {
         if !check_name(name) {
             return Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into());
         }
-        let Some(d) = self.domains.get(&me) else {
+        let Some(d) = self.cx.domains.get(&me) else {
             return Err(no_such(me.0));
         };
         let (uid, control_page) = (d.uid, d.control_page);
-        self.accounts.check(uid, Of::Pools, 1)?;
+        self.cx.accounts.check(uid, Of::Pools, 1)?;
         let Some(entry) = self.free_entry(me) else {
-            let n = u64::from(self.config.pools_per_domain);
+            let n = u64::from(self.cx.config.pools_per_domain);
             return Err(refusal(RefusalCode::Limit, n + 1, n).into());
         };
         let table = fds.take(format::TABLE, shape.slots, format::table_bytes(shape.slots))?;
@@ -69,7 +69,9 @@ impl State {
             trust: shape.trust,
             quota_bytes,
             pinned: false,
-            table: self.hold_memory(table.token, me, For::Tables, table_bytes),
+            table: self
+                .cx
+                .hold_memory(table.token, me, For::Tables, table_bytes),
             table_inode: table.facts.inode,
             named: BTreeMap::new(),
             awaited: BTreeMap::new(),
@@ -77,7 +79,7 @@ impl State {
             entry,
             epoch: 1,
             granted: 0,
-            granted_at: self.now,
+            granted_at: self.cx.now,
             last_serial: 0,
             chunks: BTreeMap::new(),
             batches: BTreeMap::new(),
@@ -95,19 +97,19 @@ impl State {
         };
         self.pools.insert(pool, record);
         self.back_refs.insert(me, BackRef::Writes(pool));
-        self.accounts.add(uid, Of::Pools, 1);
-        self.claimed_too(me, |c| {
+        self.cx.accounts.add(uid, Of::Pools, 1);
+        self.cx.claimed_too(me, |c| {
             c.pools.insert(pool);
         });
         self.take_entry(me, entry, pool);
-        self.out.push(Action::SetBoard {
+        self.cx.out.push(Action::SetBoard {
             control_page,
             entry,
             pool: Some(pool),
             epoch: 1,
             quota_bytes,
         });
-        self.tell(
+        self.cx.tell(
             me,
             Event::PoolCreated {
                 req,
@@ -127,26 +129,12 @@ impl State {
             pools.contains_key(&id) || heaps.contains_key(&id) || claims.names_pool(id)
         };
         let most = u64::from(PoolId::MAX.0);
-        let id = self.ids.pool(taken, &mut self.out).map(PoolId);
+        let id = self.ids.pool(taken, &mut self.cx.out).map(PoolId);
         id.ok_or(refusal(RefusalCode::Limit, most + 1, most).into())
     }
 
-    /// The quota of a new pool or heap.
-    pub(super) fn first_quota(&self, uid: u32, max_bytes: u64) -> u64 {
-        let first = self.config.default_quota.unwrap_or(u64::MAX);
-        self.most_for(uid, max_bytes.min(first))
-    }
-
-    /// What a user's pool or heap can ever have of so much.
-    pub(super) fn most_for(&self, uid: u32, max_bytes: u64) -> u64 {
-        max_bytes
-            // What can never be granted must be an error at once, not a wait.
-            .min(self.config.limits.domain_memory.unwrap_or(u64::MAX))
-            .min(self.accounts.most(uid, Of::Bytes))
-    }
-
     pub(super) fn free_entry(&self, me: DomainId) -> Option<u32> {
-        let entries = &self.domains.get(&me)?.entries;
+        let entries = &self.cx.domains.get(&me)?.entries;
         entries
             .iter()
             .position(Option::is_none)
@@ -155,6 +143,7 @@ impl State {
 
     pub(super) fn take_entry(&mut self, me: DomainId, entry: u32, pool: PoolId) {
         if let Some(slot) = self
+            .cx
             .domains
             .get_mut(&me)
             .and_then(|d| d.entries.get_mut(entry as usize))
@@ -188,12 +177,17 @@ impl State {
     ) -> Done {
         if domain == ALL_READERS {
             self.own_pool(me, pool)?.readers_forward = true;
-            self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
+            self.cx
+                .tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
             return Ok(());
         }
         // A writer that comes back repeats the rights that it gave; who has them may come back after it.
-        let returning = self.domains.get(&me).is_some_and(|d| d.claiming.is_some());
-        if !returning && !self.domains.contains_key(&domain) {
+        let returning = self
+            .cx
+            .domains
+            .get(&me)
+            .is_some_and(|d| d.claiming.is_some());
+        if !returning && !self.cx.domains.contains_key(&domain) {
             return Err(no_such(domain.0));
         }
         if let Some(p) = self.pools.get_mut(&pool)
@@ -201,7 +195,7 @@ impl State {
             && !p.forwarders.contains(&domain)
         {
             // Room is made by those that are gone.
-            let (living, before) = (&self.domains, p.forwarders.len() as u64);
+            let (living, before) = (&self.cx.domains, p.forwarders.len() as u64);
             let back_refs = &mut self.back_refs;
             p.forwarders.retain(|d| {
                 let lives = living.contains_key(d);
@@ -211,7 +205,7 @@ impl State {
                 lives
             });
             let now = p.forwarders.len() as u64;
-            self.accounts.sub(p.uid, Of::Records, before - now);
+            self.cx.accounts.sub(p.uid, Of::Records, before - now);
             if p.forwarders.len() >= MAX_FORWARDERS {
                 return Err(refusal(RefusalCode::Limit, now + 1, MAX_FORWARDERS as u64).into());
             }
@@ -222,12 +216,13 @@ impl State {
         if let Some(p) = self.pools.get_mut(&pool)
             && !p.forwarders.contains(&domain)
         {
-            self.accounts.check(p.uid, Of::Records, 1)?;
-            self.accounts.add(p.uid, Of::Records, 1);
+            self.cx.accounts.check(p.uid, Of::Records, 1)?;
+            self.cx.accounts.add(p.uid, Of::Records, 1);
             p.forwarders.insert(domain);
             self.back_refs.insert(domain, BackRef::Named(pool));
         }
-        self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
+        self.cx
+            .tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
         Ok(())
     }
 
@@ -239,7 +234,7 @@ impl State {
             .filter(|p| !p.orphan)
             .ok_or(no_such(pool.0))?;
         let reads = p.readers.get(&me).is_some_and(|r| r.refs.is_some());
-        let readers_may = p.readers_forward || self.config.forward == crate::Forward::Readers;
+        let readers_may = p.readers_forward || self.cx.config.forward == crate::Forward::Readers;
         Ok(p.writer == me || p.forwarders.contains(&me) || (reads && readers_may))
     }
 }

@@ -20,7 +20,7 @@ impl State {
         !self.pools.is_empty()
             || !self.heaps.is_empty()
             || self.outside.level > Pressure::None
-            || self.outside.limit_bytes < self.total_bytes
+            || self.outside.limit_bytes < self.cx.total_bytes
             || !self.outside.asked.is_empty()
     }
 
@@ -32,15 +32,15 @@ impl State {
             _ => 0,
         };
         // Up at once, down after a while.
-        if seen >= out.level || out.reached + self.config.pressure.calm <= self.now {
-            (out.level, out.reached) = (seen, self.now);
+        if seen >= out.level || out.reached + self.cx.config.pressure.calm <= self.cx.now {
+            (out.level, out.reached) = (seen, self.cx.now);
         }
         if out.level > Pressure::None {
             out.wants = true;
             let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
             let pools = alive.map(|(id, p)| (*id, p.table)).collect();
             let asker = None;
-            self.out.push(Action::ReadFigures { asker, pools });
+            self.cx.out.push(Action::ReadFigures { asker, pools });
         } else {
             self.relax();
         }
@@ -53,7 +53,7 @@ impl State {
         }
         let needs = figures.iter().filter_map(|(id, f)| {
             let p = self.pools.get(id).filter(|p| !p.orphan)?;
-            let least = self.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes);
+            let least = self.cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes);
             let needed = needed_bytes(*f, p.granted_bytes(), p.chunk_bytes);
             Some((*id, needed.max(least)))
         });
@@ -78,9 +78,10 @@ impl State {
         }
         for (writer, pool, target_bytes) in ask {
             // Who does not read is asked again at the next look.
-            if self.client_of(writer).is_some_and(|c| self.has_room(c)) {
+            if self.cx.reads(writer) {
                 self.outside.asked.insert(pool);
-                self.tell(writer, Event::Shrink { pool, target_bytes }, &[]);
+                self.cx
+                    .tell(writer, Event::Shrink { pool, target_bytes }, &[]);
             }
         }
     }
@@ -91,9 +92,9 @@ impl State {
             .iter()
             .filter_map(|(id, _)| Some(self.pools.get(id)?.granted_bytes()))
             .sum();
-        let has = self.accounts.sum(super::Of::Bytes);
+        let has = self.cx.accounts.sum(super::Of::Bytes);
         let needed: u64 = needs.iter().map(|(_, needed)| needed).sum();
-        let floor = (has.saturating_sub(granted).saturating_add(needed)).min(self.total_bytes);
+        let floor = (has.saturating_sub(granted).saturating_add(needed)).min(self.cx.total_bytes);
         let limit = self.outside.limit_bytes.min(has.max(floor));
         let step = (limit.saturating_sub(floor)).div_ceil(DOWN);
         self.set_limit((limit - step.min(limit)).max(floor));
@@ -107,20 +108,20 @@ impl State {
             let Some((writer, quota_bytes)) = pool.or_else(heap) else {
                 continue;
             };
-            match self.client_of(writer).is_some_and(|c| self.has_room(c)) {
+            match self.cx.reads(writer) {
                 true => self.set_quota(id, quota_bytes),
                 // At the next look.
                 false => drop(self.outside.asked.insert(id)),
             }
         }
         let limit = self.outside.limit_bytes;
-        let up = (self.total_bytes / UP).max(1);
-        self.set_limit(limit.saturating_add(up).min(self.total_bytes));
+        let up = (self.cx.total_bytes / UP).max(1);
+        self.set_limit(limit.saturating_add(up).min(self.cx.total_bytes));
     }
 
     fn set_limit(&mut self, bytes: u64) {
         self.outside.limit_bytes = bytes;
-        self.accounts.set_now(bytes);
+        self.cx.accounts.set_now(bytes);
     }
 }
 

@@ -14,7 +14,7 @@ impl State {
         id: PoolId,
         quota_bytes: u64,
     ) -> Done {
-        if uid != 0 && !self.accounts.is_owner(uid) {
+        if uid != 0 && !self.cx.accounts.is_owner(uid) {
             return Err(barred(uid, AccessRule::Owner).into());
         }
         let (_, max_bytes) = self.quota_of(id).ok_or(no_such(id.0))?;
@@ -23,7 +23,7 @@ impl State {
         }
         self.pin_quota(id, quota_bytes);
         let (quota_bytes, _) = self.quota_of(id).ok_or(no_such(id.0))?;
-        self.tell(me, Event::QuotaSet { req, quota_bytes }, &[]);
+        self.cx.tell(me, Event::QuotaSet { req, quota_bytes }, &[]);
         Ok(())
     }
 
@@ -54,8 +54,8 @@ impl State {
     pub(super) fn move_quota(&mut self, id: PoolId, quota_bytes: u64) {
         let writer = self.pools.get(&id).map(|p| p.writer);
         let writer = writer.or_else(|| self.heaps.get(&id).map(|h| h.owner));
-        let client = writer.and_then(|writer| self.client_of(writer));
-        let reads = client.is_some_and(|client| self.has_room(client));
+        let client = writer.and_then(|writer| self.cx.client_of(writer));
+        let reads = client.is_some_and(|client| self.cx.clients.has_room(client));
         self.set_pool_quota(id, quota_bytes, reads);
         // It has no control page: one that does not read is told in another period.
         if reads {
@@ -67,13 +67,13 @@ impl State {
         let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
             return;
         };
-        p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.total_bytes);
+        p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.cx.total_bytes);
         let (writer, quota_bytes) = (p.writer, p.quota_bytes);
         let over = p.granted_bytes() > quota_bytes;
         let entry = (p.entry, p.epoch);
         if let Some(control_page) = self.live_control_page(id) {
             let (entry, epoch) = entry;
-            self.out.push(Action::SetBoard {
+            self.cx.out.push(Action::SetBoard {
                 control_page,
                 entry,
                 pool: Some(id),
@@ -84,7 +84,7 @@ impl State {
         if !tell {
             return;
         }
-        self.tell(
+        self.cx.tell(
             writer,
             Event::Quota {
                 pool: id,
@@ -93,7 +93,7 @@ impl State {
             &[],
         );
         if over {
-            self.tell(
+            self.cx.tell(
                 writer,
                 Event::Shrink {
                     pool: id,
@@ -105,7 +105,7 @@ impl State {
     }
 
     fn set_heap_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        let total = self.total_bytes;
+        let total = self.cx.total_bytes;
         let Some(heap) = self.heaps.get_mut(&id) else {
             return;
         };
@@ -116,13 +116,13 @@ impl State {
             pool: id,
             quota_bytes,
         };
-        self.tell(owner, quota, &[]);
+        self.cx.tell(owner, quota, &[]);
         if over {
             let shrink = Event::Shrink {
                 pool: id,
                 target_bytes: quota_bytes,
             };
-            self.tell(owner, shrink, &[]);
+            self.cx.tell(owner, shrink, &[]);
         }
     }
 }

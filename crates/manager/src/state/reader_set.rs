@@ -15,7 +15,7 @@ impl State {
     /// The control page in which a pool's entry is to be kept up to date, if there is one.
     pub(super) fn live_control_page(&self, id: PoolId) -> Option<FdToken> {
         let p = self.pools.get(&id).filter(|p| !p.orphan)?;
-        let d = self.domains.get(&p.writer)?;
+        let d = self.cx.domains.get(&p.writer)?;
         let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
         ours.then_some(d.control_page)
     }
@@ -29,7 +29,7 @@ impl State {
         p.epoch += 1;
         let (entry, epoch, quota_bytes) = (p.entry, p.epoch, p.quota_bytes);
         if let Some(control_page) = control_page {
-            self.out.push(Action::SetBoard {
+            self.cx.out.push(Action::SetBoard {
                 control_page,
                 entry,
                 pool: Some(id),
@@ -53,7 +53,7 @@ impl State {
             r.queues += 1;
         }
         let records = u64::from(p.brought.remove(channel).is_some());
-        self.accounts.sub(p.uid, Of::Records, records);
+        self.cx.accounts.sub(p.uid, Of::Records, records);
         p.queues.insert(channel, queue);
         self.say_joined(id, channel, epoch);
     }
@@ -67,7 +67,7 @@ impl State {
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
-        let Some(client) = self.domains.get(&p.writer).and_then(|d| d.client) else {
+        let Some(client) = self.cx.domains.get(&p.writer).and_then(|d| d.client) else {
             return;
         };
         let Some(q) = p.queues.get_mut(&channel) else {
@@ -75,12 +75,12 @@ impl State {
         };
         q.epoch = epoch;
         let (writer, sink) = (p.writer, q.sink);
-        let process = self.domains.get(&sink).map_or(0, |d| d.process);
+        let process = self.cx.domains.get(&sink).map_or(0, |d| d.process);
         let with_sent = q.source != writer;
         let mut fds = vec![q.rcvd];
         fds.extend(with_sent.then_some(q.sent));
         let mut new_reader = false;
-        if let (Some(r), Some(d)) = (p.readers.get_mut(&sink), self.domains.get(&sink))
+        if let (Some(r), Some(d)) = (p.readers.get_mut(&sink), self.cx.domains.get(&sink))
             && let (Some(refs), false) = (r.refs, r.announced)
         {
             fds.extend([refs, d.pidfd]);
@@ -97,7 +97,7 @@ impl State {
             new_reader,
         };
         let then = Then::Joined(id, channel, epoch);
-        self.push_then(client, event, &fds, then);
+        self.cx.push_then(client, event, &fds, then);
     }
 
     /// The writer has a queue's `QueueJoined` in its socket: it will count it whatever becomes of us. Only now may
@@ -127,7 +127,8 @@ impl State {
         let Some(opening) = q.opening.take() else {
             return;
         };
-        self.tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
+        self.cx
+            .tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
         self.tell_traced(sink, id);
         match opening {
             Opening::Assigned { client, req } => {
@@ -137,12 +138,12 @@ impl State {
                     pool: id,
                 };
                 if let Some(client) = client {
-                    self.push(client, event, &[]);
+                    self.cx.push(client, event, &[]);
                 }
             }
             Opening::Claimed { source: a, sink: b } => {
-                self.tell(source, Event::Claimed { req: a }, &[]);
-                self.tell(sink, Event::Claimed { req: b }, &[]);
+                self.cx.tell(source, Event::Claimed { req: a }, &[]);
+                self.cx.tell(sink, Event::Claimed { req: b }, &[]);
             }
         }
     }
@@ -174,8 +175,8 @@ impl State {
         else {
             return;
         };
-        self.release(q.sent);
-        self.release(q.rcvd);
+        self.cx.release(q.sent);
+        self.cx.release(q.rcvd);
         if let Some(r) = self
             .pools
             .get_mut(&id)
@@ -187,7 +188,7 @@ impl State {
             && let Some(client) = client
         {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
-            self.push(client, Event::Refused { req, refusal }, &[]);
+            self.cx.push(client, Event::Refused { req, refusal }, &[]);
         }
         // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all along.
         if q.epoch > 0 || !matches!(q.opening, Some(Opening::Assigned { .. })) {
@@ -203,14 +204,14 @@ impl State {
             return;
         };
         let live = self.live_control_page(id).is_some();
-        let Some(d) = self.domains.get_mut(&p.writer) else {
+        let Some(d) = self.cx.domains.get_mut(&p.writer) else {
             return;
         };
         d.left.push_back((id, left));
         let client = d.client;
         self.leaves(id, left, true);
         if let (Some(client), true) = (client, live) {
-            self.push_then(
+            self.cx.push_then(
                 client,
                 left_event(id, left, epoch),
                 &[],
@@ -227,7 +228,7 @@ impl State {
         let Some(brought) = p.brought.remove(channel) else {
             return;
         };
-        self.accounts.sub(p.uid, Of::Records, 1);
+        self.cx.accounts.sub(p.uid, Of::Records, 1);
         self.say_left_unjoined(id, channel);
         self.reader_may_leave(id, brought.sink);
     }
@@ -235,7 +236,7 @@ impl State {
     fn say_left_unjoined(&mut self, id: PoolId, channel: ChannelId) {
         let writer = self.pools.get(&id).map(|p| p.writer);
         let kept = writer
-            .and_then(|w| self.domains.get(&w))
+            .and_then(|w| self.cx.domains.get(&w))
             .map(|d| d.left.len());
         if kept.is_some_and(|n| n < UNJOINED_KEPT) {
             let epoch = self.raise_epoch(id);
@@ -245,7 +246,7 @@ impl State {
 
     /// What left has gone out to the writer.
     pub(super) fn left_told(&mut self, writer: DomainId, id: PoolId, left: Left) {
-        if let Some(d) = self.domains.get_mut(&writer)
+        if let Some(d) = self.cx.domains.get_mut(&writer)
             && let Some(i) = d.left.iter().position(|l| *l == (id, left))
         {
             d.left.remove(i);
@@ -259,7 +260,7 @@ impl State {
         let Left::Reader(reader) = left else { return };
         let again = |p: &super::Pool| p.readers.contains_key(&reader);
         if !self.pools.get(&id).is_some_and(again) {
-            self.tell(reader, Event::PoolGone { pool: id }, &[]);
+            self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
     }
 
@@ -302,7 +303,7 @@ impl State {
             if let Some(p) = self.pools.get_mut(&id)
                 && p.brought.remove(channel).is_some()
             {
-                self.accounts.sub(p.uid, Of::Records, 1);
+                self.cx.accounts.sub(p.uid, Of::Records, 1);
             }
             self.say_left_unjoined(id, channel);
         }
@@ -320,12 +321,12 @@ impl State {
         self.back_refs.remove(reader, BackRef::Reads(id));
         self.say_no_level(reader, id);
         let told = self.pools.get(&id).is_some_and(|p| p.gone_said);
-        if let Some(d) = self.domains.get_mut(&reader) {
+        if let Some(d) = self.cx.domains.get_mut(&reader) {
             d.feeding.remove(&id);
         }
         let orphan = self.pools.get(&id).is_none_or(|p| p.orphan);
         if let Some(refs) = r.refs {
-            self.release(refs);
+            self.cx.release(refs);
             self.stored_changes(id);
             if r.known {
                 let epoch = self.raise_epoch(id);
@@ -335,7 +336,7 @@ impl State {
         // Nothing else would ever tell it that its counters count no more. A later offer brings the table again. Not before
         // the writer has it in its socket: a reader that forgot the pool could not prove to the next manager that it has.
         if !told && (orphan || !r.known) {
-            self.tell(reader, Event::PoolGone { pool: id }, &[]);
+            self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
         self.pool_may_end(id);
     }

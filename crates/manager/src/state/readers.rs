@@ -32,7 +32,7 @@ impl State {
             None if r.marked => return false,
             _ => {}
         }
-        let room = self.accounts.room(r.uid, Of::Records) > 0;
+        let room = self.cx.accounts.room(r.uid, Of::Records) > 0;
         let queued = room && !sated && self.push_chunk(reader, pool, key, fd);
         let Some(r) = self
             .pools
@@ -44,7 +44,7 @@ impl State {
         match (&mut r.feed, queued) {
             (_, true) => {
                 if r.shown.insert(key) {
-                    self.accounts.add(r.uid, Of::Records, 1);
+                    self.cx.accounts.add(r.uid, Of::Records, 1);
                 }
             }
             (Some(feed), false) => feed.next = feed.next.min(key.0),
@@ -65,7 +65,7 @@ impl State {
         let feed = r.feed.get_or_insert_default();
         feed.next = 0;
         feed.reqs.extend(req);
-        if let Some(d) = self.domains.get_mut(&reader) {
+        if let Some(d) = self.cx.domains.get_mut(&reader) {
             d.feeding.insert(pool);
         }
         self.feed_all(reader);
@@ -87,7 +87,7 @@ impl State {
     }
 
     pub(super) fn feed_all(&mut self, reader: DomainId) {
-        let Some(d) = self.domains.get(&reader) else {
+        let Some(d) = self.cx.domains.get(&reader) else {
             return;
         };
         let Some(client) = d.client else { return };
@@ -96,7 +96,7 @@ impl State {
         }
         let feeding: Vec<PoolId> = d.feeding.iter().copied().collect();
         for pool in feeding {
-            while self.has_room(client) && self.feed_one(pool, reader) {}
+            while self.cx.clients.has_room(client) && self.feed_one(pool, reader) {}
         }
     }
 
@@ -116,8 +116,9 @@ impl State {
             return false;
         };
         let room = self
+            .cx
             .uid_of(reader)
-            .is_some_and(|uid| self.accounts.room(uid, Of::Records) > 0);
+            .is_some_and(|uid| self.cx.accounts.room(uid, Of::Records) > 0);
         if (sated || !room) && !self.has_shown(pool, reader, key) {
             return false; // goes on when it has unmapped something
         }
@@ -130,7 +131,7 @@ impl State {
             .and_then(|p| p.readers.get_mut(&reader))
         {
             if r.shown.insert(key) {
-                self.accounts.add(r.uid, Of::Records, 1);
+                self.cx.accounts.add(r.uid, Of::Records, 1);
             }
             if let Some(feed) = &mut r.feed {
                 feed.next = key.0 + 1;
@@ -145,7 +146,7 @@ impl State {
     }
 
     fn end_feed(&mut self, pool: PoolId, reader: DomainId) {
-        if let Some(d) = self.domains.get_mut(&reader) {
+        if let Some(d) = self.cx.domains.get_mut(&reader) {
             d.feeding.remove(&pool);
         }
         let Some(r) = self
@@ -157,14 +158,14 @@ impl State {
         };
         r.marked = false;
         for req in r.feed.take().unwrap_or_default().reqs {
-            self.tell(reader, Event::Resynced { req, pool }, &[]);
+            self.cx.tell(reader, Event::Resynced { req, pool }, &[]);
         }
     }
 
     pub(super) fn resync(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
         let p = self.pools.get(&id).ok_or(no_such(id.0))?;
         if p.writer == me && !p.orphan {
-            self.tell(me, Event::Resynced { req, pool: id }, &[]);
+            self.cx.tell(me, Event::Resynced { req, pool: id }, &[]);
             return Ok(());
         }
         let r = p
@@ -186,11 +187,11 @@ impl State {
         // it had is over.
         if let Some(r) = self.claims.readers.get_mut(&(id, me)) {
             if r.mapped.remove(&key) {
-                self.accounts.sub(r.uid, Of::Records, 1);
+                self.cx.accounts.sub(r.uid, Of::Records, 1);
             }
             r.over |= r.mapped.is_empty();
             if r.over && r.gone_said {
-                self.tell(me, Event::PoolGone { pool: id }, &[]);
+                self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Ok(());
         }
@@ -201,7 +202,7 @@ impl State {
         let Some((live, gone_said, Some(r))) = found else {
             // It gives up what it is not known to read: it may forget it, once the writer has.
             if !self.leaving.contains_key(&(id, me)) {
-                self.tell(me, Event::PoolGone { pool: id }, &[]);
+                self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Ok(());
         };
@@ -209,7 +210,7 @@ impl State {
             // The last word of a reader that was shown nothing, or still held something when it was told that the pool is gone.
             self.reader_may_leave(id, me);
             if gone_said {
-                self.tell(me, Event::PoolGone { pool: id }, &[]);
+                self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Err(no_such(key.0));
         }

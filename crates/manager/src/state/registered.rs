@@ -35,7 +35,7 @@ impl State {
             return Err(refusal(RefusalCode::Limit, all as u64 + 1, MOST as u64).into());
         }
         // One that is made up is nobody's.
-        let process = |id: &DomainId| self.domains.get(id).map(|d| (d.process, d.uid));
+        let process = |id: &DomainId| self.cx.domains.get(id).map(|d| (d.process, d.uid));
         let peer = channel.peer.filter(|peer| process(peer) == process(&me));
         let written = |pool: &PoolId| self.pools.get(pool).is_some_and(|p| p.writer == me);
         let pool = channel.pool.filter(written);
@@ -50,8 +50,10 @@ impl State {
                 return Err(wrong);
             }
         };
-        self.hold_memory(source.token, me, For::Rings, format::link_bytes(ours));
-        self.hold_memory(sink, me, For::Rings, format::link_bytes(theirs));
+        self.cx
+            .hold_memory(source.token, me, For::Rings, format::link_bytes(ours));
+        self.cx
+            .hold_memory(sink, me, For::Rings, format::link_bytes(theirs));
         let record = Registered {
             address: channel.address,
             role: channel.role,
@@ -69,8 +71,8 @@ impl State {
     pub(super) fn unregister_channel(&mut self, me: DomainId, channel: ChannelId) -> Done {
         let record = self.registered.remove(&(me, channel));
         let record = record.ok_or(no_such(channel.0))?;
-        self.release(record.source_half);
-        self.release(record.sink_half);
+        self.cx.release(record.source_half);
+        self.cx.release(record.sink_half);
         Ok(())
     }
 
@@ -105,7 +107,8 @@ impl State {
             pools: r.pool.into_iter().collect(),
             taken: 0,
             lines: r.lines,
-            ring_bytes: self.bytes_of(r.source_half) + self.bytes_of(r.sink_half),
+            ring_bytes: self.cx.descriptors.bytes_of(r.source_half)
+                + self.cx.descriptors.bytes_of(r.sink_half),
             place: r.place.clone(),
         };
         Some((record, r.sink_half))

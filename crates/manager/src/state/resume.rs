@@ -2,7 +2,7 @@
 //! and what it does not claim is given up.
 
 use super::back_refs::{READS, WRITES};
-use super::model::{Claiming, Pool};
+use super::model::Pool;
 use super::reader_set::left_event;
 use super::types::{Action, ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
@@ -20,6 +20,7 @@ impl State {
         };
         self.take_entry(me, entry, id);
         let left: Vec<Left> = self
+            .cx
             .domains
             .get(&me)
             .map(|d| {
@@ -31,6 +32,7 @@ impl State {
             })
             .unwrap_or_default();
         let Some((control_page, client)) = self
+            .cx
             .domains
             .get(&me)
             .and_then(|d| Some((d.control_page, d.client?)))
@@ -49,7 +51,7 @@ impl State {
         p.entry = entry;
         p.epoch = 1 + (queues.len() + left.len()) as u64;
         let (epoch, quota_bytes) = (p.epoch, p.quota_bytes);
-        self.out.push(Action::SetBoard {
+        self.cx.out.push(Action::SetBoard {
             control_page,
             entry,
             pool: Some(id),
@@ -62,12 +64,13 @@ impl State {
             entry,
             quota_bytes,
         };
-        self.push(client, created, &[]);
+        self.cx.push(client, created, &[]);
         // What left goes first: a channel or a reader may have come again meanwhile.
         let mut epoch = 1;
         for l in left {
             epoch += 1;
-            self.push_then(client, left_event(id, l, epoch), &[], Then::Left(id, l));
+            self.cx
+                .push_then(client, left_event(id, l, epoch), &[], Then::Left(id, l));
         }
         for channel in queues {
             epoch += 1;
@@ -81,6 +84,7 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
         };
         let first = self
+            .cx
             .domains
             .get_mut(&me)
             .and_then(|d| d.claiming.as_mut())
@@ -97,7 +101,12 @@ impl State {
             .filter(|k| r.shown.contains(k))
             .copied()
             .collect();
-        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+        if let Some(c) = self
+            .cx
+            .domains
+            .get_mut(&me)
+            .and_then(|d| d.claiming.as_mut())
+        {
             c.chunks.extend(known.into_iter().map(|k| (pool, k)));
         }
         let stranded: Vec<ChunkKey> = self.pools.get(&pool).map_or(Vec::new(), |p| {
@@ -108,8 +117,8 @@ impl State {
                 .collect()
         });
         for (index, serial) in unknown.into_iter().chain(stranded) {
-            if let Some(client) = self.client_of(me) {
-                self.push_then(
+            if let Some(client) = self.cx.client_of(me) {
+                self.cx.push_then(
                     client,
                     Event::ChunkGone {
                         pool,
@@ -123,7 +132,7 @@ impl State {
         }
         let gone = self.pools.get(&pool).is_some_and(|p| p.gone_said);
         if gone && first {
-            self.tell(me, Event::PoolGone { pool }, &[]);
+            self.cx.tell(me, Event::PoolGone { pool }, &[]);
         }
         Ok(())
     }
@@ -134,7 +143,7 @@ impl State {
         if let Some(e) = self.claims.ends.get_mut(&end).filter(|e| e.domain == me) {
             // Its other end has still to come.
             e.req = req;
-            self.claimed_too(me, |c| {
+            self.cx.claimed_too(me, |c| {
                 c.channels.insert(id);
             });
             return Ok(());
@@ -155,13 +164,17 @@ impl State {
         }
         // Only what exists is kept: a liar names as many ids as it likes.
         if self.channels.contains_key(&id)
-            && let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut())
+            && let Some(c) = self
+                .cx
+                .domains
+                .get_mut(&me)
+                .and_then(|d| d.claiming.as_mut())
         {
             c.channels.insert(id);
         }
-        self.tell(me, Event::Claimed { req }, &[]);
+        self.cx.tell(me, Event::Claimed { req }, &[]);
         if gone {
-            self.tell(
+            self.cx.tell(
                 me,
                 Event::PeerGone {
                     channel: id,
@@ -175,7 +188,7 @@ impl State {
 
     /// What the domain had here and did not claim, it has no more.
     pub(super) fn give_up_unclaimed(&mut self, me: DomainId) {
-        let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.take()) else {
+        let Some(c) = self.cx.domains.get_mut(&me).and_then(|d| d.claiming.take()) else {
             return;
         };
         self.drop_ends_of(me, &c.channels);
@@ -253,17 +266,6 @@ impl State {
             }
             self.reader_may_leave(pool, me);
             self.pool_may_end(pool);
-        }
-    }
-
-    /// What a returning domain gets anew before `ClaimDone` is not given up there.
-    pub(super) fn claimed_too(&mut self, domain: DomainId, add: impl FnOnce(&mut Claiming)) {
-        if let Some(c) = self
-            .domains
-            .get_mut(&domain)
-            .and_then(|d| d.claiming.as_mut())
-        {
-            add(c);
         }
     }
 }

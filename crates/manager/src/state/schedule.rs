@@ -30,19 +30,19 @@ impl State {
 
     /// A period is over: asks for what writers say.
     pub(super) fn schedule_on(&mut self) {
-        if self.schedule_due().is_none_or(|due| due > self.now) {
+        if self.schedule_due().is_none_or(|due| due > self.cx.now) {
             return;
         }
         // From now on, not from when it was due: after a pause there is nothing to catch up with.
-        self.schedule.due = self.now + self.config.policy_period;
+        self.schedule.due = self.cx.now + self.cx.config.policy_period;
         let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
         let asker = None;
-        self.out.push(Action::ReadFigures { asker, pools });
+        self.cx.out.push(Action::ReadFigures { asker, pools });
     }
 
     pub(super) fn figures_read(&mut self, figures: &[(PoolId, Option<Figures>)]) {
-        let now = self.now;
+        let now = self.cx.now;
         for heap in self.heaps.values_mut() {
             heap.want.count(now);
         }
@@ -68,7 +68,7 @@ impl State {
 
     /// Who has more than its quota is told again now and then: it may not have read when it was told.
     pub(super) fn remind(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
         let over = self.pools.iter().filter(|(_, p)| {
             !p.orphan && p.granted_bytes() > p.quota_bytes && due(p.asked_to_shrink)
@@ -90,7 +90,7 @@ impl State {
         let alive = pools.filter(|(_, p)| !p.orphan).take(AT_ONCE);
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
         let asker = Some((client, req));
-        self.out.push(Action::ReadFigures { asker, pools });
+        self.cx.out.push(Action::ReadFigures { asker, pools });
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl State {
             limit_bytes: self.for_pools(),
             pools: pools.collect(),
         };
-        self.push(client, event, &[]);
+        self.cx.push(client, event, &[]);
     }
 
     /// What there is for pools, and how each of them does.
@@ -143,7 +143,7 @@ impl State {
         let heaps = self.heaps.iter().filter(|(_, h)| is_divided(h));
         let heaps = heaps.map(|(id, h)| self.heap_state(*id, h));
         Snapshot {
-            at_ns: u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX),
+            at_ns: u64::try_from(self.cx.now.as_nanos()).unwrap_or(u64::MAX),
             limit_bytes: self.for_pools(),
             pools: pools.chain(heaps).collect(),
         }
@@ -152,8 +152,8 @@ impl State {
     /// How a heap does. What its program has allocated is not taken from under it: that is its minimum, and something to grow by.
     fn heap_state(&self, id: PoolId, h: &Heap) -> PoolState {
         let (live, cached) = h.said.unwrap_or((h.admitted, 0));
-        let mut rule = self.config.rule_of(&h.name);
-        let most = self.most_for(h.uid, h.max_bytes);
+        let mut rule = self.cx.config.rule_of(&h.name);
+        let most = self.cx.most_for(h.uid, h.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
         if self.is_slowed(h.owner) {
             rule.max_bytes = rule.max_bytes.min(h.admitted);
@@ -185,15 +185,15 @@ impl State {
         let heaps = self.heaps.values().filter(|h| is_divided(h));
         let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
         let theirs = theirs + heaps.map(|h| h.admitted).sum::<u64>();
-        let others = self.accounts.sum(Of::Bytes).saturating_sub(theirs);
+        let others = self.cx.accounts.sum(Of::Bytes).saturating_sub(theirs);
         self.outside.limit_bytes.saturating_sub(others)
     }
 
     fn pool_state(&self, id: PoolId, figures: Option<Figures>) -> Option<PoolState> {
         let p = self.pools.get(&id).filter(|p| !p.orphan)?;
         let granted = p.granted_bytes();
-        let mut rule = self.config.rule_of(&p.name);
-        let most = self.most_for(p.uid, p.max_bytes);
+        let mut rule = self.cx.config.rule_of(&p.name);
+        let most = self.cx.most_for(p.uid, p.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
         rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
         if self.is_slowed(p.writer) {
@@ -234,19 +234,19 @@ impl State {
 
     /// The quota of a new pool: under a policy what nobody else was given, and its minimum at least.
     pub(super) fn first_pool_quota(&self, uid: u32, name: &str, shape: &Shape) -> u64 {
-        let usual = self.first_quota(uid, shape.max_bytes);
+        let usual = self.cx.first_quota(uid, shape.max_bytes);
         if !self.schedule.is_on() {
             return usual;
         }
         let alive = self.pools.values().filter(|p| !p.orphan);
         let given: u64 = alive.map(|p| p.quota_bytes).sum();
         let left = self.for_pools().saturating_sub(given);
-        let rule = self.config.rule_of(name);
+        let rule = self.cx.config.rule_of(name);
         let least = rule.min_bytes.max(shape.chunk_bytes);
         // What its group has left of what they may have together.
         let in_group = rule.group_max_bytes.map_or(u64::MAX, |most| {
             let alive = self.pools.values().filter(|p| !p.orphan);
-            let theirs = alive.filter(|p| self.config.rule_of(&p.name).group == rule.group);
+            let theirs = alive.filter(|p| self.cx.config.rule_of(&p.name).group == rule.group);
             most.saturating_sub(theirs.map(|p| p.quota_bytes).sum())
         });
         let quota = usual.min(left.min(in_group).max(least));

@@ -47,8 +47,8 @@ impl State {
             if c.open {
                 c.open = false;
                 let old = std::mem::replace(&mut c.fd, fd.token);
-                self.release(old);
-                self.hold_memory(fd.token, me, For::Data, bytes);
+                self.cx.release(old);
+                self.cx.hold_memory(fd.token, me, For::Data, bytes);
                 self.show_around(id, key, fd.token, answer);
                 continue;
             }

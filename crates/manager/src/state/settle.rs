@@ -58,6 +58,7 @@ impl State {
         self.pools.get(&pool).is_some_and(|p| {
             !p.orphan
                 && self
+                    .cx
                     .domains
                     .get(&p.writer)
                     .is_some_and(|d| d.claiming.is_none())
@@ -84,7 +85,7 @@ impl State {
             name: a.name,
             source: a.domain,
             sink: b.domain,
-            payers: [a.domain, b.domain].map(|d| self.uid_of(d)),
+            payers: [a.domain, b.domain].map(|d| self.cx.uid_of(d)),
             connector: b.domain,
             lines: a.lines,
             stage: Stage::Open,
@@ -95,19 +96,19 @@ impl State {
             pools: BTreeSet::new(),
         };
         for payer in record.payers.into_iter().flatten() {
-            self.accounts.add(payer, Of::Channels, 1);
+            self.cx.accounts.add(payer, Of::Channels, 1);
         }
         self.back_refs.insert(a.domain, BackRef::End(channel, true));
         self.back_refs
             .insert(b.domain, BackRef::End(channel, false));
         self.channels.insert(channel, record);
-        self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
-        self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
+        self.cx.tell(a.domain, Event::Claimed { req: a.req }, &[]);
+        self.cx.tell(b.domain, Event::Claimed { req: b.req }, &[]);
     }
 
     /// Whether the process that a queue on a reader set belongs to is back, and has claimed all that it has.
     fn is_back(&self, brought: &Brought) -> bool {
-        let d = self.domains.get(&brought.sink);
+        let d = self.cx.domains.get(&brought.sink);
         d.is_some_and(|d| d.process == brought.process && d.claiming.is_none() && !d.unheard)
     }
 
@@ -136,8 +137,8 @@ impl State {
         if !self.claims.tried.remove(&(me, channel)) {
             return;
         }
-        let uid = self.uid_of(me).unwrap_or(u32::MAX);
-        self.accounts.sub(uid, Of::Records, 1);
+        let uid = self.cx.uid_of(me).unwrap_or(u32::MAX);
+        self.cx.accounts.sub(uid, Of::Records, 1);
         for pool in self.may_have_brought(me) {
             let brought = self.pools.get(&pool).and_then(|p| p.brought.get(channel));
             let over = brought.is_some_and(|b| b.sink == me && self.is_back(b));
@@ -170,7 +171,7 @@ impl State {
             let Some(a) = self.claims.remove_assign(key) else {
                 continue;
             };
-            self.release(a.fd);
+            self.cx.release(a.fd);
         }
     }
 
@@ -191,7 +192,7 @@ impl State {
     /// Also of a pool whose writer has claimed it and ended: what it sent its readers have still to receive.
     fn settle_reader(&mut self, pool: PoolId, reader: DomainId) {
         let orphan = self.pools.get(&pool).is_some_and(|p| p.orphan);
-        let back = self.domains.get(&reader);
+        let back = self.cx.domains.get(&reader);
         let back = back.is_some_and(|d| d.claiming.is_none());
         if !back || !(orphan || self.ready_pool(pool)) {
             return;
@@ -216,16 +217,18 @@ impl State {
         let Some(r) = self.claims.remove_reader((pool, reader)) else {
             return;
         };
-        self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
+        self.cx
+            .accounts
+            .sub(r.uid, Of::Records, r.mapped.len() as u64);
         if !fits {
             let reads = |p: &Pool| p.readers.contains_key(&reader);
             let told_later = self.pools.get(&pool).is_some_and(reads)
                 || self.leaving.contains_key(&(pool, reader));
             if r.over && !told_later {
                 // It waits to be told when the writer is rid of it, who never had it.
-                self.tell(reader, Event::PoolGone { pool }, &[]);
+                self.cx.tell(reader, Event::PoolGone { pool }, &[]);
             }
-            return self.release(r.refs);
+            return self.cx.release(r.refs);
         }
         self.take_up_reader(pool, reader, (r.refs, r.inode), r.mapped);
         self.no_longer_awaited(pool, reader);
@@ -245,9 +248,9 @@ impl State {
         (refs, inode): (FdToken, u64),
         mapped: BTreeSet<(u32, u32)>,
     ) {
-        let uid = self.uid_of(reader).unwrap_or(u32::MAX);
+        let uid = self.cx.uid_of(reader).unwrap_or(u32::MAX);
         let Some(p) = self.pools.get_mut(&pool) else {
-            return self.release(refs);
+            return self.cx.release(refs);
         };
         let mut record = Reader {
             uid,
@@ -273,26 +276,26 @@ impl State {
             }
             let counts = if let Some(stranded) = p.stranded.get_mut(&key) {
                 if stranded.holders.insert(reader) {
-                    self.strands(reader, bytes, true);
+                    self.cx.strands(reader, bytes, true);
                 }
                 true
             } else if !live
                 && (p.stranded.len() as u64) < windows
                 && u64::from(key.0) < windows
-                && self.accounts.room(uid, Of::Bytes) >= bytes
+                && self.cx.accounts.room(uid, Of::Bytes) >= bytes
             {
                 // A chunk that nobody else knows of: counted as stranded as far as the total reaches,
                 // so that a liar cannot push honest pools over it.
                 let (payer, holders) = (uid, BTreeSet::from([reader]));
                 p.stranded.insert(key, Stranded { payer, holders });
-                self.strand(uid, bytes);
-                self.strands(reader, bytes, true);
+                self.cx.strand(uid, bytes);
+                self.cx.strands(reader, bytes, true);
                 true
             } else {
                 live
             };
             if counts && record.shown.insert(key) {
-                self.accounts.add(uid, Of::Records, 1);
+                self.cx.accounts.add(uid, Of::Records, 1);
             }
         }
         if let Some(p) = self.pools.get_mut(&pool) {
@@ -306,8 +309,8 @@ impl State {
                 index,
                 serial,
             };
-            if let Some(client) = self.client_of(reader) {
-                self.push_then(client, event, &[], Then::Nothing);
+            if let Some(client) = self.cx.client_of(reader) {
+                self.cx.push_then(client, event, &[], Then::Nothing);
             }
         }
     }
@@ -334,7 +337,7 @@ impl State {
         };
         let sink = a.domain;
         let proved = sink == p.writer || p.readers.get(&sink).is_some_and(|r| r.proved);
-        let process = self.domains.get(&sink).map(|d| d.process);
+        let process = self.cx.domains.get(&sink).map(|d| d.process);
         let brought = process.map(|process| Brought { sink, process });
         if !proved || brought.is_none() || p.brought.get(channel) != brought.as_ref() {
             return;
@@ -342,7 +345,7 @@ impl State {
         if let Some(a) = self.claims.assigns.get_mut(&key) {
             a.open_said = true;
         }
-        self.tell(sink, Event::PoolOpen { channel, pool }, &[]);
+        self.cx.tell(sink, Event::PoolOpen { channel, pool }, &[]);
     }
 
     pub(super) fn settle_assign(&mut self, channel: ChannelId, pool: PoolId) {
@@ -382,11 +385,11 @@ impl State {
             return;
         };
         if !good {
-            self.release(a.fd);
-            self.release(b.fd);
+            self.cx.release(a.fd);
+            self.cx.release(b.fd);
             for (domain, req) in [(a.domain, a.req), (b.domain, b.req)] {
                 let refusal = refusal(RefusalCode::Claim, u64::from(channel.0), 0);
-                self.tell(domain, Event::Refused { req, refusal }, &[]);
+                self.cx.tell(domain, Event::Refused { req, refusal }, &[]);
             }
             return;
         }
@@ -422,12 +425,12 @@ impl State {
         let Some(end) = self.claims.remove_end(key) else {
             return;
         };
-        self.release(end.half);
+        self.cx.release(end.half);
         let mut assigns = self.claims.assigns_in(key.0);
         assigns.retain(|(_, _, is_source)| *is_source == key.1);
         for k in assigns {
             if let Some(a) = self.claims.remove_assign(k) {
-                self.release(a.fd);
+                self.cx.release(a.fd);
             }
         }
         self.has_no_more(end.domain, key.0);
@@ -446,22 +449,24 @@ impl State {
     pub(super) fn void_claims_of(&mut self, me: DomainId) {
         let of = (me, ChannelId(0))..=(me, ChannelId(u32::MAX));
         let tried = self.claims.tried.extract_if(of, |_| true).count();
-        let uid = self.uid_of(me).unwrap_or(u32::MAX);
-        self.accounts.sub(uid, Of::Records, tried as u64);
+        let uid = self.cx.uid_of(me).unwrap_or(u32::MAX);
+        self.cx.accounts.sub(uid, Of::Records, tried as u64);
         for key in self.claims.back_refs.ends(me) {
             if let Some(end) = self.claims.remove_end(key) {
-                self.release(end.half);
+                self.cx.release(end.half);
             }
         }
         for key in self.claims.back_refs.assigns(me) {
             if let Some(a) = self.claims.remove_assign(key) {
-                self.release(a.fd);
+                self.cx.release(a.fd);
             }
         }
         for pool in self.claims.back_refs.pools(me, READS) {
             if let Some(r) = self.claims.remove_reader((pool, me)) {
-                self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
-                self.release(r.refs);
+                self.cx
+                    .accounts
+                    .sub(r.uid, Of::Records, r.mapped.len() as u64);
+                self.cx.release(r.refs);
             }
         }
     }

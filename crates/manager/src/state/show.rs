@@ -71,7 +71,7 @@ impl State {
         asked: u32,
         least: u32,
     ) -> Result<u32, Fail> {
-        let now = self.now;
+        let now = self.cx.now;
         let p = self.own_pool(me, id)?;
         let (uid, bytes, before) = (p.uid, p.chunk_bytes, p.unshown().min(asked));
         let missing = |before: u32| least.saturating_sub(before).max(1);
@@ -117,13 +117,13 @@ impl State {
             },
         );
         if let Some((stranded, bytes)) = unstranded {
-            self.unstrand(stranded.payer, bytes);
+            self.cx.unstrand(stranded.payer, bytes);
             for holder in stranded.holders {
-                self.strands(holder, bytes, false);
+                self.cx.strands(holder, bytes, false);
             }
         }
-        self.hold_memory(token, me, For::Data, bytes);
-        self.claimed_too(me, |c| {
+        self.cx.hold_memory(token, me, For::Data, bytes);
+        self.cx.claimed_too(me, |c| {
             c.chunks.insert((id, key));
         });
         match open {
@@ -216,7 +216,7 @@ impl State {
                 Event::ChunksReady { req, pool, chunks }
             }
         };
-        self.tell(writer, event, &[]);
+        self.cx.tell(writer, event, &[]);
     }
 }
 

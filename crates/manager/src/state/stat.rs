@@ -27,13 +27,13 @@ fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
 
 impl State {
     pub(super) fn stat(&mut self, client: ClientId, req: Req) -> Done {
-        let Some(c) = self.clients.get_mut(&client) else {
+        let Some(stat) = self.cx.clients.stat(client) else {
             return Ok(());
         };
-        if c.stat.is_some() {
+        if stat.is_some() {
             return Err(refusal(RefusalCode::State, 2, 1).into());
         }
-        c.stat = Some(StatRun {
+        *stat = Some(StatRun {
             req,
             last: Item::Manager,
             slots_left: MAX_SLOTS_READ,
@@ -41,7 +41,7 @@ impl State {
             partial: None,
         });
         if let Some(record) = self.record(client, Item::Manager) {
-            self.push(client, Event::Stat { req, record }, &[]);
+            self.cx.push(client, Event::Stat { req, record }, &[]);
         }
         self.stat_on(client);
         Ok(())
@@ -56,7 +56,7 @@ impl State {
             _ => None,
         };
         if let Some(id) = domain {
-            if let Some(id) = after(&self.domains, id) {
+            if let Some(id) = after(&self.cx.domains, id) {
                 return Some(Item::Domain(id));
             }
             last = None;
@@ -145,8 +145,8 @@ impl State {
     /// Goes on with an answer while there is room.
     pub(super) fn stat_on(&mut self, client: ClientId) {
         let mut said = 0;
-        while self.has_room(client) && said < RECORDS_AT_ONCE {
-            let Some(run) = self.clients.get(&client).and_then(|c| c.stat.as_ref()) else {
+        while self.cx.clients.has_room(client) && said < RECORDS_AT_ONCE {
+            let Some(run) = self.cx.clients.get(client).and_then(|c| c.stat.as_ref()) else {
                 return;
             };
             if run.partial.is_some() {
@@ -154,19 +154,19 @@ impl State {
             }
             let req = run.req;
             let next = self.next_item(run.last);
-            let Some(c) = self.clients.get_mut(&client) else {
+            let Some(stat) = self.cx.clients.stat(client) else {
                 return;
             };
             let Some(item) = next else {
-                c.stat = None;
-                self.push(client, Event::StatEnd { req }, &[]);
+                *stat = None;
+                self.cx.push(client, Event::StatEnd { req }, &[]);
                 return;
             };
-            if let Some(run) = &mut c.stat {
+            if let Some(run) = stat {
                 run.last = item;
             }
             if let Some(record) = self.record(client, item) {
-                self.push(client, Event::Stat { req, record }, &[]);
+                self.cx.push(client, Event::Stat { req, record }, &[]);
                 said += 1;
             }
         }
@@ -234,10 +234,10 @@ impl State {
         action: Action,
         slots: u64,
     ) -> Option<StatRecord> {
-        let run = self.clients.get_mut(&client)?.stat.as_mut()?;
+        let run = self.cx.clients.stat(client)?.as_mut()?;
         run.slots_left = run.slots_left.checked_sub(slots)?;
         run.partial = Some((record, 0));
-        self.out.push(action);
+        self.cx.out.push(action);
         None
     }
 
@@ -250,7 +250,7 @@ impl State {
         slots: u64,
         bare: StatRecord,
     ) -> Option<StatRecord> {
-        let run = self.clients.get(&client)?.stat.as_ref()?;
+        let run = self.cx.clients.get(client)?.stat.as_ref()?;
         if run.slots_left < slots {
             return Some(bare);
         }
@@ -269,7 +269,7 @@ impl State {
             }
         });
         // It came at once, so that the records of few pools are of one moment; the rest goes on when this one has gone out.
-        let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
+        let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let goes_on = run.is_some_and(|run| {
             run.pools += 1;
             !run.pools.is_multiple_of(RECORDS_AT_ONCE)
@@ -282,7 +282,7 @@ impl State {
     /// But for what its counters say.
     pub(super) fn hold_stat(&self, pool: PoolId, domain: DomainId) -> Option<HoldStat> {
         let hold = &self.pools.get(&pool)?.readers.get(&domain)?.hold;
-        let held = hold.oldest(self.now).map(|age| age.as_millis());
+        let held = hold.oldest(self.cx.now).map(|age| age.as_millis());
         Some(HoldStat {
             domain,
             pool,
@@ -295,19 +295,19 @@ impl State {
 
     pub(super) fn manager_stat(&self) -> ManagerStat {
         ManagerStat {
-            instance: self.instance,
-            pid: self.pid,
-            uptime_s: self.now.as_secs(),
-            total_bytes: self.total_bytes,
-            granted_bytes: self.totals.granted,
-            stranded_bytes: self.totals.stranded,
-            data_bytes: self.extent.sum(For::Data),
-            table_bytes: self.extent.sum(For::Tables),
-            ring_bytes: self.extent.sum(For::Rings),
-            control_page_bytes: self.extent.sum(For::ControlPages),
-            descriptors: self.accounts.sum(Of::Descriptors),
-            max_descriptors: self.accounts.all(Of::Descriptors),
-            own_bytes_per_user: self.config.limits.own_bytes(),
+            instance: self.cx.instance,
+            pid: self.cx.pid,
+            uptime_s: self.cx.now.as_secs(),
+            total_bytes: self.cx.total_bytes,
+            granted_bytes: self.cx.totals.granted(),
+            stranded_bytes: self.cx.totals.stranded(),
+            data_bytes: self.cx.descriptors.sum(For::Data),
+            table_bytes: self.cx.descriptors.sum(For::Tables),
+            ring_bytes: self.cx.descriptors.sum(For::Rings),
+            control_page_bytes: self.cx.descriptors.sum(For::ControlPages),
+            descriptors: self.cx.accounts.sum(Of::Descriptors),
+            max_descriptors: self.cx.accounts.all(Of::Descriptors),
+            own_bytes_per_user: self.cx.config.limits.own_bytes(),
             longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
             pressure: self.outside.level,
             limit_bytes: self.outside.limit_bytes,
@@ -327,7 +327,7 @@ impl State {
             pools: c.pools.iter().take(1024).copied().collect(),
             taken: 0,
             lines: c.lines,
-            ring_bytes: self.ring_bytes(id),
+            ring_bytes: c.ring_bytes(|half| self.cx.descriptors.bytes_of(half)),
             place: None,
         }))
     }
@@ -361,13 +361,13 @@ impl State {
             pools: Vec::new(),
             taken: 0,
             lines: w.lines,
-            ring_bytes: self.bytes_of(w.half),
+            ring_bytes: self.cx.descriptors.bytes_of(w.half),
             place: None,
         }))
     }
 
     pub(super) fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
-        let d = self.domains.get(&id)?;
+        let d = self.cx.domains.get(&id)?;
         Some(StatRecord::Domain(DomainStat {
             domain: id,
             name: d.name.clone(),
@@ -376,12 +376,12 @@ impl State {
             connected: d.client.is_some(),
             dumpable: d.dumpable,
             stranded_bytes: d.stranded_bytes,
-            data_bytes: self.extent.made_by(d.maker, For::Data),
-            table_bytes: self.extent.made_by(d.maker, For::Tables),
-            ring_bytes: self.extent.made_by(d.maker, For::Rings),
+            data_bytes: self.cx.descriptors.made_by(d.maker, For::Data),
+            table_bytes: self.cx.descriptors.made_by(d.maker, For::Tables),
+            ring_bytes: self.cx.descriptors.made_by(d.maker, For::Rings),
             own_bytes: d.bytes,
             lingering_bytes: d.lingering_bytes(),
-            hog: d.hog_stat(self.now),
+            hog: d.hog_stat(self.cx.now),
         }))
     }
 
@@ -397,7 +397,7 @@ impl State {
             granted_bytes: p.granted_bytes(),
             stranded_bytes: p.stranded_bytes(),
             data_bytes: p.chunks.len() as u64 * p.chunk_bytes,
-            table_bytes: self.table_bytes(id),
+            table_bytes: p.table_bytes(),
             chunk_bytes: p.chunk_bytes,
             slots: p.slots,
             trust: p.trust,
@@ -426,7 +426,7 @@ impl State {
 
     /// A piece of a holding was read.
     pub(super) fn hold_read(&mut self, client: ClientId, buffers: u32, bytes: u64) {
-        let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
+        let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let Some((StatRecord::Hold(h), next)) = run.and_then(|r| r.partial.as_mut()) else {
             return;
         };
@@ -435,7 +435,7 @@ impl State {
         *next = next.saturating_add(SLOTS_AT_ONCE);
         let (pool, domain, next) = (h.pool, h.domain, *next);
         match self.read_hold(client, pool, domain, next) {
-            Some(more) => self.out.push(more),
+            Some(more) => self.cx.out.push(more),
             None => self.complete(client, |_| {}),
         }
     }
@@ -455,12 +455,12 @@ impl State {
 
     /// What was read completes a record.
     fn fill(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
-        let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
+        let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let Some((req, (mut record, _))) = run.and_then(|r| Some((r.req, r.partial.take()?)))
         else {
             return;
         };
         fill(&mut record);
-        self.push(client, Event::Stat { req, record }, &[]);
+        self.cx.push(client, Event::Stat { req, record }, &[]);
     }
 }

@@ -15,9 +15,9 @@ impl State {
         req: Req,
         take: bool,
     ) -> Done {
-        let gid = self.domains.get(&me).map_or(u32::MAX, |d| d.gid);
-        let own = uid == 0 || self.accounts.is_owner(uid);
-        if !own && !self.config.may_steer(uid, gid) {
+        let gid = self.cx.domains.get(&me).map_or(u32::MAX, |d| d.gid);
+        let own = uid == 0 || self.cx.accounts.is_owner(uid);
+        if !own && !self.cx.config.may_steer(uid, gid) {
             return Err(barred(uid, AccessRule::PolicyRun).into());
         }
         if self.schedule.governor.is_some() {
@@ -25,16 +25,16 @@ impl State {
         }
         let sits = self.schedule.seat;
         if let Some((other, domain)) = sits.filter(|(c, _)| *c != client || take) {
-            debug_assert!(self.clients.contains_key(&other));
+            debug_assert!(self.cx.clients.get(other).is_some());
             return Err(refusal(RefusalCode::Steered, domain.0.into(), 1).into());
         }
         self.schedule.seat = take.then_some((client, me));
         if take && !self.schedule.steered {
             // From now on what does not fit into a quota may fit later, and a new pool gets what is left.
             self.schedule.steered = true;
-            self.out.push(Action::Scheduled);
+            self.cx.out.push(Action::Scheduled);
         }
-        self.push(client, Event::Steering { req, take }, &[]);
+        self.cx.push(client, Event::Steering { req, take }, &[]);
         Ok(())
     }
 
@@ -75,8 +75,8 @@ impl State {
                 wanted.remove(id);
                 continue;
             };
-            let rule = self.config.rule_of(&p.name);
-            let most = self.most_for(p.uid, p.max_bytes).min(rule.max_bytes);
+            let rule = self.cx.config.rule_of(&p.name);
+            let most = self.cx.most_for(p.uid, p.max_bytes).min(rule.max_bytes);
             let most = most.max(p.chunk_bytes);
             let least = least.get(id).copied().unwrap_or(0);
             if *quota_bytes > most {
@@ -105,7 +105,8 @@ impl State {
         }
         self.remind();
         let limit_bytes = limit;
-        self.tell(me.1, Event::QuotasSet { req, limit_bytes }, &[]);
+        self.cx
+            .tell(me.1, Event::QuotasSet { req, limit_bytes }, &[]);
         Ok(())
     }
 
@@ -115,9 +116,9 @@ impl State {
         let least = alive.map(|(id, p)| {
             let least = match p.pinned {
                 true => p.quota_bytes,
-                false => self.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes),
+                false => self.cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes),
             };
-            let most = self.most_for(p.uid, p.max_bytes);
+            let most = self.cx.most_for(p.uid, p.max_bytes);
             (*id, least.min(most) / p.chunk_bytes * p.chunk_bytes)
         });
         least.collect()
@@ -128,12 +129,12 @@ impl State {
         let Some((client, domain)) = self.schedule.seat else {
             return Ok(());
         };
-        let sits = self.clients.get(&client).and_then(|c| c.domain);
+        let sits = self.cx.clients.domain_of(client);
         match sits == Some(domain) && self.schedule.governor.is_none() {
             true => Ok(()),
             false => Err(format!(
                 "{client:?} of {domain} sets quotas, of {} bytes",
-                self.accounts.all(Of::Bytes)
+                self.cx.accounts.all(Of::Bytes)
             )),
         }
     }

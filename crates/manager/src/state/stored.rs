@@ -227,7 +227,7 @@ impl State {
             ));
         }
         let here = p.readers.iter().filter(|(_, r)| r.refs.is_some());
-        let here = here.filter_map(|(d, r)| Some((*d, r.inode, self.domains.get(d)?.pidfd)));
+        let here = here.filter_map(|(d, r)| Some((*d, r.inode, self.cx.domains.get(d)?.pidfd)));
         let awaited = p.awaited.iter().filter(|(d, _)| !p.readers.contains_key(d));
         let awaited = awaited.filter_map(|(d, pidfd)| Some((*d, *p.named.get(d)?, *pidfd)));
         for (domain, inode, pidfd) in here.chain(awaited) {
@@ -249,7 +249,7 @@ impl State {
             let found = pools.entry(stored.pool()).or_default();
             match stored {
                 Stored::Table { .. } if found.table.is_none() => found.table = Some((stored, fd)),
-                Stored::Table { .. } => self.out.push(Action::Close(fd.token)),
+                Stored::Table { .. } => self.cx.out.push(Action::Close(fd.token)),
                 Stored::Chunk { index, serial, .. } => found.chunks.push(((index, serial), fd)),
                 Stored::Reader { domain, inode, .. } => {
                     found.readers.push((domain, inode, fd.token))
@@ -269,10 +269,10 @@ impl State {
             let table = table.map(|(_, fd)| fd.token).into_iter();
             let tokens = table.chain(chunks.iter().map(|(_, fd)| fd.token));
             let tokens = tokens.chain(readers.iter().map(|(_, _, token)| *token));
-            self.out.extend(tokens.map(Action::Close));
+            self.cx.out.extend(tokens.map(Action::Close));
         }
         self.stored_version += 1;
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.cx.out)
     }
 
     /// Whether it is what a manager would have stored, by what is known of the descriptors.
@@ -328,7 +328,11 @@ impl State {
             && id.0 != 0
             && id <= PoolId::MAX
             && !self.pools.contains_key(&id)
-            && self.check_descriptors(*uid, descriptors as u64).is_ok();
+            && self
+                .cx
+                .accounts
+                .check_descriptors(*uid, descriptors as u64)
+                .is_ok();
         good.then_some(())
     }
 
@@ -349,16 +353,17 @@ impl State {
         else {
             return;
         };
-        let by = self.extent.maker();
+        let by = self.cx.descriptors.maker();
         let piece = |of, bytes| Piece { by, of, bytes };
-        self.hold_piece(
+        self.cx.hold_piece(
             table.token,
             uid,
             piece(For::Tables, format::table_bytes(slots)),
         );
         let mut chunks = BTreeMap::new();
         for ((index, serial), fd) in &found.chunks {
-            self.hold_piece(fd.token, uid, piece(For::Data, chunk_bytes));
+            self.cx
+                .hold_piece(fd.token, uid, piece(For::Data, chunk_bytes));
             let chunk = Chunk {
                 serial: *serial,
                 fd: fd.token,
@@ -369,11 +374,12 @@ impl State {
         }
         let n = u32::try_from(chunks.len()).unwrap_or(u32::MAX);
         for (reader, _, pidfd) in &found.readers {
-            self.hold(*pidfd, uid);
+            self.cx.hold(*pidfd, uid);
             self.back_refs.insert(*reader, BackRef::Named(id));
         }
-        self.accounts.add(uid, Of::Pools, 1);
-        self.accounts
+        self.cx.accounts.add(uid, Of::Pools, 1);
+        self.cx
+            .accounts
             .add(uid, Of::Records, found.readers.len() as u64);
         self.back_refs.insert(writer, BackRef::Writes(id));
         let record = Pool {
@@ -402,7 +408,7 @@ impl State {
             entry: u32::MAX,
             epoch: 1,
             granted: 0,
-            granted_at: self.now,
+            granted_at: self.cx.now,
             last_serial: chunks.values().map(|c| c.serial).max().unwrap_or(0),
             chunks,
             batches: BTreeMap::new(),
@@ -423,10 +429,7 @@ impl State {
         self.awaited += found.readers.len();
         // It is there, whatever is left of the total.
         self.add_granted(id, n);
-        let sum = self.totals.granted + self.totals.stranded;
-        if sum > self.total_bytes {
-            self.totals.claimed = self.totals.claimed.max(sum);
-        }
+        self.cx.totals.was_claimed();
         self.sweep_first(id);
     }
 
@@ -446,7 +449,7 @@ impl State {
 
     /// One has ended.
     pub fn awaited_ended(&mut self, id: PoolId, reader: DomainId) -> Vec<Action> {
-        let here = self.domains.contains_key(&reader);
+        let here = self.cx.domains.contains_key(&reader);
         if let Some(p) = self.pools.get_mut(&id)
             && p.awaited.contains_key(&reader)
             // What came back as that domain has its own end.
@@ -454,11 +457,11 @@ impl State {
             && p.named.remove(&reader).is_some()
         {
             let uid = p.uid;
-            self.accounts.sub(uid, Of::Records, 1);
+            self.cx.accounts.sub(uid, Of::Records, 1);
             self.back_refs.remove(reader, BackRef::Named(id));
         }
         self.no_longer_awaited(id, reader);
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.cx.out)
     }
 
     pub(super) fn no_longer_awaited(&mut self, id: PoolId, reader: DomainId) {
@@ -469,7 +472,7 @@ impl State {
         if let Some(pidfd) = pidfd {
             self.stored_version += 1;
             self.awaited -= 1;
-            self.release(pidfd);
+            self.cx.release(pidfd);
         }
     }
 }

@@ -34,12 +34,12 @@ impl State {
         if !self.sweep.users.is_empty() {
             return Some(self.sweep.last + PAUSE);
         }
-        let next = self.sweep.begun + self.config.orphan_interval;
+        let next = self.sweep.begun + self.cx.config.orphan_interval;
         if self.orphans > 0 {
             return Some(next);
         }
         let claimed = !self.claims.readers.is_empty();
-        claimed.then(|| next.max(self.config.grace))
+        claimed.then(|| next.max(self.cx.config.grace))
     }
 
     /// Pools that are read, and that nobody claims to write; and a user who claims to read them.
@@ -51,14 +51,14 @@ impl State {
 
     /// Reads the next pieces if it is time.
     pub(super) fn sweep_on(&mut self) {
-        let due = self.sweep_due().is_some_and(|due| due <= self.now);
+        let due = self.sweep_due().is_some_and(|due| due <= self.cx.now);
         if !due {
             return;
         }
         if self.sweep.users.is_empty() {
-            self.sweep.begun = self.now;
+            self.sweep.begun = self.cx.now;
             let mut pools: BTreeMap<PoolId, u32> = BTreeMap::new();
-            if self.now >= self.config.grace {
+            if self.cx.now >= self.cx.config.grace {
                 pools.extend(self.unclaimed());
             }
             let orphans = self.pools.iter().filter(|(_, p)| p.orphan);
@@ -98,7 +98,7 @@ impl State {
 
     /// Goes on with a user's pools as far as this tick goes.
     fn sweep_pieces(&mut self, uid: u32) {
-        self.sweep.last = self.now;
+        self.sweep.last = self.cx.now;
         while self.sweep_piece(uid) {}
         if self
             .sweep
@@ -161,7 +161,7 @@ impl State {
         let to = next.saturating_add((pass.words / each).max(1)).min(c.slots);
         pass.words = pass.words.saturating_sub((to - next).saturating_mul(each));
         let p = self.pools.get(&id);
-        self.out.push(Action::ReadOrphan {
+        self.cx.out.push(Action::ReadOrphan {
             pool: id,
             slots: next..to,
             table: c.table,
@@ -277,13 +277,13 @@ impl State {
     fn is_awaited(&self, id: PoolId) -> bool {
         let claims = |d: &DomainId| self.claims.readers.contains_key(&(id, *d));
         let busy = |d: &DomainId| {
-            let claiming = self.domains.get(d).and_then(|d| d.claiming.as_ref());
+            let claiming = self.cx.domains.get(d).and_then(|d| d.claiming.as_ref());
             claiming.is_some_and(|c| !c.same)
         };
         let late = |p: &super::Pool| {
             let here = |d: &DomainId| p.readers.contains_key(d) || claims(d);
             let living = || p.awaited.keys().any(|d| !here(d));
-            self.now < self.config.grace && !p.named.keys().all(here) || living()
+            self.cx.now < self.cx.config.grace && !p.named.keys().all(here) || living()
         };
         let named = |p: &super::Pool| p.named.keys().any(busy) || late(p);
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
@@ -296,7 +296,7 @@ impl State {
     fn other_end_is_back(&self, channel: ChannelId, is_source: bool) -> bool {
         let c = self.channels.get(&channel).filter(|c| !c.source_gone);
         let other = c.map(|c| if is_source { c.sink } else { c.source });
-        let other = other.and_then(|d| self.domains.get(&d));
+        let other = other.and_then(|d| self.cx.domains.get(&d));
         other.is_some_and(|d| d.claiming.is_none())
     }
 
@@ -334,7 +334,8 @@ impl State {
 
     /// The counters of a pool that nobody claims to write, if all that could show something alive are there (as above).
     fn claimed_counters(&self, id: PoolId) -> Option<Counters> {
-        if self.now < self.config.grace || self.pools.contains_key(&id) || self.is_awaited(id) {
+        if self.cx.now < self.cx.config.grace || self.pools.contains_key(&id) || self.is_awaited(id)
+        {
             return None;
         }
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
@@ -357,14 +358,16 @@ impl State {
         let mut readers = Vec::new();
         for ((_, reader), r) in self.claims.readers.range_mut(of) {
             // Their chunks go; the claims stay, for a writer that was only slow.
-            self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
+            self.cx
+                .accounts
+                .sub(r.uid, Of::Records, r.mapped.len() as u64);
             r.mapped.clear();
             if !std::mem::replace(&mut r.gone_said, true) {
                 readers.push(*reader);
             }
         }
         for reader in readers {
-            self.tell(reader, Event::PoolGone { pool: id }, &[]);
+            self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
     }
 }

@@ -37,7 +37,7 @@ impl State {
         }
         self.say_traced(id, before);
         let on = self.traces.is_on(id);
-        self.push(client, Event::Tracing { req, on }, &[]);
+        self.cx.push(client, Event::Tracing { req, on }, &[]);
         Ok(())
     }
 
@@ -50,8 +50,8 @@ impl State {
         if n >= MOST_FOLLOWERS {
             return Err(refusal(RefusalCode::Limit, n + 1, MOST_FOLLOWERS).into());
         }
-        self.accounts.check(uid, Of::Records, 1)?;
-        self.accounts.add(uid, Of::Records, 1);
+        self.cx.accounts.check(uid, Of::Records, 1)?;
+        self.cx.accounts.add(uid, Of::Records, 1);
         let of = self.traces.followers.entry(id).or_default();
         of.insert(client, uid);
         self.traces.followed.insert((client, id));
@@ -63,7 +63,7 @@ impl State {
             return;
         };
         if let Some(uid) = of.remove(&client) {
-            self.accounts.sub(uid, Of::Records, 1);
+            self.cx.accounts.sub(uid, Of::Records, 1);
         }
         if of.is_empty() {
             self.traces.followers.remove(&id);
@@ -72,7 +72,7 @@ impl State {
     }
 
     fn may_trace(&self, uid: u32, whose: u32) -> bool {
-        uid == 0 || uid == whose || self.accounts.is_owner(uid)
+        uid == 0 || uid == whose || self.cx.accounts.is_owner(uid)
     }
 
     /// Tells all who have the pool, if it is not as before.
@@ -92,13 +92,14 @@ impl State {
     /// again. What happens meanwhile is not said: only what is then.
     fn say_level(&mut self, domain: DomainId, pool: PoolId) {
         let uid = self.pools.get(&pool).map(|p| p.uid);
-        let (Some(uid), Some(client)) = (uid, self.client_of(domain)) else {
+        let (Some(uid), Some(client)) = (uid, self.cx.client_of(domain)) else {
             return;
         };
-        if self.has_room_for(client, uid) {
+        if self.cx.clients.has_room_for(client, uid) {
             let on = self.traces.is_on(pool);
             self.traces.unsaid.remove(&(domain, pool));
-            self.tell_for(uid, domain, Event::Traced { pool, on }, &[]);
+            self.cx
+                .tell_for(uid, domain, Event::Traced { pool, on }, &[]);
         } else {
             self.traces.unsaid.insert((domain, pool));
         }
@@ -170,12 +171,12 @@ impl State {
         let alive = |t: &Trace| t.alive && t.domain == me;
         let mut rings = self.traces.rings.iter();
         let old = rings.find(|(_, t)| alive(t)).map(|(number, _)| *number);
-        let taken = match (old, self.uid_of(me)) {
+        let taken = match (old, self.cx.uid_of(me)) {
             (Some(_), _) => Ok(()),
-            (None, Some(uid)) if self.has_traced(me) => self.accounts.check(uid, Of::Traces, 1),
+            (None, Some(uid)) if self.has_traced(me) => self.cx.accounts.check(uid, Of::Traces, 1),
             _ => Err(refusal(RefusalCode::State, 0, 0)),
         };
-        let d = match (taken, self.domains.get(&me)) {
+        let d = match (taken, self.cx.domains.get(&me)) {
             (Ok(()), Some(d)) => d,
             (taken, _) => {
                 fds.fds.push_front(fd);
@@ -183,7 +184,7 @@ impl State {
             }
         };
         let (name, pid, uid) = (d.name.clone(), d.pid, d.uid);
-        let fd = self.hold_memory(fd.token, me, For::Tables, bytes);
+        let fd = self.cx.hold_memory(fd.token, me, For::Tables, bytes);
         let ring = Trace {
             domain: me,
             name,
@@ -195,8 +196,8 @@ impl State {
         // The second one takes the first one's place.
         let number = old.unwrap_or_else(|| self.traces.number());
         match self.traces.rings.insert(number, ring) {
-            Some(before) => self.release(before.fd),
-            None => self.accounts.add(uid, Of::Traces, 1),
+            Some(before) => self.cx.release(before.fd),
+            None => self.cx.accounts.add(uid, Of::Traces, 1),
         }
         Ok(())
     }
@@ -214,7 +215,7 @@ impl State {
             return;
         };
         t.alive = false;
-        self.accounts.sub(t.uid, Of::Traces, 1);
+        self.cx.accounts.sub(t.uid, Of::Traces, 1);
         let (last, mut gone): (u32, BTreeMap<u32, Vec<u32>>) = (t.uid, BTreeMap::new());
         let dead = self.traces.rings.iter().filter(|(_, t)| !t.alive);
         for (number, t) in dead {
@@ -229,7 +230,7 @@ impl State {
             .max_by_key(|(uid, all)| (all.len(), **uid == last));
         let oldest = most.and_then(|(_, all)| all.first());
         if let Some(t) = oldest.and_then(|number| self.traces.rings.remove(number)) {
-            self.release(t.fd);
+            self.cx.release(t.fd);
         }
     }
 
@@ -243,7 +244,7 @@ impl State {
         let mut rings = self.traces.rings.range(after);
         let found = rings.find(|(_, t)| self.may_trace(uid, t.uid));
         let Some((number, t)) = found else {
-            self.push(client, Event::TraceEnd { req }, &[]);
+            self.cx.push(client, Event::TraceEnd { req }, &[]);
             return Ok(());
         };
         let event = Event::TraceRing {
@@ -255,7 +256,7 @@ impl State {
             alive: t.alive,
         };
         let fd = t.fd;
-        self.push(client, event, &[fd]);
+        self.cx.push(client, event, &[fd]);
         Ok(())
     }
 }

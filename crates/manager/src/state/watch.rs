@@ -25,15 +25,15 @@ impl State {
         if !self.watch.users.is_empty() {
             return Some(self.watch.last + PAUSE);
         }
-        (!self.watch.idle).then(|| self.watch.begun + self.config.policy_period)
+        (!self.watch.idle).then(|| self.watch.begun + self.cx.config.policy_period)
     }
 
     pub(super) fn watch_on(&mut self) {
-        if self.watch_due().is_none_or(|due| due > self.now) {
+        if self.watch_due().is_none_or(|due| due > self.cx.now) {
             return;
         }
         if self.watch.users.is_empty() {
-            self.watch.begun = self.now;
+            self.watch.begun = self.cx.now;
             for (id, p) in &self.pools {
                 let readers = p.readers.iter().filter(|(_, r)| r.refs.is_some());
                 for (reader, r) in readers {
@@ -43,7 +43,7 @@ impl State {
             }
             self.watch.idle = self.watch.users.is_empty();
         }
-        self.watch.last = self.now;
+        self.watch.last = self.cx.now;
         // Who was left out at the last tick comes first at this one.
         let (users, last) = (&self.watch.users, self.watch.last_user);
         let next = users.range((Excluded(last), Unbounded));
@@ -99,7 +99,7 @@ impl State {
             }
             let from = pass.next;
             self.watch_spends(uid, LOOK);
-            let room = self.accounts.room(uid, Of::Records);
+            let room = self.cx.accounts.room(uid, Of::Records);
             let found = self.pools.get_mut(&pool).and_then(|p| {
                 let r = p.readers.get_mut(&reader)?;
                 let refs = r.refs?;
@@ -117,7 +117,7 @@ impl State {
             if let Some(pass) = self.watch.users.get_mut(&uid) {
                 pass.next = to;
             }
-            self.out.push(Action::ReadHeld {
+            self.cx.out.push(Action::ReadHeld {
                 pool,
                 reader,
                 table,
@@ -135,7 +135,7 @@ impl State {
         slots: &Range<u32>,
         held: &[HeldSlot],
     ) {
-        let (now, linger) = (self.now, self.config.linger);
+        let (now, linger) = (self.cx.now, self.cx.config.linger);
         let record = self.pools.get_mut(&pool).and_then(|p| {
             let (most, payer) = (p.max_bytes, p.uid);
             p.readers.get_mut(&reader).map(|r| (r, most, payer))
@@ -164,7 +164,7 @@ impl State {
             pass.rest.pop_front();
             pass.next = 0;
         }
-        let (now, linger) = (self.now, self.config.linger);
+        let (now, linger) = (self.cx.now, self.cx.config.linger);
         let Some(p) = self.pools.get_mut(&pool) else {
             return;
         };
@@ -176,8 +176,8 @@ impl State {
         let before = r.hold.records();
         let charged = r.hold.end(now, linger, there);
         let after = r.hold.records();
-        self.accounts.sub(uid, Of::Records, before);
-        self.accounts.add(uid, Of::Records, after);
+        self.cx.accounts.sub(uid, Of::Records, before);
+        self.cx.accounts.add(uid, Of::Records, after);
         self.set_lingering(pool, reader, charged);
     }
 
@@ -193,7 +193,7 @@ impl State {
         let before = std::mem::replace(&mut r.hold.lingering_bytes, bytes);
         p.lingering_bytes = (p.lingering_bytes + bytes).saturating_sub(before);
         let uid = r.uid;
-        if let Some(d) = self.domains.get_mut(&reader) {
+        if let Some(d) = self.cx.domains.get_mut(&reader) {
             let its = d.lingering.entry(payer).or_default();
             *its = (*its + bytes).saturating_sub(before);
             if *its == 0 {
@@ -202,7 +202,7 @@ impl State {
         }
         // What is of a pool of the same user is counted to that user already.
         if uid != payer {
-            self.accounts.charge(uid, before, bytes);
+            self.cx.accounts.charge(uid, before, bytes);
         }
     }
 
@@ -214,7 +214,7 @@ impl State {
             Some((r.uid, std::mem::take(&mut r.hold)))
         });
         if let Some((uid, hold)) = hold {
-            self.accounts.sub(uid, Of::Records, hold.records());
+            self.cx.accounts.sub(uid, Of::Records, hold.records());
         }
     }
 
@@ -252,7 +252,7 @@ impl State {
                 }
             }
         }
-        for (id, d) in &self.domains {
+        for (id, d) in &self.cx.domains {
             let counted = domains.remove(id).unwrap_or_default();
             if d.lingering != counted {
                 let said = &d.lingering;
@@ -262,11 +262,11 @@ impl State {
             }
         }
         users.retain(|_, bytes| *bytes > 0);
-        match users == *self.accounts.charged() {
+        match users == *self.cx.accounts.charged() {
             true => Ok(()),
             false => Err(format!(
                 "charged: {:?}, counted: {users:?}",
-                self.accounts.charged()
+                self.cx.accounts.charged()
             )),
         }
     }

@@ -1,0 +1,279 @@
+//! Connections, and what is queued to each, bounded: a client that does not read costs nobody but itself.
+
+use super::model::StatRun;
+use super::refuse::refusal;
+use super::types::{Action, ChunkKey, ClientId, FdToken, InFlight, Then};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use tranship_proto::{DomainId, Event, PoolId, Refusal, RefusalCode};
+
+/// How long a connection may take to say `Hello`.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that are given up at a time for having said nothing.
+const LATE: usize = 64;
+
+/// Messages queued to one client at which it is given up: it is not read while it has half a thousand to take, and what others
+/// cause is bounded, so these are the ends of as many things as it may have.
+const MAX_MESSAGES: usize = 1 << 17;
+/// Long answers (`stat`, resync), and what others cause, fill a queue up to these only.
+const EASY_MESSAGES: usize = 512;
+const EASY_FDS: usize = 192;
+/// Messages and descriptors that others have caused to be queued to one client.
+const CAUSED: usize = 256;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+    pub domain: Option<DomainId>,
+    since: Duration,
+    /// Queued and not yet gone out, oldest first.
+    flight: VecDeque<InFlight>,
+    // Invariant: the sum over `flight`.
+    flight_fds: usize,
+    /// What of it others have caused, by their users: messages and descriptors.
+    // Invariant: the sums over `flight`.
+    caused: BTreeMap<u32, usize>,
+    /// The oldest of it could not go out when it was last tried.
+    blocked: bool,
+    pub stat: Option<StatRun>,
+}
+
+impl Client {
+    /// Whether long answers may go on.
+    fn has_room(&self) -> bool {
+        self.flight.len() < EASY_MESSAGES && self.flight_fds < EASY_FDS
+    }
+
+    /// Chunks on their way to it.
+    pub fn chunks(&self) -> impl Iterator<Item = (PoolId, ChunkKey)> + '_ {
+        self.flight.iter().filter_map(|flight| match flight.then {
+            Then::Chunk(pool, key) => Some((pool, key)),
+            _ => None,
+        })
+    }
+
+    pub fn has_all(&self) -> bool {
+        self.flight.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    all: BTreeMap<ClientId, Client>,
+    /// Those that have not said `Hello`, oldest first.
+    // Invariant: all without a domain.
+    handshakes: BTreeSet<(Duration, ClientId)>,
+    /// To be thrown out at the end of this step.
+    expelled: Vec<(ClientId, Refusal)>,
+}
+
+impl Clients {
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn get(&self, client: ClientId) -> Option<&Client> {
+        self.all.get(&client)
+    }
+
+    pub fn domain_of(&self, client: ClientId) -> Option<DomainId> {
+        self.all.get(&client)?.domain
+    }
+
+    /// Its answer under way.
+    pub fn stat(&mut self, client: ClientId) -> Option<&mut Option<StatRun>> {
+        self.all.get_mut(&client).map(|c| &mut c.stat)
+    }
+
+    /// Who has said nothing yet.
+    pub fn strangers(&self) -> impl Iterator<Item = &Client> {
+        self.all.values().filter(|c| c.domain.is_none())
+    }
+
+    pub fn insert(&mut self, client: ClientId, (uid, gid, pid): (u32, u32, u32), now: Duration) {
+        let new = Client {
+            uid,
+            gid,
+            pid,
+            domain: None,
+            since: now,
+            flight: VecDeque::new(),
+            flight_fds: 0,
+            caused: BTreeMap::new(),
+            blocked: false,
+            stat: None,
+        };
+        self.all.insert(client, new);
+        self.handshakes.insert((now, client));
+    }
+
+    /// It has said `Hello`.
+    pub fn welcome(&mut self, client: ClientId, domain: DomainId) {
+        if let Some(c) = self.all.get_mut(&client) {
+            c.domain = Some(domain);
+            self.handshakes.remove(&(c.since, client));
+        }
+    }
+
+    pub fn remove(&mut self, client: ClientId) -> Option<Client> {
+        let c = self.all.remove(&client)?;
+        self.handshakes.remove(&(c.since, client));
+        Some(c)
+    }
+
+    /// When the next one is given up for having said nothing.
+    pub fn hello_due(&self) -> Option<Duration> {
+        let hello = self.handshakes.first();
+        hello.map(|(since, _)| *since + HELLO_TIMEOUT)
+    }
+
+    /// Gives up those that have said nothing for too long.
+    pub fn expel_late(&mut self, now: Duration) {
+        let late = self.handshakes.iter().map_while(|(since, client)| {
+            let late = *since + HELLO_TIMEOUT <= now;
+            late.then_some(*client)
+        });
+        let why = refusal(RefusalCode::State, 0, HELLO_TIMEOUT.as_secs());
+        let late = late.take(LATE).map(|client| (client, why));
+        self.expelled.extend(late);
+    }
+
+    /// Throws one out at the end of this step.
+    pub fn expel(&mut self, client: ClientId, why: Refusal) {
+        self.expelled.push((client, why));
+    }
+
+    /// The next one that is to be thrown out and is still there.
+    pub fn next_expelled(&mut self) -> Option<(ClientId, Refusal)> {
+        while let Some((client, why)) = self.expelled.pop() {
+            if self.all.contains_key(&client) {
+                return Some((client, why));
+            }
+        }
+        None
+    }
+
+    /// Queues an event; what is to happen when it has gone out; at the expense of whose share in this client's queue.
+    pub fn push(
+        &mut self,
+        client: ClientId,
+        (event, fds): (Event, &[FdToken]),
+        then: Then,
+        cause: Option<u32>,
+        out: &mut Vec<Action>,
+    ) {
+        debug_assert_eq!(event.fds(), fds.len(), "{event:?}");
+        let Some(c) = self.all.get_mut(&client) else {
+            return;
+        };
+        if c.flight.len() >= MAX_MESSAGES {
+            let most = MAX_MESSAGES as u64;
+            return self.expel(client, refusal(RefusalCode::Limit, most + 1, most));
+        }
+        if let Some(uid) = cause {
+            *c.caused.entry(uid).or_default() += 1 + fds.len();
+        }
+        c.flight.push_back(InFlight {
+            fds: fds.len(),
+            then,
+            cause,
+        });
+        c.flight_fds += fds.len();
+        out.push(Action::Send {
+            client,
+            event,
+            fds: fds.to_vec(),
+        });
+    }
+
+    /// Whether long answers may go on.
+    pub fn has_room(&self, client: ClientId) -> bool {
+        self.all.get(&client).is_some_and(Client::has_room)
+    }
+
+    /// Whether a user may cause one more message to a client: what it causes can fail for it, never for the client, and
+    /// never for the next one who wants something of that client.
+    pub fn has_room_for(&self, client: ClientId, uid: u32) -> bool {
+        let (its, share) = self.share_in(client, uid);
+        its < share
+    }
+
+    /// Whether it may be sent a chunk of a user's pool now: it reads, and half of the share is for what is no chunk.
+    pub fn has_room_for_chunk(&self, client: ClientId, uid: u32) -> bool {
+        let Some(c) = self.all.get(&client) else {
+            return false;
+        };
+        let (its, share) = self.share_in(client, uid);
+        !(c.blocked || its >= share / 2)
+    }
+
+    /// What a user has caused of a client's queue, and what it may.
+    fn share_in(&self, client: ClientId, uid: u32) -> (usize, usize) {
+        let Some(c) = self.all.get(&client).filter(|c| c.has_room()) else {
+            return (0, 0);
+        };
+        let its = c.caused.get(&uid).copied().unwrap_or(0);
+        let others = c.caused.values().sum::<usize>() - its;
+        (its, (CAUSED.saturating_sub(others) / 4 * 3).max(2))
+    }
+
+    /// The oldest queued message went out: what waits for that.
+    pub fn sent(&mut self, client: ClientId) -> Then {
+        let Some(c) = self.all.get_mut(&client) else {
+            return Then::Nothing;
+        };
+        let Some(flight) = c.flight.pop_front() else {
+            debug_assert!(false, "more sent than queued");
+            return Then::Nothing;
+        };
+        c.flight_fds -= flight.fds;
+        if let Some(uid) = flight.cause
+            && let Some(n) = c.caused.get_mut(&uid)
+        {
+            *n = n.saturating_sub(1 + flight.fds);
+            if *n == 0 {
+                c.caused.remove(&uid);
+            }
+        }
+        c.blocked = false;
+        flight.then
+    }
+
+    /// It does not read. The chunks for which nobody is to wait any more.
+    pub fn blocked(&mut self, client: ClientId) -> Vec<(PoolId, ChunkKey)> {
+        let Some(c) = self.all.get_mut(&client) else {
+            return Vec::new();
+        };
+        if std::mem::replace(&mut c.blocked, true) {
+            return Vec::new();
+        }
+        c.chunks().collect()
+    }
+
+    /// Counts anew what is queued, by who has caused it.
+    pub fn audit(&self) -> Result<(), String> {
+        for (id, c) in &self.all {
+            let mut caused: BTreeMap<u32, usize> = BTreeMap::new();
+            for flight in &c.flight {
+                if let Some(uid) = flight.cause {
+                    *caused.entry(uid).or_default() += 1 + flight.fds;
+                }
+            }
+            let fds: usize = c.flight.iter().map(|flight| flight.fds).sum();
+            if caused != c.caused || fds != c.flight_fds {
+                let (ours, theirs) = (&c.caused, c.flight_fds);
+                return Err(format!(
+                    "{id:?}: {ours:?}, {theirs} descriptors; counted: {caused:?}, {fds}"
+                ));
+            }
+        }
+        let strangers = self.all.iter().filter(|(_, c)| c.domain.is_none());
+        if self.handshakes != strangers.map(|(id, c)| (c.since, *id)).collect() {
+            return Err(format!("handshakes: {:?}", self.handshakes));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! What every handler needs: the time, who is there, what each is told, and what each is charged.
+
+use super::accounts::{Accounts, Of, at_most_half};
+use super::clients::Clients;
+use super::descriptors::Descriptors;
+use super::extent::{For, MANAGER, Piece};
+use super::format;
+use super::model::{Claiming, Domain};
+use super::refuse::refusal;
+use super::totals::Totals;
+use super::types::{Action, ClientId, FdToken, Then};
+use crate::Config;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tranship_proto::{DomainId, Event, Refusal, RefusalCode};
+
+#[derive(Debug)]
+pub(super) struct Context {
+    pub config: Config,
+    pub total_bytes: u64,
+    pub instance: u64,
+    pub pid: u32,
+    pub now: Duration,
+    /// What the shell is to do, of this step.
+    pub out: Vec<Action>,
+    pub clients: Clients,
+    pub domains: BTreeMap<DomainId, Domain>,
+    pub accounts: Accounts,
+    pub totals: Totals,
+    pub descriptors: Descriptors,
+}
+
+/// Who is told what.
+impl Context {
+    /// Queues an event to a connection.
+    pub fn push(&mut self, client: ClientId, event: Event, fds: &[FdToken]) {
+        self.push_then(client, event, fds, Then::Nothing);
+    }
+
+    /// The same, and what is to happen when it has gone out.
+    pub fn push_then(&mut self, client: ClientId, event: Event, fds: &[FdToken], then: Then) {
+        let message = (event, fds);
+        self.clients
+            .push(client, message, then, None, &mut self.out);
+    }
+
+    /// Queues an event to a domain, if it is connected.
+    pub fn tell(&mut self, domain: DomainId, event: Event, fds: &[FdToken]) {
+        self.tell_then(domain, event, fds, Then::Nothing);
+    }
+
+    pub fn tell_then(&mut self, domain: DomainId, event: Event, fds: &[FdToken], then: Then) {
+        if let Some(client) = self.client_of(domain) {
+            self.push_then(client, event, fds, then);
+        }
+    }
+
+    /// Queues an event that another user has caused.
+    pub fn tell_for(&mut self, uid: u32, domain: DomainId, event: Event, fds: &[FdToken]) {
+        if let Some(client) = self.client_of(domain) {
+            let (message, cause) = ((event, fds), Some(uid));
+            self.clients
+                .push(client, message, Then::Nothing, cause, &mut self.out);
+        }
+    }
+
+    pub fn client_of(&self, domain: DomainId) -> Option<ClientId> {
+        self.domains.get(&domain)?.client
+    }
+
+    /// Whether a domain is connected, and long answers to it may go on.
+    pub fn reads(&self, domain: DomainId) -> bool {
+        let client = self.client_of(domain);
+        client.is_some_and(|c| self.clients.has_room(c))
+    }
+
+    pub fn uid_of(&self, domain: DomainId) -> Option<u32> {
+        self.domains.get(&domain).map(|d| d.uid)
+    }
+
+    /// What a returning domain gets anew before `ClaimDone` is not given up there.
+    pub fn claimed_too(&mut self, domain: DomainId, add: impl FnOnce(&mut Claiming)) {
+        let d = self.domains.get_mut(&domain);
+        if let Some(c) = d.and_then(|d| d.claiming.as_mut()) {
+            add(c);
+        }
+    }
+}
+
+/// Descriptors that are held for whom.
+impl Context {
+    /// Becomes the owner of a descriptor on behalf of a user.
+    pub fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
+        self.descriptors.hold(token, uid, &mut self.accounts)
+    }
+
+    /// Becomes the owner of memory that a domain has made.
+    pub fn hold_memory(&mut self, token: FdToken, me: DomainId, of: For, bytes: u64) -> FdToken {
+        let d = self.domains.get(&me);
+        let (uid, by) = d.map_or((u32::MAX, MANAGER), |d| (d.uid, d.maker));
+        self.hold_piece(token, uid, Piece { by, of, bytes })
+    }
+
+    /// The same, of memory whose maker is not here.
+    pub fn hold_piece(&mut self, token: FdToken, uid: u32, piece: Piece) -> FdToken {
+        let (piece, accounts) = (Some(piece), &mut self.accounts);
+        self.descriptors.hold_piece(token, uid, piece, accounts)
+    }
+
+    /// Becomes the owner of a control page, which is counted to its domain's user.
+    pub fn hold_control_page(&mut self, token: FdToken, uid: u32) {
+        let (by, of) = (MANAGER, For::ControlPages);
+        let bytes = format::control_page_bytes(self.config.pools_per_domain);
+        self.hold_piece(token, uid, Piece { by, of, bytes });
+    }
+
+    /// Closes a descriptor that was held.
+    pub fn release(&mut self, token: FdToken) {
+        self.descriptors.release(token, &mut self.out);
+    }
+}
+
+/// Memory that is granted to whom.
+impl Context {
+    /// What a domain may still be granted: of the total, of its user's share, of what one domain may have.
+    pub fn room_for(&self, uid: u32, domain: DomainId) -> u64 {
+        let room = self.accounts.room_charged(uid);
+        match (self.config.limits.domain_memory, self.domains.get(&domain)) {
+            (Some(most), Some(d)) => {
+                // With what is charged to it of others' memory (docs/scheduling.md).
+                let strange = at_most_half(d.strange_bytes(), most);
+                let charged = d.charged_bytes() - d.strange_bytes();
+                let has = d.bytes.saturating_add(charged).saturating_add(strange);
+                room.min(most.saturating_sub(has))
+            }
+            _ => room,
+        }
+    }
+
+    /// What a domain could be granted if nothing of others' memory were charged to it.
+    fn room_uncharged(&self, uid: u32, domain: DomainId) -> u64 {
+        let room = self.accounts.room(uid, Of::Bytes);
+        match (self.config.limits.domain_memory, self.domains.get(&domain)) {
+            (Some(most), Some(d)) => room.min(most.saturating_sub(d.bytes)),
+            _ => room,
+        }
+    }
+
+    /// Why there is no room: for the want of it, or for what is charged to the domain of others' memory.
+    pub fn no_room(&self, uid: u32, domain: DomainId, asked: u64, least: u64) -> Refusal {
+        let room = self.room_for(uid, domain);
+        let code = match self.room_uncharged(uid, domain) >= least {
+            true => RefusalCode::Charged,
+            false => RefusalCode::Total,
+        };
+        refusal(code, asked, room)
+    }
+
+    /// What a user's pool or heap can ever have of so much.
+    pub fn most_for(&self, uid: u32, max_bytes: u64) -> u64 {
+        max_bytes
+            // What can never be granted must be an error at once, not a wait.
+            .min(self.config.limits.domain_memory.unwrap_or(u64::MAX))
+            .min(self.accounts.most(uid, Of::Bytes))
+    }
+
+    /// The quota of a new pool or heap.
+    pub fn first_quota(&self, uid: u32, max_bytes: u64) -> u64 {
+        let first = self.config.default_quota.unwrap_or(u64::MAX);
+        self.most_for(uid, max_bytes.min(first))
+    }
+
+    /// So much is granted to a domain.
+    pub fn charge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
+        self.totals.grant(uid, bytes, &mut self.accounts);
+        if let Some(d) = self.domains.get_mut(&domain) {
+            d.bytes += bytes;
+        }
+    }
+
+    pub fn uncharge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
+        self.totals.ungrant(uid, bytes, &mut self.accounts);
+        if let Some(d) = self.domains.get_mut(&domain) {
+            d.bytes = d.bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// The user who pays for what these hold.
+    pub fn payer(&self, holders: &BTreeSet<DomainId>) -> u32 {
+        let first = holders.first().and_then(|d| self.uid_of(*d));
+        first.unwrap_or(u32::MAX)
+    }
+
+    /// A domain has so much more, or less, that is out of use.
+    pub fn strands(&mut self, domain: DomainId, bytes: u64, more: bool) {
+        if let Some(d) = self.domains.get_mut(&domain) {
+            d.stranded_bytes = match more {
+                true => d.stranded_bytes + bytes,
+                false => d.stranded_bytes.saturating_sub(bytes),
+            };
+        }
+    }
+
+    pub fn strand(&mut self, payer: u32, bytes: u64) {
+        self.totals.strand(payer, bytes, &mut self.accounts);
+    }
+
+    pub fn unstrand(&mut self, payer: u32, bytes: u64) {
+        self.totals.unstrand(payer, bytes, &mut self.accounts);
+    }
+}
