@@ -23,7 +23,7 @@ impl State {
         if c.source != me {
             return Err(not_yours(channel.0));
         }
-        if c.source_gone || c.is_incoming() || self.offers.contains_key(&(channel, pool)) {
+        if c.source_gone || c.is_incoming() || self.offers.get((channel, pool)).is_some() {
             return Err(refusal(RefusalCode::State, u64::from(channel.0), 0).into());
         }
         let sink = c.sink;
@@ -43,9 +43,10 @@ impl State {
         let slots = p.slots;
         // Each offer may be a queue, and its sink a reader, a moment later.
         let (queues, readers) = (p.queues.len(), p.readers.len());
+        let offers = self.offers.count_of(pool);
         let have = match p.readers.contains_key(&sink) {
-            true => queues + p.offered.len(),
-            false => queues.max(readers) + p.offered.len(),
+            true => queues + offers,
+            false => queues.max(readers) + offers,
         };
         if have >= MAX_QUEUES {
             return Err(refusal(RefusalCode::Limit, have as u64 + 1, MAX_QUEUES as u64).into());
@@ -59,22 +60,15 @@ impl State {
         self.cx
             .hold_memory(sent, me, For::Tables, format::counts_bytes(slots));
         let key = (channel, pool);
-        self.back_ref_offer(key, me, sink);
-        self.offers.insert(
-            key,
-            Offer {
-                req,
-                source: me,
-                uid,
-                sink,
-                sent,
-                said: false,
-            },
-        );
+        let offer = Offer {
+            req,
+            source: me,
+            uid,
+            sink,
+            sent,
+        };
+        self.offers.insert(key, offer);
         if !joined && !self.may_say(key) {
-            if let Some(d) = self.cx.domains.get_mut(&sink) {
-                d.unsaid.insert(key);
-            }
             return Ok(());
         }
         self.say_offer(key);
@@ -86,32 +80,9 @@ impl State {
         Ok(())
     }
 
-    fn back_ref_offer(&mut self, key: (ChannelId, PoolId), source: DomainId, sink: DomainId) {
-        for end in [source, sink] {
-            self.back_refs.insert(end, BackRef::Offer(key.0, key.1));
-        }
-        if let Some(p) = self.pools.get_mut(&key.1) {
-            p.offered.insert(key.0);
-        }
-    }
-
-    pub(super) fn untie_offer(
-        &mut self,
-        key: (ChannelId, PoolId),
-        source: DomainId,
-        sink: DomainId,
-    ) {
-        for end in [source, sink] {
-            self.back_refs.remove(end, BackRef::Offer(key.0, key.1));
-        }
-        if let Some(p) = self.pools.get_mut(&key.1) {
-            p.offered.remove(&key.0);
-        }
-    }
-
     /// Whether there is room for an offer in its sink's queue.
     fn may_say(&self, key: (ChannelId, PoolId)) -> bool {
-        let offer = self.offers.get(&key);
+        let offer = self.offers.get(key);
         offer.is_some_and(|o| {
             let client = self.cx.client_of(o.sink);
             client.is_some_and(|c| self.cx.clients.has_room_for(c, o.uid))
@@ -120,9 +91,7 @@ impl State {
 
     /// There is room again: offers that waited for it go out.
     pub(super) fn say_offers(&mut self, sink: DomainId) {
-        let unsaid = self.cx.domains.get(&sink).map(|d| &d.unsaid);
-        let some = unsaid.into_iter().flatten().take(OFFERED).copied();
-        for key in some.collect::<Vec<_>>() {
+        for key in self.offers.unsaid(sink, OFFERED) {
             if self.may_say(key) {
                 self.say_offer(key);
             }
@@ -131,17 +100,13 @@ impl State {
 
     fn say_offer(&mut self, key: (ChannelId, PoolId)) {
         let (channel, pool) = key;
-        let Some(o) = self.offers.get_mut(&key).filter(|o| !o.said) else {
+        let Some((sink, uid)) = self.offers.say(key).map(|o| (o.sink, o.uid)) else {
             return;
         };
-        o.said = true;
-        let (sink, uid) = (o.sink, o.uid);
-        let Some(d) = self.cx.domains.get_mut(&sink) else {
+        let Some(its) = self.cx.uid_of(sink) else {
             return;
         };
-        d.unsaid.remove(&key);
-        let its = d.uid;
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return;
         };
         let mut known = sink == p.writer;
@@ -198,7 +163,7 @@ impl State {
         fds: &mut Ancillary,
     ) -> Done {
         // An offer that was taken back meanwhile: the answer comes too late and nothing is wrong.
-        let Some(offer) = self.offers.get(&(channel, pool)) else {
+        let Some(offer) = self.offers.get((channel, pool)) else {
             return Ok(());
         };
         if offer.sink != me {
@@ -215,7 +180,7 @@ impl State {
                     }
                 }
                 // Counters that the writer has had on its reader set all the time.
-                if let Some(p) = self.pools.get_mut(&pool)
+                if let Some(p) = self.pools.get_mut(pool)
                     && let Some(r) = p.readers.get_mut(&me)
                     && inode.is_some_and(|i| p.named.get(&me) == Some(&i))
                 {
@@ -272,10 +237,9 @@ impl State {
         rcvd: super::FdToken,
         refs: Option<(super::FdToken, u64)>,
     ) {
-        let Some(offer) = self.offers.remove(&(channel, pool)) else {
+        let Some((offer, said)) = self.offers.remove((channel, pool)) else {
             return;
         };
-        self.untie_offer((channel, pool), offer.source, offer.sink);
         for token in self.claims.take_assigns(channel, pool) {
             self.cx.release(token);
         }
@@ -287,7 +251,7 @@ impl State {
                 .hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
             let reader = self
                 .pools
-                .get_mut(&pool)
+                .get_mut(pool)
                 .and_then(|p| p.readers.get_mut(&me));
             let old = match reader {
                 Some(r) => {
@@ -303,13 +267,10 @@ impl State {
         }
         if let Some(r) = self
             .pools
-            .get_mut(&pool)
+            .get_mut(pool)
             .and_then(|p| p.readers.get_mut(&me))
         {
-            r.offers = r.offers.saturating_sub(u32::from(offer.said));
-        }
-        if let Some(d) = self.cx.domains.get_mut(&me) {
-            d.unsaid.remove(&(channel, pool));
+            r.offers = r.offers.saturating_sub(u32::from(said));
         }
         self.cx.claimed_too(me, |c| {
             c.readers.insert(pool);
@@ -336,7 +297,7 @@ impl State {
         pool: PoolId,
         levels: Option<Levels>,
     ) -> Done {
-        match self.offers.get(&(channel, pool)) {
+        match self.offers.get((channel, pool)) {
             Some(offer) if offer.sink == me => {
                 let trust = self.pools.get(&pool).map(|p| p.trust);
                 match levels.zip(trust) {

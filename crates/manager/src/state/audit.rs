@@ -2,7 +2,8 @@
 
 use super::accounts::KINDS;
 use super::clients::Client;
-use super::model::{Answer, Channel, Chunk, Pool};
+use super::model::{Answer, Channel, Chunk};
+use super::pool::Pool;
 use super::types::FdToken;
 use super::{BackRef, BackRefs, Of, State, format};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +56,7 @@ impl State {
 
     /// Whether somebody may still collect in a pool.
     pub fn is_written(&self, pool: PoolId) -> bool {
-        self.pools.get(&pool).is_some_and(|p| !p.orphan)
+        self.pools.get(&pool).is_some_and(|p| !p.is_orphan())
     }
 
     /// Whether a domain is to be shown a pool's chunks.
@@ -66,7 +67,7 @@ impl State {
 
     /// A pool's epoch, and the queues of which its writer was told.
     pub fn reader_set(&self, pool: PoolId) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
-        let p = self.pools.get(&pool).filter(|p| !p.orphan)?;
+        let p = self.pools.get(&pool).filter(|p| !p.is_orphan())?;
         let told = p.queues.iter().filter(|(_, q)| q.opening.is_none());
         Some((p.epoch, told.map(|(c, _)| *c).collect()))
     }
@@ -77,7 +78,7 @@ impl State {
         let mut stranded = 0;
         let mut refs: Vec<FdToken> = Vec::new();
         let mut strands: BTreeMap<DomainId, u64> = BTreeMap::new();
-        for (id, p) in &self.pools {
+        for (id, p) in self.pools.iter() {
             granted += p.granted_bytes();
             stranded += p.stranded_bytes();
             if p.granted_bytes() > p.max_bytes {
@@ -106,7 +107,7 @@ impl State {
                     ));
                 }
             }
-            if !p.orphan && !self.cx.domains.contains_key(&p.writer) {
+            if !p.is_orphan() && !self.cx.domains.contains_key(&p.writer) {
                 return Err(format!(
                     "pool {id}: writer {} is gone, but it is no orphan",
                     p.writer
@@ -132,11 +133,8 @@ impl State {
             }
             for (d, r) in &p.readers {
                 let queues = p.queues.values().filter(|q| q.sink == *d).count();
-                let offers = self
-                    .offers
-                    .iter()
-                    .filter(|((_, pool), o)| pool == id && o.sink == *d && o.said)
-                    .count();
+                let told = self.offers.told_of(*id);
+                let offers = told.filter(|sink| sink == d).count();
                 if queues != r.queues as usize || offers != r.offers as usize {
                     return Err(format!(
                         "pool {id}: reader {d} has {queues} queues, {offers} offers: {r:?}"
@@ -154,18 +152,15 @@ impl State {
                 refs.extend(r.refs);
             }
             let sinks = p.queues.values().map(|q| (q.sink, true));
-            let offered = self
-                .offers
-                .iter()
-                .filter(|((_, pool), o)| pool == id && o.said);
-            for (d, takes) in sinks.chain(offered.map(|(_, o)| (o.sink, false))) {
+            let offered = self.offers.told_of(*id).map(|sink| (sink, false));
+            for (d, takes) in sinks.chain(offered) {
                 let reader = p.readers.get(&d);
                 if d != p.writer && !reader.is_some_and(|r| r.refs.is_some() || !takes) {
                     return Err(format!("pool {id}: {d} reads it unseen: {reader:?}"));
                 }
             }
             refs.push(p.table);
-            refs.extend(p.awaited.values());
+            refs.extend(p.awaited().values());
             refs.extend(p.chunks.values().map(|c| c.fd));
             refs.extend(p.queues.values().flat_map(|q| [q.sent, q.rcvd]));
             for (c, q) in &p.queues {
@@ -190,9 +185,7 @@ impl State {
         if self.outside.limit_bytes > self.cx.total_bytes {
             return Err(format!("{:?} of {}", self.outside, self.cx.total_bytes));
         }
-        if self.awaited != self.pools.values().map(|p| p.awaited.len()).sum::<usize>() {
-            return Err(format!("{} readers are awaited", self.awaited));
-        }
+        self.pools.audit()?;
         refs.extend(
             self.cx
                 .domains
@@ -214,7 +207,7 @@ impl State {
         }
         refs.extend(self.waiting.iter().map(|w| w.half));
         refs.extend(self.traces.rings.values().map(|t| t.fd));
-        refs.extend(self.offers.values().map(|o| o.sent));
+        refs.extend(self.offers.iter().map(|o| o.sent));
         refs.extend(self.claims.ends.values().map(|e| e.half));
         refs.extend(self.claims.assigns.values().map(|a| a.fd));
         refs.extend(self.claims.readers.values().map(|r| r.refs));
@@ -246,9 +239,11 @@ impl State {
                 return Err(format!("domain {id}: {} stranded", d.stranded_bytes));
             }
         }
-        if self.names.len() != self.exports.len() {
-            return Err("names and exports differ".to_owned());
-        }
+        self.exports.audit()?;
+        self.offers.audit()?;
+        let is_there = |id| self.cx.domains.contains_key(&id);
+        self.departures.audit(is_there)?;
+        self.hogs.audit(is_there)?;
         self.audit_extent()?;
         self.audit_holds()?;
         self.audit_queues()?;
@@ -261,7 +256,8 @@ impl State {
         let claimed = self.claims.assigns.values().map(|a| a.facts.size);
         let refs = self.claims.readers.values();
         let refs = refs.map(|r| format::refs_bytes(r.slots));
-        let tables = self.pools.values().map(Pool::table_bytes);
+        let tables = self.pools.iter();
+        let tables = tables.map(|(id, p)| p.table_bytes(self.offers.count_of(*id)));
         let traces = self.traces.rings.values().map(|_| format::trace_shape().1);
         let ends = self.claims.ends.values().map(|e| e.lines);
         let waiting = self.waiting.iter().map(|w| w.lines);
@@ -295,7 +291,7 @@ impl State {
         }
         for (domain, pool) in &self.traces.unsaid {
             let p = self.pools.get(pool);
-            let writes = |p: &Pool| p.writer == *domain && !p.orphan;
+            let writes = |p: &Pool| p.writer == *domain && !p.is_orphan();
             let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
             // Who has nothing to take makes no room.
             let client = self.cx.client_of(*domain);
@@ -337,26 +333,18 @@ impl State {
                 back_refs.insert(c.connector, BackRef::Asked(req, *id));
             }
         }
-        for ((channel, pool), o) in &self.offers {
-            back_refs.insert(o.source, BackRef::Offer(*channel, *pool));
-            back_refs.insert(o.sink, BackRef::Offer(*channel, *pool));
-        }
         for (id, h) in &self.heaps {
             back_refs.insert(h.owner, BackRef::Heap(*id));
         }
-        for (id, p) in &self.pools {
+        for (id, p) in self.pools.iter() {
             back_refs.insert(p.writer, BackRef::Writes(*id));
             p.readers
                 .keys()
                 .for_each(|d| back_refs.insert(*d, BackRef::Reads(*id)));
             let named = p.named.keys().chain(&p.forwarders);
             named.for_each(|d| back_refs.insert(*d, BackRef::Named(*id)));
-            let offered = self.offers.keys().filter(|(_, pool)| pool == id);
             if !p.brought.agrees() {
                 return Err(format!("pool {id}: {:?}", p.brought));
-            }
-            if p.offered != offered.map(|(c, _)| *c).collect() {
-                return Err(format!("pool {id}: offered over {:?}", p.offered));
             }
         }
         for (key, e) in &self.claims.ends {
@@ -388,15 +376,6 @@ impl State {
         }
         if peers != self.claims.peers {
             return Err(format!("peers: {:?}", self.claims.peers));
-        }
-        let mut leaving: BTreeMap<_, u32> = BTreeMap::new();
-        for (pool, left) in self.cx.domains.values().flat_map(|d| &d.left) {
-            if let super::Left::Reader(reader) = left {
-                *leaving.entry((*pool, *reader)).or_default() += 1;
-            }
-        }
-        if leaving != self.leaving {
-            return Err(format!("leaving: {:?}, {leaving:?}", self.leaving));
         }
         Ok(())
     }
@@ -442,7 +421,7 @@ impl State {
                 count(*payer, Of::Channels, 1);
             }
         }
-        for e in self.exports.values() {
+        for e in self.exports.iter() {
             count(uid(&e.domain), Of::Names, 1);
         }
         for w in self.waiting.iter() {

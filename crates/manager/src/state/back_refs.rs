@@ -11,8 +11,6 @@ pub(crate) enum BackRef {
     End(ChannelId, bool),
     /// A channel in the making, for which it asked.
     Asked(Req, ChannelId),
-    /// An offer that it made, or has to answer.
-    Offer(ChannelId, PoolId),
     Heap(PoolId),
     Writes(PoolId),
     Reads(PoolId),
@@ -24,8 +22,6 @@ pub(crate) enum BackRef {
 
 pub(crate) const ENDS: RangeInclusive<BackRef> =
     BackRef::End(ChannelId(0), false)..=BackRef::End(ChannelId(u32::MAX), true);
-pub(crate) const OFFERS: RangeInclusive<BackRef> =
-    BackRef::Offer(ChannelId(0), PoolId(0))..=BackRef::Offer(ChannelId(u32::MAX), PoolId(u32::MAX));
 pub(crate) const HEAPS: RangeInclusive<BackRef> =
     BackRef::Heap(PoolId(0))..=BackRef::Heap(PoolId(u32::MAX));
 pub(crate) const WRITES: RangeInclusive<BackRef> =
@@ -95,14 +91,6 @@ impl BackRefs {
         };
         let ends = self.of(domain, ENDS).filter_map(end);
         ends.take(most).collect()
-    }
-
-    pub fn offers(&self, domain: DomainId) -> Vec<(ChannelId, PoolId)> {
-        let offer = |back_ref| match back_ref {
-            BackRef::Offer(c, p) => Some((c, p)),
-            _ => None,
-        };
-        self.of(domain, OFFERS).filter_map(offer).collect()
     }
 
     pub fn assigns(&self, domain: DomainId) -> Vec<(ChannelId, PoolId, bool)> {

@@ -49,9 +49,7 @@ impl State {
     }
 
     fn cancel_offers_of(&mut self, id: ChannelId) {
-        let of = (id, PoolId(0))..=(id, PoolId(u32::MAX));
-        let offers: Vec<(ChannelId, PoolId)> = self.offers.range(of).map(|(k, _)| *k).collect();
-        for key in offers {
+        for key in self.offers.over(id) {
             self.cancel_offer(key);
         }
     }

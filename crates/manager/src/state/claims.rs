@@ -57,7 +57,7 @@ impl State {
             {
                 return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
             }
-            Some(p) if p.writer == me && !p.orphan => self.pool_again(me, req, pool)?,
+            Some(p) if p.writer == me && !p.is_orphan() => self.pool_again(me, req, pool)?,
             Some(_) => return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into()),
             // It was given up here, and its readers were told so.
             None if same => return Err(no_such(pool.0)),
@@ -259,9 +259,7 @@ impl State {
         let taken = channel.0 == 0
             || peer == me
             || self.channels.contains_key(&channel)
-            || self
-                .exports
-                .contains_key(&tranship_proto::ExportId(channel.0))
+            || self.exports.contains(channel.0)
             || self.cx.domains.contains_key(&DomainId(channel.0))
             || self.claims.ends.contains_key(&key);
         if taken || other.is_some_and(|o| o.peer != me || o.domain != peer) {

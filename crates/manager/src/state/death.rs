@@ -4,7 +4,6 @@ use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::clients::Client;
 use super::types::Action;
 use super::{Of, State, refusal};
-use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
 
@@ -17,8 +16,7 @@ impl State {
         self.say_no_levels(id);
         self.drop_heaps_of(id);
         self.drop_registered(id);
-        let exports = self.cx.domains.get(&id).map(|d| d.exports.clone());
-        for export in exports.into_iter().flatten() {
+        for export in self.exports.of(id) {
             self.drop_export(export);
         }
         while let Some(w) = self.waiting.pop_of(id) {
@@ -28,8 +26,7 @@ impl State {
         for (channel, _) in self.back_refs.ends(id) {
             self.drop_incoming(channel, id);
         }
-        let offers = self.back_refs.offers(id);
-        for key in offers {
+        for key in self.offers.of(id) {
             self.cancel_offer(key);
         }
     }
@@ -47,7 +44,7 @@ impl State {
         reason: GoneReason,
         refusal: Option<Refusal>,
     ) {
-        if self.endings.contains_key(&id) {
+        if self.endings.has(id) {
             return;
         }
         let Some(domain) = self.cx.domains.get(&id) else {
@@ -71,7 +68,7 @@ impl State {
         if self.end_piece(id, reason) {
             self.domain_is_over(id);
         } else {
-            self.endings.insert(id, reason);
+            self.endings.begin(id, reason);
         }
     }
 
@@ -80,16 +77,13 @@ impl State {
         (!self.endings.is_empty()).then_some(self.cx.now)
     }
 
-    /// The next piece of one end. They take turns, so that the shorter ones are through first.
+    /// The next piece of one end.
     pub(super) fn end_on(&mut self) {
-        let next = self.endings.range((Excluded(self.ended_last), Unbounded));
-        let next = next.chain(&self.endings).next();
-        let Some((&id, &reason)) = next else {
+        let Some((id, reason)) = self.endings.next() else {
             return;
         };
-        self.ended_last = id;
         if self.end_piece(id, reason) {
-            self.endings.remove(&id);
+            self.endings.over(id);
             self.domain_is_over(id);
         }
     }
@@ -117,7 +111,7 @@ impl State {
         let process = self.cx.domains.get(&id).map(|d| d.process);
         for pool in some(self.back_refs.pools(id, NAMED)) {
             self.brought_leave(pool, id, process);
-            if let Some(p) = self.pools.get_mut(&pool) {
+            if let Some(p) = self.pools.get_mut(pool) {
                 let (named, forwards) = (p.named.remove(&id), p.forwarders.remove(&id));
                 let records = u64::from(forwards) + u64::from(named.is_some());
                 self.cx.accounts.sub(p.uid, Of::Records, records);
@@ -133,7 +127,7 @@ impl State {
     }
 
     fn domain_is_over(&mut self, id: DomainId) {
-        self.hog_ends(id);
+        self.hogs.forget(id);
         if let Some(domain) = self.cx.domains.remove(&id) {
             self.cx.accounts.sub(domain.uid, Of::Connections, 1);
             self.cx.release(domain.pidfd);
@@ -148,10 +142,9 @@ impl State {
     }
 
     pub(super) fn refuse_offer(&mut self, key: (ChannelId, PoolId), refusal: Refusal) {
-        let Some(offer) = self.offers.remove(&key) else {
+        let Some((offer, said)) = self.offers.remove(key) else {
             return;
         };
-        self.untie_offer(key, offer.source, offer.sink);
         self.cx.release(offer.sent);
         self.cx.tell(
             offer.source,
@@ -161,10 +154,7 @@ impl State {
             },
             &[],
         );
-        if let Some(d) = self.cx.domains.get_mut(&offer.sink) {
-            d.unsaid.remove(&key);
-        }
-        if offer.said {
+        if said {
             self.offer_over(key.1, offer.sink);
         }
     }
@@ -173,7 +163,7 @@ impl State {
     pub(super) fn offer_over(&mut self, pool: PoolId, sink: DomainId) {
         if let Some(r) = self
             .pools
-            .get_mut(&pool)
+            .get_mut(pool)
             .and_then(|p| p.readers.get_mut(&sink))
         {
             r.offers = r.offers.saturating_sub(1);

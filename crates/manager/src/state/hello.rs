@@ -4,7 +4,7 @@ use super::back_refs::{ENDS, HEAPS, NAMED, READS, WRITES};
 use super::model::{Claiming, Domain};
 use super::types::{Action, ClientId, FdToken};
 use super::{Of, State, barred, refusal};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{
     AccessRule, ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal,
     RefusalCode, Request, check_name,
@@ -47,7 +47,7 @@ impl State {
         let checked = self.check_hello(client, request);
         let uid = self.cx.clients.get(client).map_or(0, |c| c.uid);
         let checked = checked.and_then(|()| self.cx.accounts.check_descriptors(uid, 2));
-        let checked = checked.and_then(|()| self.check_barred(uid, process));
+        let checked = checked.and_then(|()| self.hogs.check_barred(uid, process));
         match (checked, pidfd, control_page) {
             (Ok(()), Some(pidfd), Some(control_page)) => {
                 self.welcome(client, request, pidfd, process, control_page);
@@ -103,8 +103,7 @@ impl State {
         let entries = self.cx.config.pools_per_domain;
         let same = resume.filter(|id| {
             let its = self.cx.domains.get(id);
-            !self.endings.contains_key(id)
-                && its.is_some_and(|d| d.process == process && d.uid == uid)
+            !self.endings.has(*id) && its.is_some_and(|d| d.process == process && d.uid == uid)
         });
         // What a dead writer has left is counted under its id until the last reader has let go.
         let left = |id: DomainId| self.back_refs.of(id, WRITES).next().is_some();
@@ -136,13 +135,7 @@ impl State {
                 bytes: 0,
                 stranded_bytes: 0,
                 lingering: BTreeMap::new(),
-                hog: None,
-                granted_next: std::time::Duration::ZERO,
-                exports: BTreeSet::new(),
-                wanted: BTreeSet::new(),
-                unsaid: BTreeSet::new(),
                 backlog: BTreeMap::new(),
-                left: VecDeque::new(),
                 feeding: BTreeSet::new(),
             };
             self.cx.domains.insert(id, domain);
@@ -214,7 +207,7 @@ impl State {
             |i| {
                 domains.contains_key(&DomainId(i))
                     || channels.contains_key(&ChannelId(i))
-                    || exports.contains_key(&tranship_proto::ExportId(i))
+                    || exports.contains(i)
                     || claims.names(i)
             },
             &mut self.cx.out,
@@ -224,7 +217,7 @@ impl State {
     fn general_id_taken(&self, i: u32) -> bool {
         self.cx.domains.contains_key(&DomainId(i))
             || self.channels.contains_key(&ChannelId(i))
-            || self.exports.contains_key(&tranship_proto::ExportId(i))
+            || self.exports.contains(i)
     }
 
     /// The connection is gone, and with it a domain that had heaps and nothing else: nobody else knows it, and its process
@@ -276,7 +269,7 @@ impl State {
         for pool in std::mem::take(&mut domain.feeding) {
             if let Some(r) = self
                 .pools
-                .get_mut(&pool)
+                .get_mut(pool)
                 .and_then(|p| p.readers.get_mut(&id))
             {
                 r.feed = None;
@@ -286,7 +279,7 @@ impl State {
         for (pool, key) in c.chunks() {
             if let Some(r) = self
                 .pools
-                .get_mut(&pool)
+                .get_mut(pool)
                 .and_then(|p| p.readers.get_mut(&id))
             {
                 r.marked = true;

@@ -18,8 +18,6 @@ pub(super) struct Watch {
     pub words: u32,
     /// Who had the last turn.
     pub last_user: u32,
-    /// When it was judged last who holds too much.
-    pub judged: Duration,
 }
 
 /// One user's readers.
@@ -42,7 +40,6 @@ impl Watch {
             after: VecDeque::new(),
             words: 0,
             last_user: 0,
-            judged: Duration::ZERO,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Admission and accounting: grants, what is returned, what is stranded, quotas.
 
-use super::model::{Answer, Pool, Stranded};
+use super::model::{Answer, Stranded};
+use super::pool::Pool;
 use super::totals::SHRINK_PAUSE;
 use super::types::{ChunkKey, Done};
 use super::{Of, State, refusal};
@@ -49,7 +50,7 @@ impl State {
         if !self.cx.totals.takes_back(now) {
             return false;
         }
-        let unused = |p: &Pool| p.unshown() > 0 && p.granted_at + UNUSED <= now && !p.orphan;
+        let unused = |p: &Pool| p.unshown() > 0 && p.granted_at + UNUSED <= now && !p.is_orphan();
         let unused = self.pools.iter().filter(|(_, p)| unused(p));
         let unused: Vec<(PoolId, u32)> = unused.map(|(id, p)| (*id, p.unshown())).collect();
         for (id, chunks) in unused {
@@ -62,6 +63,12 @@ impl State {
     pub(super) fn admit_one(&self, id: PoolId) -> Result<u32, super::Fail> {
         let pool = self.pools.get(&id).ok_or(super::no_such(id.0))?;
         Ok(self.admit(pool, 1, 1)?)
+    }
+
+    /// Whether a domain is granted memory now. `true`: no more than it needs.
+    pub(super) fn check_slowed(&mut self, me: DomainId) -> Result<bool, super::Refusal> {
+        let (d, now) = (self.cx.domains.get(&me), self.cx.now);
+        self.hogs.check_slowed(me, d, now)
     }
 
     pub(super) fn grant(&mut self, me: DomainId, req: Req, id: PoolId, chunks: u32) -> Done {
@@ -110,7 +117,7 @@ impl State {
     }
 
     pub(super) fn add_granted(&mut self, id: PoolId, chunks: u32) {
-        if let Some(p) = self.pools.get_mut(&id) {
+        if let Some(p) = self.pools.get_mut(id) {
             p.granted += chunks;
             p.granted_at = self.cx.now;
             let (uid, writer) = (p.uid, p.writer);
@@ -120,7 +127,7 @@ impl State {
     }
 
     pub(super) fn sub_granted(&mut self, id: PoolId, chunks: u32) {
-        if let Some(p) = self.pools.get_mut(&id) {
+        if let Some(p) = self.pools.get_mut(id) {
             p.granted -= chunks;
             let (uid, writer) = (p.uid, p.writer);
             let bytes = u64::from(chunks) * p.chunk_bytes;
@@ -162,7 +169,7 @@ impl State {
                 ask.push((h.owner, shrink));
             }
         }
-        for (id, p) in &mut self.pools {
+        for (id, p) in self.pools.iter_mut() {
             let due = is_due(p.asked_to_shrink);
             let target = match scheduled {
                 true => Some(p.quota_bytes),
@@ -171,7 +178,7 @@ impl State {
             if let Some(target_bytes) = target
                 && *id != asker
                 && due
-                && !p.orphan
+                && !p.is_orphan()
                 && p.granted_bytes() > target_bytes
             {
                 p.asked_to_shrink = Some(now);
@@ -209,7 +216,7 @@ impl State {
 
     /// A chunk is out of use: its readers are to unmap it, until then it is stranded.
     pub(super) fn chunk_goes(&mut self, id: PoolId, key: ChunkKey) {
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
         let Some(chunk) = p.chunks.remove(&key.0) else {
@@ -226,14 +233,14 @@ impl State {
             self.say_ready(id, key, answer); // of the others of its batch
         }
         let payer = self.cx.payer(&holders);
-        if let Some(p) = self.pools.get_mut(&id).filter(|_| !holders.is_empty()) {
+        if let Some(p) = self.pools.get_mut(id).filter(|_| !holders.is_empty()) {
             let holders = holders.clone();
             p.stranded.insert(key, Stranded { payer, holders });
             self.cx.strand(payer, bytes);
         }
         self.sub_granted(id, 1);
         self.cx.release(chunk.fd);
-        self.stored_changes(id);
+        self.pools.changed(id);
         for reader in holders {
             self.cx.strands(reader, bytes, true);
             let event = Event::ChunkGone {
@@ -247,7 +254,7 @@ impl State {
 
     /// A reader no longer maps a chunk.
     pub(super) fn unhold_chunk(&mut self, id: PoolId, key: ChunkKey, reader: DomainId) {
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
         if let Some(r) = p.readers.get_mut(&reader)
@@ -265,7 +272,7 @@ impl State {
                 // Of those who still have it, another one pays.
                 stranded.payer = self.cx.payer(&stranded.holders);
                 self.cx.strand(stranded.payer, bytes);
-                if let Some(p) = self.pools.get_mut(&id) {
+                if let Some(p) = self.pools.get_mut(id) {
                     p.stranded.insert(key, stranded);
                 }
             }

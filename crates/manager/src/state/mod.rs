@@ -14,11 +14,15 @@ mod claims;
 mod clients;
 mod context;
 mod death;
+mod departures;
 mod descriptors;
+mod endings;
+mod exports;
 mod extent;
 mod format;
 mod heaps;
 mod hello;
+mod hog;
 mod hogs;
 mod hold;
 mod ids;
@@ -26,10 +30,12 @@ mod looks;
 mod memory;
 mod model;
 mod names;
+mod offers;
 mod orphans;
 mod outbox;
 mod pass;
 mod period;
+mod pool;
 mod pools;
 mod pressure;
 mod quota;
@@ -67,56 +73,55 @@ use crate::Config;
 use accounts::{Accounts, Of};
 use ancillary::Ancillary;
 use back_refs::{BackRef, BackRefs};
+use claimed::Claims;
 use clients::Clients;
 use context::Context;
+use departures::Departures;
 use descriptors::Descriptors;
-use model::{Channel, Export, Heap, Offer, Pool, Registered, RegisteredKey};
+use endings::Endings;
+use exports::Exports;
+use hog::Hogs;
+use ids::Ids;
+use looks::Watch;
+use model::{Channel, Heap, Registered, RegisteredKey, Traces};
+use offers::Offers;
+use pass::Sweep;
+use period::{Outside, Schedule};
+use pool::Pools;
 use refuse::{barred, no_such, not_yours, refusal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use totals::Totals;
 use tranship_proto::{
-    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request,
+    ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode, Request,
 };
-use types::{Done, Fail, Left};
+use types::{Done, Fail};
+use waiting::Waits;
 
 /// The manager's state.
 #[derive(Debug)]
 pub struct State {
     cx: Context,
-    ids: ids::Ids,
-    pools: BTreeMap<PoolId, Pool>,
+    ids: Ids,
+    pools: Pools,
     heaps: BTreeMap<PoolId, Heap>,
     channels: BTreeMap<ChannelId, Channel>,
     registered: BTreeMap<RegisteredKey, Registered>,
-    exports: BTreeMap<ExportId, Export>,
-    names: BTreeMap<String, ExportId>,
-    /// Domains that have ended, of which much is left; whose turn was last.
-    endings: BTreeMap<DomainId, GoneReason>,
-    ended_last: DomainId,
-    waiting: waiting::Waits,
-    offers: BTreeMap<(ChannelId, PoolId), Offer>,
-    claims: claimed::Claims,
+    exports: Exports,
+    waiting: Waits,
+    offers: Offers,
+    claims: Claims,
     back_refs: BackRefs,
-    /// Readers that have left, of which the pool's writer has not heard yet, and how often.
-    leaving: BTreeMap<(PoolId, DomainId), u32>,
+    departures: Departures,
+    endings: Endings,
+    sweep: Sweep,
+    schedule: Schedule,
+    outside: Outside,
+    watch: Watch,
+    hogs: Hogs,
+    traces: Traces,
     longest_turn: Duration,
-    /// Pools whose writers are gone.
-    orphans: usize,
-    /// Rises with what is to lie in the service manager's store.
-    stored_version: u64,
-    /// Readers of orphans that are awaited.
-    awaited: usize,
     idle_since: Duration,
-    sweep: pass::Sweep,
-    schedule: period::Schedule,
-    watch: looks::Watch,
-    /// Domains over what a rule lets them hold.
-    hogs: usize,
-    /// By users, processes whose membership was ended for that, and why.
-    barred: BTreeMap<u32, VecDeque<(u64, Refusal)>>,
-    outside: period::Outside,
-    traces: model::Traces,
 }
 
 impl State {
@@ -124,7 +129,7 @@ impl State {
     pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
         let mut accounts = Accounts::new(&config.limits);
         accounts.set_all(Of::Bytes, total_bytes);
-        let schedule = period::Schedule::new(&config);
+        let schedule = Schedule::new(&config);
         let cx = Context {
             config,
             total_bytes,
@@ -140,32 +145,26 @@ impl State {
         };
         State {
             cx,
-            ids: ids::Ids::new(ids),
-            pools: BTreeMap::new(),
+            ids: Ids::new(ids),
+            pools: Pools::default(),
             heaps: BTreeMap::new(),
             channels: BTreeMap::new(),
             registered: BTreeMap::new(),
-            exports: BTreeMap::new(),
-            names: BTreeMap::new(),
-            endings: BTreeMap::new(),
-            ended_last: DomainId(0),
-            waiting: waiting::Waits::default(),
-            offers: BTreeMap::new(),
-            claims: claimed::Claims::default(),
+            exports: Exports::default(),
+            waiting: Waits::default(),
+            offers: Offers::default(),
+            claims: Claims::default(),
             back_refs: BackRefs::default(),
-            leaving: BTreeMap::new(),
-            longest_turn: Duration::ZERO,
-            orphans: 0,
-            stored_version: 0,
-            awaited: 0,
-            idle_since: Duration::ZERO,
-            sweep: pass::Sweep::default(),
+            departures: Departures::default(),
+            endings: Endings::new(),
+            sweep: Sweep::default(),
             schedule,
-            watch: looks::Watch::new(),
-            hogs: 0,
-            barred: BTreeMap::new(),
-            outside: period::Outside::new(total_bytes),
-            traces: model::Traces::default(),
+            outside: Outside::new(total_bytes),
+            watch: Watch::new(),
+            hogs: Hogs::default(),
+            traces: Traces::default(),
+            longest_turn: Duration::ZERO,
+            idle_since: Duration::ZERO,
         }
     }
 
@@ -510,22 +509,8 @@ impl State {
 
     /// A sink's answer cannot be taken: its source hears why.
     fn refuse_accept(&mut self, me: DomainId, key: (ChannelId, PoolId), refusal: Refusal) {
-        if self.offers.get(&key).is_some_and(|o| o.sink == me) {
+        if self.offers.get(key).is_some_and(|o| o.sink == me) {
             self.refuse_offer(key, refusal);
-        }
-    }
-
-    /// Readers that left are on their way to a pool's writer, or are no more.
-    fn leaves(&mut self, id: PoolId, left: Left, more: bool) {
-        let Left::Reader(reader) = left else { return };
-        let key = (id, reader);
-        if more {
-            *self.leaving.entry(key).or_default() += 1;
-        } else if let Some(n) = self.leaving.get_mut(&key) {
-            *n -= 1;
-            if *n == 0 {
-                self.leaving.remove(&key);
-            }
         }
     }
 }

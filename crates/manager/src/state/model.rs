@@ -1,15 +1,11 @@
 //! The records of the state: clients, domains, pools, channels, names.
 
-use super::brought::BroughtQueues;
 use super::extent::{Maker, Piece};
-use super::format;
 use super::hold::Hold;
-use super::types::{ChunkKey, ClientId, FdToken, Left};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use super::types::{ChunkKey, ClientId, FdToken};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tranship_proto::{
-    ChannelId, DomainId, ExportId, HogAction, PoolId, Req, Role, StatRecord, Trust,
-};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, StatRecord};
 
 /// A protection domain, connected or not.
 #[derive(Debug)]
@@ -36,30 +32,10 @@ pub(crate) struct Domain {
     pub stranded_bytes: u64,
     /// Of others' pools, held for long, by the users of these.
     pub lingering: BTreeMap<u32, u64>,
-    pub hog: Option<Hog>,
-    /// Where it is slowed down, when it may be granted something next.
-    pub granted_next: Duration,
-    pub exports: BTreeSet<ExportId>,
-    /// Those of its exports for which somebody may wait.
-    pub wanted: BTreeSet<ExportId>,
-    /// Offers to it that wait for room.
-    pub unsaid: BTreeSet<(ChannelId, PoolId)>,
     /// Channels that wait for its answer, by the user of who connects.
     pub backlog: BTreeMap<u32, u32>,
-    /// What left its pools' reader sets and has not gone out to it yet.
-    pub left: VecDeque<(PoolId, Left)>,
     /// Pools whose chunks are on their way to it in pieces.
     pub feeding: BTreeSet<PoolId>,
-}
-
-/// A domain over what a rule lets it hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hog {
-    /// Since when.
-    pub since: Duration,
-    pub over_bytes: u64,
-    /// For as long as the rule says: that was done.
-    pub action: Option<HogAction>,
 }
 
 /// How far a returning domain is with its claims.
@@ -73,90 +49,6 @@ pub(crate) struct Claiming {
     pub chunks: BTreeSet<(PoolId, ChunkKey)>,
     pub readers: BTreeSet<PoolId>,
     pub channels: BTreeSet<ChannelId>,
-}
-
-/// A pool.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    pub name: String,
-    pub writer: DomainId,
-    /// Who pays, for limits.
-    pub uid: u32,
-    pub max_bytes: u64,
-    pub chunk_bytes: u64,
-    pub slots: u32,
-    pub trust: Trust,
-    pub quota_bytes: u64,
-    /// Set by the administrator: no policy moves it.
-    pub pinned: bool,
-    pub table: FdToken,
-    pub table_inode: u64,
-    /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
-    pub named: BTreeMap<DomainId, u64>,
-    /// Those of them that an earlier manager saw alive, with their pidfds: they are awaited for as long as they live.
-    pub awaited: BTreeMap<DomainId, FdToken>,
-    /// Queues that it named then and that have neither joined nor left under this manager.
-    pub brought: BroughtQueues,
-    /// Index in the writer's control page.
-    pub entry: u32,
-    pub epoch: u64,
-    /// Chunks granted, shown or not.
-    pub granted: u32,
-    /// When the last was granted or shown, and whether some were taken back since.
-    pub granted_at: Duration,
-    pub last_serial: u32,
-    pub chunks: BTreeMap<u32, Chunk>,
-    /// Requests that showed chunks and are not answered yet, numbered as they came.
-    pub batches: BTreeMap<u64, Batch>,
-    pub next_batch: u64,
-    /// Returned, and who has still to unmap it.
-    pub stranded: BTreeMap<ChunkKey, Stranded>,
-    pub readers: BTreeMap<DomainId, Reader>,
-    pub queues: BTreeMap<ChannelId, Queue>,
-    pub forwarders: BTreeSet<DomainId>,
-    /// All that read it may forward.
-    pub readers_forward: bool,
-    /// Channels over which it is being offered.
-    pub offered: BTreeSet<ChannelId>,
-    /// The writer is gone, or has destroyed it.
-    pub orphan: bool,
-    /// Its readers were told that nothing of it is left.
-    pub gone_said: bool,
-    pub asked_to_shrink: Option<Duration>,
-    /// What of it is charged to those who hold it.
-    pub lingering_bytes: u64,
-}
-
-impl Pool {
-    pub fn granted_bytes(&self) -> u64 {
-        u64::from(self.granted) * self.chunk_bytes
-    }
-    pub fn stranded_bytes(&self) -> u64 {
-        self.stranded.len() as u64 * self.chunk_bytes
-    }
-    /// Of its slot table, and of the counters that belong to it.
-    pub fn table_bytes(&self) -> u64 {
-        let readers = self.readers.values().filter(|r| r.refs.is_some()).count() as u64;
-        // Of a queue both sides' counters, of an offer the source's.
-        let counts = (2 * self.queues.len() + self.offered.len()) as u64;
-        format::table_bytes(self.slots)
-            + readers * format::refs_bytes(self.slots)
-            + counts * format::counts_bytes(self.slots)
-    }
-    /// Places for chunks in its window.
-    pub fn windows(&self) -> u64 {
-        self.max_bytes / self.chunk_bytes
-    }
-    /// Whether a reader has so much that is out of use that it is shown nothing more before it has unmapped some: else one that
-    /// never does could strand any amount by what is returned and made anew.
-    pub fn is_sated(&self, reader: &Reader) -> bool {
-        reader.shown.len() as u64 >= 2 * self.windows()
-    }
-    /// Chunks that were granted and not yet shown.
-    pub fn unshown(&self) -> u32 {
-        self.granted
-            .saturating_sub(u32::try_from(self.chunks.len()).unwrap_or(u32::MAX))
-    }
 }
 
 /// Private memory of a domain, admitted by the byte. It ends with its owner's connection.
@@ -369,8 +261,6 @@ pub(crate) struct Offer {
     pub uid: u32,
     pub sink: DomainId,
     pub sent: FdToken,
-    /// The sink was told; else it waits for room in the sink's queue.
-    pub said: bool,
 }
 
 /// A channel within a process, or to elsewhere, as its domain says.

@@ -28,9 +28,9 @@ impl State {
         if let Some(rule) = self.cx.config.bars_export(uid, gid, name) {
             return Err(barred(uid, rule).into());
         }
-        if let Some(taken) = self.names.get(name) {
-            let by = self.exports.get(taken).map(|e| e.domain);
-            let by = by.and_then(|id| Some((self.cx.domains.get(&id)?.pid, id.0)));
+        if let Some((_, taken)) = self.exports.named(name) {
+            let by = taken.domain;
+            let by = self.cx.domains.get(&by).map(|d| (d.pid, by.0));
             let (pid, domain) = by.unwrap_or_default();
             return Err(refusal(RefusalCode::NameTaken, pid.into(), domain.into()).into());
         }
@@ -44,11 +44,7 @@ impl State {
                 role,
             },
         );
-        self.names.insert(name.to_owned(), export);
         self.cx.accounts.add(uid, Of::Names, 1);
-        if let Some(d) = self.cx.domains.get_mut(&me) {
-            d.exports.insert(export);
-        }
         self.cx.tell(me, Event::Exported { req, export }, &[]);
         self.serve_waiting(export);
         Ok(())
@@ -56,7 +52,7 @@ impl State {
 
     /// Those who wait for a name come in, as far as there is room. The others wait on, each for room in its own user's share.
     fn serve_waiting(&mut self, export: ExportId) {
-        let Some(e) = self.exports.get(&export) else {
+        let Some(e) = self.exports.get(export) else {
             return;
         };
         let (name, exporter, role) = (e.name.clone(), e.domain, e.role);
@@ -89,27 +85,15 @@ impl State {
             }
         }
         waits |= self.waiting.first(&name, from).is_some();
-        if let Some(d) = self.cx.domains.get_mut(&exporter) {
-            if waits {
-                d.wanted.insert(export);
-            } else {
-                d.wanted.remove(&export);
-            }
+        match waits {
+            true => self.exports.want(export),
+            false => self.exports.unwant(export),
         }
     }
 
     /// There is room again at an exporter.
     pub(super) fn come_in(&mut self, exporter: DomainId) {
-        let wanted = self
-            .cx
-            .domains
-            .get(&exporter)
-            .and_then(|d| d.wanted.first());
-        if let Some(export) = wanted.copied() {
-            // The next one has its turn next time.
-            if let Some(d) = self.cx.domains.get_mut(&exporter) {
-                d.wanted.remove(&export);
-            }
+        if let Some(export) = self.exports.take_wanted(exporter) {
             self.serve_waiting(export);
         }
     }
@@ -127,7 +111,7 @@ impl State {
     }
 
     pub(super) fn unexport(&mut self, me: DomainId, export: ExportId) -> Done {
-        match self.exports.get(&export) {
+        match self.exports.get(export) {
             None => Err(no_such(export.0)),
             Some(e) if e.domain != me => Err(not_yours(export.0)),
             Some(_) => {
@@ -139,13 +123,10 @@ impl State {
 
     /// A name goes; channels that were made under it stay.
     pub(super) fn drop_export(&mut self, export: ExportId) {
-        if let Some(e) = self.exports.remove(&export) {
-            self.names.remove(&e.name);
-            if let Some(d) = self.cx.domains.get_mut(&e.domain) {
-                d.exports.remove(&export);
-                d.wanted.remove(&export);
-                self.cx.accounts.sub(d.uid, Of::Names, 1);
-            }
+        if let Some(e) = self.exports.remove(export)
+            && let Some(uid) = self.cx.uid_of(e.domain)
+        {
+            self.cx.accounts.sub(uid, Of::Names, 1);
         }
     }
 
@@ -169,9 +150,10 @@ impl State {
         if self.waiting.has(me, req) {
             return Err(refusal(RefusalCode::State, u64::from(req.0), 0).into());
         }
-        let export = self.names.get(&name).copied();
+        let named = self.exports.named(&name);
+        let export = named.map(|(id, _)| id);
         let mut comes = false;
-        match export.and_then(|e| self.exports.get(&e)) {
+        match named.map(|(_, e)| e) {
             Some(e) if e.role != role.opposite() || e.domain == me => {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
@@ -207,11 +189,8 @@ impl State {
             None => {
                 self.cx.accounts.add(uid, Of::Names, 1);
                 self.waiting.push(w);
-                let exporter = export.and_then(|e| Some((e, self.exports.get(&e)?.domain)));
-                if let Some((export, exporter)) = exporter
-                    && let Some(d) = self.cx.domains.get_mut(&exporter)
-                {
-                    d.wanted.insert(export);
+                if let Some(export) = export {
+                    self.exports.want(export);
                 }
             }
         }
@@ -220,7 +199,7 @@ impl State {
 
     /// Makes a channel for a connect and shows it to the exporter.
     fn incoming(&mut self, export: ExportId, w: Waiting) {
-        let Some(exporter) = self.exports.get(&export).map(|e| e.domain) else {
+        let Some(exporter) = self.exports.get(export).map(|e| e.domain) else {
             return self.cx.release(w.half);
         };
         let Some(d) = self.cx.domains.get(&w.domain) else {

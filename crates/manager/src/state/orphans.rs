@@ -9,10 +9,10 @@ impl State {
     /// The writer is gone, or has no more use for the pool.
     pub(super) fn orphan(&mut self, id: PoolId) {
         let control_page = self.live_control_page(id);
-        let Some(p) = self.pools.get_mut(&id) else {
+        self.pools.orphan(id);
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
-        self.orphans += usize::from(!std::mem::replace(&mut p.orphan, true));
         let (writer, entry, unshown) = (p.writer, p.entry, p.unshown());
         for c in p.chunks.values_mut() {
             c.ready = None;
@@ -36,29 +36,24 @@ impl State {
             {
                 *slot = None;
             }
-            let all = std::mem::take(&mut d.left);
-            let (ours, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(p, _)| *p == id);
-            d.left = others.into();
-            for (_, l) in ours {
-                self.leaves(id, l, false);
-                self.reader_told(id, l);
-            }
         }
-        let offered = self.pools.get(&id).map(|p| p.offered.clone());
-        for channel in offered.into_iter().flatten() {
+        for left in self.departures.take(writer, id) {
+            self.reader_told(id, left);
+        }
+        for channel in self.offers.of_pool(id).collect::<Vec<_>>() {
             self.cancel_offer((channel, id));
         }
         self.say_no_level(writer, id);
         self.give_up_opening(id);
         self.settle_readers_of(id);
         self.open_chunks_go(id);
-        self.stored_changes(id);
+        self.pools.changed(id);
         self.sweep_first(id);
     }
 
     /// The chunks of an orphan in which nothing is alive are given up.
     pub(super) fn orphan_judged(&mut self, id: PoolId) {
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
         if !p.gone_said && p.chunks.is_empty() {
@@ -76,7 +71,7 @@ impl State {
         if !self
             .pools
             .get(&id)
-            .is_some_and(|p| p.orphan && p.chunks.is_empty() && p.stranded.is_empty())
+            .is_some_and(|p| p.is_orphan() && p.chunks.is_empty() && p.stranded.is_empty())
         {
             return;
         }
@@ -84,14 +79,11 @@ impl State {
         for reader in readers.into_iter().flatten().collect::<Vec<_>>() {
             self.hold_ends(id, reader);
         }
-        let Some(p) = self.pools.remove(&id) else {
+        let Some(p) = self.pools.remove(id) else {
             return;
         };
         self.pool_is_not_traced(id);
-        self.orphans -= 1;
-        self.stored_version += 1;
-        self.awaited -= p.awaited.len();
-        for pidfd in p.awaited.values() {
+        for pidfd in p.awaited().values() {
             self.cx.release(*pidfd);
         }
         self.cx.accounts.sub(p.uid, Of::Pools, 1);

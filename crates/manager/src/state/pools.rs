@@ -1,13 +1,11 @@
 //! Pools: making, destroying, the right to forward.
 
 use super::back_refs::BackRef;
-use super::brought::BroughtQueues;
 use super::extent::For;
-use super::model::Pool;
+use super::pool::Pool;
 use super::shape::Shape;
 use super::types::{Action, Done};
 use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
-use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ALL_READERS, DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
 /// Domains with the right to forward one pool.
@@ -59,42 +57,11 @@ impl State {
         };
         let quota_bytes = self.first_pool_quota(uid, name, &shape);
         let table_bytes = format::table_bytes(shape.slots);
-        let record = Pool {
-            name: name.to_owned(),
-            writer: me,
-            uid,
-            max_bytes: shape.max_bytes,
-            chunk_bytes: shape.chunk_bytes,
-            slots: shape.slots,
-            trust: shape.trust,
-            quota_bytes,
-            pinned: false,
-            table: self
-                .cx
-                .hold_memory(table.token, me, For::Tables, table_bytes),
-            table_inode: table.facts.inode,
-            named: BTreeMap::new(),
-            awaited: BTreeMap::new(),
-            brought: BroughtQueues::default(),
-            entry,
-            epoch: 1,
-            granted: 0,
-            granted_at: self.cx.now,
-            last_serial: 0,
-            chunks: BTreeMap::new(),
-            batches: BTreeMap::new(),
-            next_batch: 0,
-            stranded: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            forwarders: BTreeSet::new(),
-            readers_forward: false,
-            offered: BTreeSet::new(),
-            orphan: false,
-            gone_said: false,
-            asked_to_shrink: None,
-            lingering_bytes: 0,
-        };
+        self.cx
+            .hold_memory(table.token, me, For::Tables, table_bytes);
+        let mut record = Pool::new(name, (me, uid), shape, table);
+        (record.quota_bytes, record.entry) = (quota_bytes, entry);
+        record.granted_at = self.cx.now;
         self.pools.insert(pool, record);
         self.back_refs.insert(me, BackRef::Writes(pool));
         self.cx.accounts.add(uid, Of::Pools, 1);
@@ -154,10 +121,10 @@ impl State {
 
     /// A pool that `me` writes and that is in use.
     pub(super) fn own_pool(&mut self, me: DomainId, id: PoolId) -> Result<&mut Pool, Fail> {
-        match self.pools.get_mut(&id) {
+        match self.pools.get_mut(id) {
             None => Err(no_such(id.0)),
             Some(p) if p.writer != me => Err(not_yours(id.0)),
-            Some(p) if p.orphan => Err(no_such(id.0)),
+            Some(p) if p.is_orphan() => Err(no_such(id.0)),
             Some(p) => Ok(p),
         }
     }
@@ -190,7 +157,7 @@ impl State {
         if !returning && !self.cx.domains.contains_key(&domain) {
             return Err(no_such(domain.0));
         }
-        if let Some(p) = self.pools.get_mut(&pool)
+        if let Some(p) = self.pools.get_mut(pool)
             && p.forwarders.len() >= MAX_FORWARDERS
             && !p.forwarders.contains(&domain)
         {
@@ -213,7 +180,7 @@ impl State {
         if !self.may_forward(me, pool)? {
             return Err(not_yours(pool.0));
         }
-        if let Some(p) = self.pools.get_mut(&pool)
+        if let Some(p) = self.pools.get_mut(pool)
             && !p.forwarders.contains(&domain)
         {
             self.cx.accounts.check(p.uid, Of::Records, 1)?;
@@ -231,7 +198,7 @@ impl State {
         let p = self
             .pools
             .get(&pool)
-            .filter(|p| !p.orphan)
+            .filter(|p| !p.is_orphan())
             .ok_or(no_such(pool.0))?;
         let reads = p.readers.get(&me).is_some_and(|r| r.refs.is_some());
         let readers_may = p.readers_forward || self.cx.config.forward == crate::Forward::Readers;

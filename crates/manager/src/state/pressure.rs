@@ -37,7 +37,7 @@ impl State {
         }
         if out.level > Pressure::None {
             out.wants = true;
-            let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
+            let alive = self.pools.iter().filter(|(_, p)| !p.is_orphan());
             let pools = alive.map(|(id, p)| (*id, p.table)).collect();
             let asker = None;
             self.cx.out.push(Action::ReadFigures { asker, pools });
@@ -52,7 +52,7 @@ impl State {
             return false;
         }
         let needs = figures.iter().filter_map(|(id, f)| {
-            let p = self.pools.get(id).filter(|p| !p.orphan)?;
+            let p = self.pools.get(id).filter(|p| !p.is_orphan())?;
             let least = self.cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes);
             let needed = needed_bytes(*f, p.granted_bytes(), p.chunk_bytes);
             Some((*id, needed.max(least)))

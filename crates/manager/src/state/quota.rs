@@ -29,14 +29,14 @@ impl State {
 
     /// What a pool or heap that has an owner may have now, and ever.
     fn quota_of(&self, id: PoolId) -> Option<(u64, u64)> {
-        let pool = self.pools.get(&id).filter(|pool| !pool.orphan);
+        let pool = self.pools.get(&id).filter(|pool| !pool.is_orphan());
         let heap = || self.heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
         pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
     }
 
     /// The administrator's word: from then on no policy moves it.
     pub(super) fn pin_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        if let Some(p) = self.pools.get_mut(&id) {
+        if let Some(p) = self.pools.get_mut(id) {
             p.pinned = true;
         }
         if let Some(heap) = self.heaps.get_mut(&id) {
@@ -64,7 +64,7 @@ impl State {
     }
 
     fn set_pool_quota(&mut self, id: PoolId, quota_bytes: u64, tell: bool) {
-        let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
+        let Some(p) = self.pools.get_mut(id).filter(|p| !p.is_orphan()) else {
             return;
         };
         p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.cx.total_bytes);

@@ -3,6 +3,7 @@
 
 use super::back_refs::BackRef;
 use super::model::{Opening, Queue};
+use super::pool::Pool;
 use super::types::{Action, FdToken, Left, Then};
 use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
@@ -14,7 +15,7 @@ const UNJOINED_KEPT: usize = 65536;
 impl State {
     /// The control page in which a pool's entry is to be kept up to date, if there is one.
     pub(super) fn live_control_page(&self, id: PoolId) -> Option<FdToken> {
-        let p = self.pools.get(&id).filter(|p| !p.orphan)?;
+        let p = self.pools.get(&id).filter(|p| !p.is_orphan())?;
         let d = self.cx.domains.get(&p.writer)?;
         let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
         ours.then_some(d.control_page)
@@ -23,7 +24,7 @@ impl State {
     /// Raises the epoch where the writer looks before it collects.
     pub(super) fn raise_epoch(&mut self, id: PoolId) -> u64 {
         let control_page = self.live_control_page(id);
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return 0;
         };
         p.epoch += 1;
@@ -46,7 +47,7 @@ impl State {
         if let Some(c) = self.channels.get_mut(&channel) {
             c.pools.insert(id);
         }
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
         if let Some(r) = p.readers.get_mut(&queue.sink) {
@@ -64,7 +65,7 @@ impl State {
         if self.live_control_page(id).is_none() {
             return;
         }
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
         let Some(client) = self.cx.domains.get(&p.writer).and_then(|d| d.client) else {
@@ -118,7 +119,7 @@ impl State {
     fn open_queue(&mut self, id: PoolId, channel: ChannelId) {
         let Some(q) = self
             .pools
-            .get_mut(&id)
+            .get_mut(id)
             .and_then(|p| p.queues.get_mut(&channel))
         else {
             return;
@@ -170,7 +171,7 @@ impl State {
         }
         let Some(q) = self
             .pools
-            .get_mut(&id)
+            .get_mut(id)
             .and_then(|p| p.queues.remove(&channel))
         else {
             return;
@@ -179,7 +180,7 @@ impl State {
         self.cx.release(q.rcvd);
         if let Some(r) = self
             .pools
-            .get_mut(&id)
+            .get_mut(id)
             .and_then(|p| p.readers.get_mut(&q.sink))
         {
             r.queues -= 1;
@@ -200,29 +201,24 @@ impl State {
 
     /// Tells the writer what left, and keeps it in mind until that has gone out.
     pub(super) fn say_left(&mut self, id: PoolId, left: Left, epoch: u64) {
-        let Some(p) = self.pools.get(&id).filter(|p| !p.orphan) else {
+        let Some(p) = self.pools.get(&id).filter(|p| !p.is_orphan()) else {
             return;
         };
         let live = self.live_control_page(id).is_some();
-        let Some(d) = self.cx.domains.get_mut(&p.writer) else {
+        let writer = p.writer;
+        if !self.cx.domains.contains_key(&writer) {
             return;
-        };
-        d.left.push_back((id, left));
-        let client = d.client;
-        self.leaves(id, left, true);
-        if let (Some(client), true) = (client, live) {
-            self.cx.push_then(
-                client,
-                left_event(id, left, epoch),
-                &[],
-                Then::Left(id, left),
-            );
+        }
+        self.departures.push(writer, id, left);
+        if live {
+            let (event, then) = (left_event(id, left, epoch), Then::Left(id, left));
+            self.cx.tell_then(writer, event, &[], then);
         }
     }
 
     /// A queue left that the writer has from an earlier manager.
     pub(super) fn brought_leaves(&mut self, id: PoolId, channel: ChannelId) {
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return;
         };
         let Some(brought) = p.brought.remove(channel) else {
@@ -235,10 +231,8 @@ impl State {
 
     fn say_left_unjoined(&mut self, id: PoolId, channel: ChannelId) {
         let writer = self.pools.get(&id).map(|p| p.writer);
-        let kept = writer
-            .and_then(|w| self.cx.domains.get(&w))
-            .map(|d| d.left.len());
-        if kept.is_some_and(|n| n < UNJOINED_KEPT) {
+        let kept = |w: DomainId| self.departures.count(w) < UNJOINED_KEPT;
+        if writer.is_some_and(kept) {
             let epoch = self.raise_epoch(id);
             self.say_left(id, Left::Queue(channel), epoch);
         }
@@ -246,19 +240,14 @@ impl State {
 
     /// What left has gone out to the writer.
     pub(super) fn left_told(&mut self, writer: DomainId, id: PoolId, left: Left) {
-        if let Some(d) = self.cx.domains.get_mut(&writer)
-            && let Some(i) = d.left.iter().position(|l| *l == (id, left))
-        {
-            d.left.remove(i);
-            self.leaves(id, left, false);
-        }
+        self.departures.told(writer, id, left);
         self.reader_told(id, left);
     }
 
     /// A reader that has left hears of it when its pool's writer has, or will not any more.
     pub(super) fn reader_told(&mut self, id: PoolId, left: Left) {
         let Left::Reader(reader) = left else { return };
-        let again = |p: &super::Pool| p.readers.contains_key(&reader);
+        let again = |p: &Pool| p.readers.contains_key(&reader);
         if !self.pools.get(&id).is_some_and(again) {
             self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
@@ -300,7 +289,7 @@ impl State {
         }
         let brought: Vec<ChannelId> = p.brought.to(reader).collect();
         for channel in brought {
-            if let Some(p) = self.pools.get_mut(&id)
+            if let Some(p) = self.pools.get_mut(id)
                 && p.brought.remove(channel).is_some()
             {
                 self.cx.accounts.sub(p.uid, Of::Records, 1);
@@ -313,7 +302,7 @@ impl State {
         self.hold_ends(id, reader);
         let Some(r) = self
             .pools
-            .get_mut(&id)
+            .get_mut(id)
             .and_then(|p| p.readers.remove(&reader))
         else {
             return;
@@ -324,10 +313,10 @@ impl State {
         if let Some(d) = self.cx.domains.get_mut(&reader) {
             d.feeding.remove(&id);
         }
-        let orphan = self.pools.get(&id).is_none_or(|p| p.orphan);
+        let orphan = self.pools.get(&id).is_none_or(|p| p.is_orphan());
         if let Some(refs) = r.refs {
             self.cx.release(refs);
-            self.stored_changes(id);
+            self.pools.changed(id);
             if r.known {
                 let epoch = self.raise_epoch(id);
                 self.say_left(id, Left::Reader(reader), epoch);

@@ -17,7 +17,7 @@ impl State {
         key: ChunkKey,
         fd: FdToken,
     ) -> bool {
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return false;
         };
         let sated = p.readers.get(&reader).is_some_and(|r| p.is_sated(r));
@@ -36,7 +36,7 @@ impl State {
         let queued = room && !sated && self.push_chunk(reader, pool, key, fd);
         let Some(r) = self
             .pools
-            .get_mut(&pool)
+            .get_mut(pool)
             .and_then(|p| p.readers.get_mut(&reader))
         else {
             return false;
@@ -57,7 +57,7 @@ impl State {
     pub(super) fn start_feed(&mut self, pool: PoolId, reader: DomainId, req: Option<Req>) {
         let Some(r) = self
             .pools
-            .get_mut(&pool)
+            .get_mut(pool)
             .and_then(|p| p.readers.get_mut(&reader))
         else {
             return;
@@ -127,7 +127,7 @@ impl State {
         }
         if let Some(r) = self
             .pools
-            .get_mut(&pool)
+            .get_mut(pool)
             .and_then(|p| p.readers.get_mut(&reader))
         {
             if r.shown.insert(key) {
@@ -151,7 +151,7 @@ impl State {
         }
         let Some(r) = self
             .pools
-            .get_mut(&pool)
+            .get_mut(pool)
             .and_then(|p| p.readers.get_mut(&reader))
         else {
             return;
@@ -164,7 +164,7 @@ impl State {
 
     pub(super) fn resync(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
         let p = self.pools.get(&id).ok_or(no_such(id.0))?;
-        if p.writer == me && !p.orphan {
+        if p.writer == me && !p.is_orphan() {
             self.cx.tell(me, Event::Resynced { req, pool: id }, &[]);
             return Ok(());
         }
@@ -195,13 +195,13 @@ impl State {
             }
             return Ok(());
         }
-        let found = self.pools.get_mut(&id).map(|p| {
+        let found = self.pools.get_mut(id).map(|p| {
             let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
             (live, p.gone_said, p.readers.get_mut(&me))
         });
         let Some((live, gone_said, Some(r))) = found else {
             // It gives up what it is not known to read: it may forget it, once the writer has.
-            if !self.leaving.contains_key(&(id, me)) {
+            if !self.departures.has(id, me) {
                 self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Ok(());

@@ -2,7 +2,7 @@
 //! and what it does not claim is given up.
 
 use super::back_refs::{READS, WRITES};
-use super::model::Pool;
+use super::pool::Pool;
 use super::reader_set::left_event;
 use super::types::{Action, ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
@@ -19,18 +19,7 @@ impl State {
             return Err(refusal(RefusalCode::Limit, 1, 0).into());
         };
         self.take_entry(me, entry, id);
-        let left: Vec<Left> = self
-            .cx
-            .domains
-            .get(&me)
-            .map(|d| {
-                d.left
-                    .iter()
-                    .filter(|(p, _)| *p == id)
-                    .map(|(_, l)| *l)
-                    .collect()
-            })
-            .unwrap_or_default();
+        let left: Vec<Left> = self.departures.of(me, id).collect();
         let Some((control_page, client)) = self
             .cx
             .domains
@@ -39,7 +28,7 @@ impl State {
         else {
             return Ok(());
         };
-        let Some(p) = self.pools.get_mut(&id) else {
+        let Some(p) = self.pools.get_mut(id) else {
             return Err(no_such(id.0));
         };
         for r in p.readers.values_mut() {
@@ -255,7 +244,7 @@ impl State {
                 .collect();
             let live =
                 |p: &Pool, key: &ChunkKey| p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
-            if let Some(p) = self.pools.get_mut(&pool)
+            if let Some(p) = self.pools.get_mut(pool)
                 && unmapped.iter().any(|key| live(p, key))
                 && let Some(r) = p.readers.get_mut(&me)
             {

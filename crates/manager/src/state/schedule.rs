@@ -4,6 +4,7 @@
 //! What other heaps have, and what is stranded or orphaned, is not divided.
 
 use super::model::Heap;
+use super::pool::Pool;
 use super::shape::Shape;
 use super::types::{Action, ClientId, Done, Figures};
 use super::{Of, State};
@@ -22,7 +23,7 @@ const AT_ONCE: usize = 32;
 
 impl State {
     pub(super) fn schedule_due(&self) -> Option<Duration> {
-        let pools = || self.pools.values().any(|p| !p.orphan);
+        let pools = || self.pools.values().any(|p| !p.is_orphan());
         let heaps = || self.heaps.values().any(is_divided);
         let any = self.schedule.governor.is_some() && (pools() || heaps());
         any.then_some(self.schedule.due)
@@ -35,7 +36,7 @@ impl State {
         }
         // From now on, not from when it was due: after a pause there is nothing to catch up with.
         self.schedule.due = self.cx.now + self.cx.config.policy_period;
-        let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
+        let alive = self.pools.iter().filter(|(_, p)| !p.is_orphan());
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
         let asker = None;
         self.cx.out.push(Action::ReadFigures { asker, pools });
@@ -71,10 +72,10 @@ impl State {
         let now = self.cx.now;
         let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
         let over = self.pools.iter().filter(|(_, p)| {
-            !p.orphan && p.granted_bytes() > p.quota_bytes && due(p.asked_to_shrink)
+            !p.is_orphan() && p.granted_bytes() > p.quota_bytes && due(p.asked_to_shrink)
         });
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let Some(p) = self.pools.get_mut(&id) else {
+            let Some(p) = self.pools.get_mut(id) else {
                 continue;
             };
             p.asked_to_shrink = Some(now);
@@ -87,7 +88,7 @@ impl State {
     pub(super) fn ask_figures(&mut self, client: ClientId, req: Req, after: PoolId) -> Done {
         use std::ops::Bound::{Excluded, Unbounded};
         let pools = self.pools.range((Excluded(after), Unbounded));
-        let alive = pools.filter(|(_, p)| !p.orphan).take(AT_ONCE);
+        let alive = pools.filter(|(_, p)| !p.is_orphan()).take(AT_ONCE);
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
         let asker = Some((client, req));
         self.cx.out.push(Action::ReadFigures { asker, pools });
@@ -155,7 +156,7 @@ impl State {
         let mut rule = self.cx.config.rule_of(&h.name);
         let most = self.cx.most_for(h.uid, h.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
-        if self.is_slowed(h.owner) {
+        if self.hogs.is_slowed(h.owner) {
             rule.max_bytes = rule.max_bytes.min(h.admitted);
         }
         let grown = (live + live / 8).saturating_add(HEAP_GRAIN);
@@ -181,22 +182,22 @@ impl State {
 
     /// The total without what others than living pools have.
     pub(super) fn for_pools(&self) -> u64 {
-        let alive = self.pools.values().filter(|p| !p.orphan);
+        let alive = self.pools.values().filter(|p| !p.is_orphan());
         let heaps = self.heaps.values().filter(|h| is_divided(h));
-        let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
+        let theirs: u64 = alive.map(Pool::granted_bytes).sum();
         let theirs = theirs + heaps.map(|h| h.admitted).sum::<u64>();
         let others = self.cx.accounts.sum(Of::Bytes).saturating_sub(theirs);
         self.outside.limit_bytes.saturating_sub(others)
     }
 
     fn pool_state(&self, id: PoolId, figures: Option<Figures>) -> Option<PoolState> {
-        let p = self.pools.get(&id).filter(|p| !p.orphan)?;
+        let p = self.pools.get(&id).filter(|p| !p.is_orphan())?;
         let granted = p.granted_bytes();
         let mut rule = self.cx.config.rule_of(&p.name);
         let most = self.cx.most_for(p.uid, p.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
         rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
-        if self.is_slowed(p.writer) {
+        if self.hogs.is_slowed(p.writer) {
             // One that holds too much of others' memory gets no more of its own.
             rule.max_bytes = rule.max_bytes.min(granted).max(p.chunk_bytes);
             rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
@@ -238,14 +239,14 @@ impl State {
         if !self.schedule.is_on() {
             return usual;
         }
-        let alive = self.pools.values().filter(|p| !p.orphan);
+        let alive = self.pools.values().filter(|p| !p.is_orphan());
         let given: u64 = alive.map(|p| p.quota_bytes).sum();
         let left = self.for_pools().saturating_sub(given);
         let rule = self.cx.config.rule_of(name);
         let least = rule.min_bytes.max(shape.chunk_bytes);
         // What its group has left of what they may have together.
         let in_group = rule.group_max_bytes.map_or(u64::MAX, |most| {
-            let alive = self.pools.values().filter(|p| !p.orphan);
+            let alive = self.pools.values().filter(|p| !p.is_orphan());
             let theirs = alive.filter(|p| self.cx.config.rule_of(&p.name).group == rule.group);
             most.saturating_sub(theirs.map(|p| p.quota_bytes).sum())
         });

@@ -3,7 +3,8 @@
 use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedReader, EndKey};
-use super::model::{Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
+use super::model::{Channel, Opening, Queue, Reader, Stage, Stranded};
+use super::pool::Pool;
 use super::types::{FdToken, Sealed, Then};
 use super::{Of, State, format, refusal};
 use std::collections::BTreeSet;
@@ -56,7 +57,7 @@ impl State {
     /// A pool can be joined to once its writer has claimed all that it has.
     fn ready_pool(&self, pool: PoolId) -> bool {
         self.pools.get(&pool).is_some_and(|p| {
-            !p.orphan
+            !p.is_orphan()
                 && self
                     .cx
                     .domains
@@ -191,7 +192,7 @@ impl State {
 
     /// Also of a pool whose writer has claimed it and ended: what it sent its readers have still to receive.
     fn settle_reader(&mut self, pool: PoolId, reader: DomainId) {
-        let orphan = self.pools.get(&pool).is_some_and(|p| p.orphan);
+        let orphan = self.pools.get(&pool).is_some_and(|p| p.is_orphan());
         let back = self.cx.domains.get(&reader);
         let back = back.is_some_and(|d| d.claiming.is_none());
         if !back || !(orphan || self.ready_pool(pool)) {
@@ -222,8 +223,8 @@ impl State {
             .sub(r.uid, Of::Records, r.mapped.len() as u64);
         if !fits {
             let reads = |p: &Pool| p.readers.contains_key(&reader);
-            let told_later = self.pools.get(&pool).is_some_and(reads)
-                || self.leaving.contains_key(&(pool, reader));
+            let told_later =
+                self.pools.get(&pool).is_some_and(reads) || self.departures.has(pool, reader);
             if r.over && !told_later {
                 // It waits to be told when the writer is rid of it, who never had it.
                 self.cx.tell(reader, Event::PoolGone { pool }, &[]);
@@ -232,7 +233,7 @@ impl State {
         }
         self.take_up_reader(pool, reader, (r.refs, r.inode), r.mapped);
         self.no_longer_awaited(pool, reader);
-        self.stored_changes(pool);
+        self.pools.changed(pool);
         // One that is being offered the pool again is about to answer with the same counters.
         let offered = |r: &Reader| r.offers > 0;
         let record = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
@@ -249,7 +250,7 @@ impl State {
         mapped: BTreeSet<(u32, u32)>,
     ) {
         let uid = self.cx.uid_of(reader).unwrap_or(u32::MAX);
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return self.cx.release(refs);
         };
         let mut record = Reader {
@@ -264,11 +265,11 @@ impl State {
         let (windows, bytes) = (p.windows(), p.chunk_bytes);
         let mut gone = Vec::new();
         for key in mapped {
-            let Some(p) = self.pools.get_mut(&pool) else {
+            let Some(p) = self.pools.get_mut(pool) else {
                 break;
             };
             let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
-            if !live && p.orphan {
+            if !live && p.is_orphan() {
                 continue; // Judged dead without it, or never claimed: it keeps what it has, and takes out of it what there is.
             }
             if !live {
@@ -298,7 +299,7 @@ impl State {
                 self.cx.accounts.add(uid, Of::Records, 1);
             }
         }
-        if let Some(p) = self.pools.get_mut(&pool) {
+        if let Some(p) = self.pools.get_mut(pool) {
             p.readers.insert(reader, record);
             self.watch.wake();
             self.back_refs.insert(reader, BackRef::Reads(pool));

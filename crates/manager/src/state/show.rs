@@ -1,7 +1,8 @@
 //! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the writer's to use.
 
 use super::extent::For;
-use super::model::{Answer, Batch, Chunk, Pool};
+use super::model::{Answer, Batch, Chunk};
+use super::pool::Pool;
 use super::types::{ChunkKey, Done, Fd, FdToken, Sealed};
 use super::{Ancillary, Fail, State, refusal};
 use std::collections::BTreeSet;
@@ -153,7 +154,7 @@ impl State {
             self.say_ready(id, key, answer);
         } else if let Some(c) = self
             .pools
-            .get_mut(&id)
+            .get_mut(id)
             .and_then(|p| p.chunks.get_mut(&key.0))
         {
             c.ready = Some((answer, waits));
@@ -162,7 +163,7 @@ impl State {
 
     /// A queued chunk has gone out to a reader, or never will.
     pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return;
         };
         let Some(c) = p.chunks.get_mut(&key.0).filter(|c| c.serial == key.1) else {
@@ -192,7 +193,7 @@ impl State {
 
     /// A chunk is ready, or gone: its writer is told, once all of its batch are.
     pub(super) fn say_ready(&mut self, pool: PoolId, (index, serial): ChunkKey, answer: Answer) {
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return;
         };
         let writer = p.writer;

@@ -112,7 +112,7 @@ impl State {
             } else {
                 None
             };
-            if let Some(id) = after(&self.exports, id) {
+            if let Some(id) = self.exports.after(id) {
                 return Some(Item::Export(id));
             }
             last = None;
@@ -333,7 +333,7 @@ impl State {
     }
 
     pub(super) fn export_record(&self, id: ExportId) -> Option<StatRecord> {
-        let e = self.exports.get(&id)?;
+        let e = self.exports.get(id)?;
         Some(StatRecord::Channel(ChannelStat {
             channel: ChannelId(0),
             name: e.name.clone(),
@@ -381,7 +381,7 @@ impl State {
             ring_bytes: self.cx.descriptors.made_by(d.maker, For::Rings),
             own_bytes: d.bytes,
             lingering_bytes: d.lingering_bytes(),
-            hog: d.hog_stat(self.cx.now),
+            hog: self.hogs.stat(id, self.cx.now),
         }))
     }
 
@@ -391,13 +391,13 @@ impl State {
             pool: id,
             name: p.name.clone(),
             writer: p.writer,
-            writer_alive: !p.orphan,
+            writer_alive: !p.is_orphan(),
             max_bytes: p.max_bytes,
             quota_bytes: p.quota_bytes,
             granted_bytes: p.granted_bytes(),
             stranded_bytes: p.stranded_bytes(),
             data_bytes: p.chunks.len() as u64 * p.chunk_bytes,
-            table_bytes: p.table_bytes(),
+            table_bytes: p.table_bytes(self.offers.count_of(id)),
             chunk_bytes: p.chunk_bytes,
             slots: p.slots,
             trust: p.trust,

@@ -71,7 +71,7 @@ impl State {
                 return Err(refusal(RefusalCode::BadArgument, id.0.into(), 1).into());
             }
             // It may have gone since it was told of.
-            let Some(p) = self.pools.get(id).filter(|p| !p.orphan && !p.pinned) else {
+            let Some(p) = self.pools.get(id).filter(|p| !p.is_orphan() && !p.pinned) else {
                 wanted.remove(id);
                 continue;
             };
@@ -86,7 +86,7 @@ impl State {
                 return Err(refusal(RefusalCode::BadArgument, *quota_bytes, least).into());
             }
         }
-        let alive = || self.pools.iter().filter(|(_, p)| !p.orphan);
+        let alive = || self.pools.iter().filter(|(_, p)| !p.is_orphan());
         let before: u64 = alive().map(|(_, p)| p.quota_bytes).sum();
         let after = alive().map(|(id, p)| wanted.get(id).copied().unwrap_or(p.quota_bytes));
         let after = after.fold(0u64, u64::saturating_add);
@@ -112,7 +112,7 @@ impl State {
 
     /// What each living pool has at least.
     fn least_of_all(&self) -> BTreeMap<PoolId, u64> {
-        let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
+        let alive = self.pools.iter().filter(|(_, p)| !p.is_orphan());
         let least = alive.map(|(id, p)| {
             let least = match p.pinned {
                 true => p.quota_bytes,

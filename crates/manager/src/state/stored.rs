@@ -6,9 +6,9 @@
 //! say what they are. The names are all that is kept of what is known.
 
 use super::back_refs::BackRef;
-use super::brought::BroughtQueues;
 use super::extent::{For, Piece};
-use super::model::{Chunk, Pool};
+use super::model::Chunk;
+use super::pool::Pool;
 use super::shape::Shape;
 use super::types::{Action, ChunkKey, Fd, FdToken, Sealed};
 use super::{Ancillary, Of, State, format};
@@ -174,12 +174,7 @@ impl State {
     /// Changes with what `stored` says.
     #[must_use]
     pub fn stored_version(&self) -> u64 {
-        self.stored_version
-    }
-
-    pub(super) fn stored_changes(&mut self, of: PoolId) {
-        let orphan = self.pools.get(&of).is_none_or(|p| p.orphan);
-        self.stored_version += u64::from(orphan);
+        self.pools.stored_version()
     }
 
     /// What is to lie in the store now. Of a pool all or nothing.
@@ -190,10 +185,10 @@ impl State {
         for (id, p) in self
             .pools
             .iter()
-            .filter(|(_, p)| p.orphan && !p.chunks.is_empty())
+            .filter(|(_, p)| p.is_orphan() && !p.chunks.is_empty())
         {
             let users = of_users.entry(p.uid).or_default();
-            let more = 1 + p.chunks.len() + p.readers.len() + p.awaited.len();
+            let more = 1 + p.chunks.len() + p.readers.len() + p.awaited().len();
             if all.len() + more > MOST || *users + more > MOST_OF_ONE {
                 continue;
             }
@@ -228,7 +223,10 @@ impl State {
         }
         let here = p.readers.iter().filter(|(_, r)| r.refs.is_some());
         let here = here.filter_map(|(d, r)| Some((*d, r.inode, self.cx.domains.get(d)?.pidfd)));
-        let awaited = p.awaited.iter().filter(|(d, _)| !p.readers.contains_key(d));
+        let awaited = p
+            .awaited()
+            .iter()
+            .filter(|(d, _)| !p.readers.contains_key(d));
         let awaited = awaited.filter_map(|(d, pidfd)| Some((*d, *p.named.get(d)?, *pidfd)));
         for (domain, inode, pidfd) in here.chain(awaited) {
             all.push((
@@ -271,7 +269,7 @@ impl State {
             let tokens = tokens.chain(readers.iter().map(|(_, _, token)| *token));
             self.cx.out.extend(tokens.map(Action::Close));
         }
-        self.stored_version += 1;
+        self.pools.store_again();
         std::mem::take(&mut self.cx.out)
     }
 
@@ -382,51 +380,15 @@ impl State {
             .accounts
             .add(uid, Of::Records, found.readers.len() as u64);
         self.back_refs.insert(writer, BackRef::Writes(id));
-        let record = Pool {
-            name,
-            writer,
-            uid,
-            max_bytes,
-            chunk_bytes,
-            slots,
-            trust,
-            quota_bytes: 0,
-            pinned: false,
-            table: table.token,
-            table_inode: table.facts.inode,
-            named: found
-                .readers
-                .iter()
-                .map(|(d, inode, _)| (*d, *inode))
-                .collect(),
-            awaited: found
-                .readers
-                .iter()
-                .map(|(d, _, pidfd)| (*d, *pidfd))
-                .collect(),
-            brought: BroughtQueues::default(),
-            entry: u32::MAX,
-            epoch: 1,
-            granted: 0,
-            granted_at: self.cx.now,
-            last_serial: chunks.values().map(|c| c.serial).max().unwrap_or(0),
-            chunks,
-            batches: BTreeMap::new(),
-            next_batch: 0,
-            stranded: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            forwarders: BTreeSet::new(),
-            readers_forward: false,
-            offered: BTreeSet::new(),
-            orphan: true,
-            gone_said: false,
-            asked_to_shrink: None,
-            lingering_bytes: 0,
-        };
-        self.pools.insert(id, record);
-        self.orphans += 1;
-        self.awaited += found.readers.len();
+        let shape = Shape::new(max_bytes, slots, chunk_bytes, trust);
+        let mut record = Pool::new(&name, (writer, uid), shape, table);
+        let named = found.readers.iter().map(|(d, inode, _)| (*d, *inode));
+        record.named = named.collect();
+        record.granted_at = self.cx.now;
+        record.last_serial = chunks.values().map(|c| c.serial).max().unwrap_or(0);
+        record.chunks = chunks;
+        let awaited = found.readers.iter().map(|(d, _, pidfd)| (*d, *pidfd));
+        self.pools.insert_orphan(id, record, awaited.collect());
         // It is there, whatever is left of the total.
         self.add_granted(id, n);
         self.cx.totals.was_claimed();
@@ -436,22 +398,22 @@ impl State {
     /// Readers that are awaited, with their processes.
     #[must_use]
     pub fn awaited(&self) -> Vec<(PoolId, DomainId, FdToken)> {
-        let pools = self.pools.iter().filter(|(_, p)| !p.awaited.is_empty());
-        let each = pools.flat_map(|(id, p)| p.awaited.iter().map(|(d, t)| (*id, *d, *t)));
+        let pools = self.pools.iter().filter(|(_, p)| !p.awaited().is_empty());
+        let each = pools.flat_map(|(id, p)| p.awaited().iter().map(|(d, t)| (*id, *d, *t)));
         each.collect()
     }
 
     /// Whether any is.
     #[must_use]
     pub fn awaits(&self) -> bool {
-        self.awaited > 0
+        self.pools.awaits()
     }
 
     /// One has ended.
     pub fn awaited_ended(&mut self, id: PoolId, reader: DomainId) -> Vec<Action> {
         let here = self.cx.domains.contains_key(&reader);
-        if let Some(p) = self.pools.get_mut(&id)
-            && p.awaited.contains_key(&reader)
+        if let Some(p) = self.pools.get_mut(id)
+            && p.awaited().contains_key(&reader)
             // What came back as that domain has its own end.
             && !here
             && p.named.remove(&reader).is_some()
@@ -465,13 +427,7 @@ impl State {
     }
 
     pub(super) fn no_longer_awaited(&mut self, id: PoolId, reader: DomainId) {
-        let pidfd = self
-            .pools
-            .get_mut(&id)
-            .and_then(|p| p.awaited.remove(&reader));
-        if let Some(pidfd) = pidfd {
-            self.stored_version += 1;
-            self.awaited -= 1;
+        if let Some(pidfd) = self.pools.awaits_no_more(id, reader) {
             self.cx.release(pidfd);
         }
     }

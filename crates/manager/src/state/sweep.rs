@@ -2,6 +2,7 @@
 //! nobody. Each slot is judged by itself, and one that is dead in a dead pool stays dead: a pass may take its time.
 
 use super::pass::Pass;
+use super::pool::Pool;
 use super::types::{Action, FdToken, Sealed};
 use super::{Of, State, format};
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ impl State {
             return Some(self.sweep.last + PAUSE);
         }
         let next = self.sweep.begun + self.cx.config.orphan_interval;
-        if self.orphans > 0 {
+        if self.pools.has_orphans() {
             return Some(next);
         }
         let claimed = !self.claims.readers.is_empty();
@@ -61,7 +62,7 @@ impl State {
             if self.cx.now >= self.cx.config.grace {
                 pools.extend(self.unclaimed());
             }
-            let orphans = self.pools.iter().filter(|(_, p)| p.orphan);
+            let orphans = self.pools.iter().filter(|(_, p)| p.is_orphan());
             pools.extend(orphans.map(|(id, p)| (*id, p.uid)));
             for (pool, uid) in pools {
                 let pass = self.sweep.users.entry(uid).or_default();
@@ -126,9 +127,9 @@ impl State {
             return self.judge_some(uid, id, from);
         }
         let next = pass.next;
-        let orphan = self.pools.get(&id).filter(|p| p.orphan);
+        let orphan = self.pools.get(&id).filter(|p| p.is_orphan());
         // Nobody else was ever shown it, or all of them are gone.
-        let silent = |p: &super::Pool| {
+        let silent = |p: &Pool| {
             p.chunks.is_empty()
                 || (p.readers.is_empty()
                     && p.queues.is_empty()
@@ -209,7 +210,7 @@ impl State {
         let Some(pass) = self.sweep.users.get_mut(&uid) else {
             return false;
         };
-        let Some(p) = self.pools.get(&id).filter(|p| p.orphan) else {
+        let Some(p) = self.pools.get(&id).filter(|p| p.is_orphan()) else {
             let silent = pass.live.is_empty();
             pass.next_pool();
             if silent && !self.pools.contains_key(&id) {
@@ -253,7 +254,7 @@ impl State {
     /// nobody who has not come yet matters, only who is in the midst of its claims. Readers that the writer named are
     /// awaited for a while all the same, so that what they map stays inside the total.
     fn orphan_counters(&self, id: PoolId) -> Option<Counters> {
-        let p = self.pools.get(&id).filter(|p| p.orphan)?;
+        let p = self.pools.get(&id).filter(|p| p.is_orphan())?;
         if self.is_awaited(id) {
             return None;
         }
@@ -280,12 +281,12 @@ impl State {
             let claiming = self.cx.domains.get(d).and_then(|d| d.claiming.as_ref());
             claiming.is_some_and(|c| !c.same)
         };
-        let late = |p: &super::Pool| {
+        let late = |p: &Pool| {
             let here = |d: &DomainId| p.readers.contains_key(d) || claims(d);
-            let living = || p.awaited.keys().any(|d| !here(d));
+            let living = || p.awaited().keys().any(|d| !here(d));
             self.cx.now < self.cx.config.grace && !p.named.keys().all(here) || living()
         };
-        let named = |p: &super::Pool| p.named.keys().any(busy) || late(p);
+        let named = |p: &Pool| p.named.keys().any(busy) || late(p);
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
         let mut readers = self.claims.readers.range(of);
         readers.any(|((_, d), _)| busy(d)) || self.pools.get(&id).is_some_and(named)

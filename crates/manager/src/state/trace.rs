@@ -23,7 +23,7 @@ impl State {
         id: PoolId,
         (on, while_here): (bool, bool),
     ) -> Done {
-        let p = self.pools.get(&id).filter(|p| !p.orphan);
+        let p = self.pools.get(&id).filter(|p| !p.is_orphan());
         let p = p.ok_or(no_such(id.0))?;
         if !self.may_trace(uid, p.uid) {
             return Err(not_yours(id.0));

@@ -34,7 +34,7 @@ impl State {
         }
         if self.watch.users.is_empty() {
             self.watch.begun = self.cx.now;
-            for (id, p) in &self.pools {
+            for (id, p) in self.pools.iter() {
                 let readers = p.readers.iter().filter(|(_, r)| r.refs.is_some());
                 for (reader, r) in readers {
                     let pass = self.watch.users.entry(r.uid).or_default();
@@ -100,7 +100,7 @@ impl State {
             let from = pass.next;
             self.watch_spends(uid, LOOK);
             let room = self.cx.accounts.room(uid, Of::Records);
-            let found = self.pools.get_mut(&pool).and_then(|p| {
+            let found = self.pools.get_mut(pool).and_then(|p| {
                 let r = p.readers.get_mut(&reader)?;
                 let refs = r.refs?;
                 if from == 0 {
@@ -136,7 +136,7 @@ impl State {
         held: &[HeldSlot],
     ) {
         let (now, linger) = (self.cx.now, self.cx.config.linger);
-        let record = self.pools.get_mut(&pool).and_then(|p| {
+        let record = self.pools.get_mut(pool).and_then(|p| {
             let (most, payer) = (p.max_bytes, p.uid);
             p.readers.get_mut(&reader).map(|r| (r, most, payer))
         });
@@ -165,7 +165,7 @@ impl State {
             pass.next = 0;
         }
         let (now, linger) = (self.cx.now, self.cx.config.linger);
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return;
         };
         // More than there is of the pool nobody can hold, whatever the table says.
@@ -183,7 +183,7 @@ impl State {
 
     /// So much of a pool is charged to one of its readers from now on.
     fn set_lingering(&mut self, pool: PoolId, reader: DomainId, bytes: u64) {
-        let Some(p) = self.pools.get_mut(&pool) else {
+        let Some(p) = self.pools.get_mut(pool) else {
             return;
         };
         let payer = p.uid;
@@ -209,7 +209,7 @@ impl State {
     /// A reader is about to be no more.
     pub(super) fn hold_ends(&mut self, pool: PoolId, reader: DomainId) {
         self.set_lingering(pool, reader, 0);
-        let hold = self.pools.get_mut(&pool).and_then(|p| {
+        let hold = self.pools.get_mut(pool).and_then(|p| {
             let r = p.readers.get_mut(&reader)?;
             Some((r.uid, std::mem::take(&mut r.hold)))
         });
@@ -227,7 +227,7 @@ impl State {
     pub(super) fn audit_holds(&self) -> Result<(), String> {
         let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
         let mut users: BTreeMap<u32, u64> = BTreeMap::new();
-        for (id, p) in &self.pools {
+        for (id, p) in self.pools.iter() {
             let all = p.readers.values().map(|r| r.hold.lingering_bytes);
             let (said, all) = (p.lingering_bytes, all.sum::<u64>());
             if said != all {

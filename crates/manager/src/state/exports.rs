@@ -1,0 +1,99 @@
+//! Exported names, by whom, and for which of them somebody may wait.
+
+use super::model::Export;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use tranship_proto::{DomainId, ExportId};
+
+#[derive(Debug, Default)]
+pub(super) struct Exports {
+    all: BTreeMap<ExportId, Export>,
+    // Invariant: of each in `all`.
+    by_name: BTreeMap<String, ExportId>,
+    by_domain: BTreeSet<(DomainId, ExportId)>,
+    /// Those for which somebody may wait.
+    // Invariant: some of `by_domain`.
+    wanted: BTreeSet<(DomainId, ExportId)>,
+}
+
+impl Exports {
+    pub fn insert(&mut self, id: ExportId, export: Export) {
+        self.by_name.insert(export.name.clone(), id);
+        self.by_domain.insert((export.domain, id));
+        self.all.insert(id, export);
+    }
+
+    pub fn remove(&mut self, id: ExportId) -> Option<Export> {
+        let export = self.all.remove(&id)?;
+        self.by_name.remove(&export.name);
+        self.by_domain.remove(&(export.domain, id));
+        self.wanted.remove(&(export.domain, id));
+        Some(export)
+    }
+
+    pub fn get(&self, id: ExportId) -> Option<&Export> {
+        self.all.get(&id)
+    }
+
+    pub fn contains(&self, id: u32) -> bool {
+        self.all.contains_key(&ExportId(id))
+    }
+
+    pub fn named(&self, name: &str) -> Option<(ExportId, &Export)> {
+        let id = *self.by_name.get(name)?;
+        Some((id, self.all.get(&id)?))
+    }
+
+    pub fn of(&self, domain: DomainId) -> Vec<ExportId> {
+        let its = (domain, ExportId(0))..=(domain, ExportId(u32::MAX));
+        self.by_domain.range(its).map(|(_, id)| *id).collect()
+    }
+
+    /// Somebody may wait for one.
+    pub fn want(&mut self, id: ExportId) {
+        if let Some(export) = self.all.get(&id) {
+            self.wanted.insert((export.domain, id));
+        }
+    }
+
+    /// Nobody waits for one.
+    pub fn unwant(&mut self, id: ExportId) {
+        if let Some(export) = self.all.get(&id) {
+            self.wanted.remove(&(export.domain, id));
+        }
+    }
+
+    /// One of a domain for which somebody may wait. The next one has its turn next time.
+    pub fn take_wanted(&mut self, domain: DomainId) -> Option<ExportId> {
+        let its = (domain, ExportId(0))..=(domain, ExportId(u32::MAX));
+        let next = *self.wanted.range(its).next()?;
+        self.wanted.remove(&next);
+        Some(next.1)
+    }
+
+    pub fn after(&self, last: Option<ExportId>) -> Option<ExportId> {
+        let from = last.map_or(Unbounded, Excluded);
+        self.all.range((from, Unbounded)).next().map(|(id, _)| *id)
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Export> {
+        self.all.values()
+    }
+
+    /// Whether all say the same.
+    pub fn audit(&self) -> Result<(), String> {
+        let names = self.all.iter().map(|(id, e)| (e.name.clone(), *id));
+        let domains = self.all.iter().map(|(id, e)| (e.domain, *id));
+        let agrees = names.collect::<BTreeMap<_, _>>() == self.by_name
+            && domains.collect::<BTreeSet<_>>() == self.by_domain
+            && self.wanted.is_subset(&self.by_domain);
+        match agrees {
+            true => Ok(()),
+            false => Err(format!("exports: {self:?}")),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Pools, and what is known of all of them: whose writers are gone, whose readers are awaited, when the store has to hear of a change.
+
+use super::brought::BroughtQueues;
+use super::format;
+use super::model::{Batch, Chunk, Queue, Reader, Stranded};
+use super::shape::Shape;
+use super::types::{ChunkKey, Fd, FdToken};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::time::Duration;
+use tranship_proto::{ChannelId, DomainId, PoolId, Trust};
+
+/// A pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub name: String,
+    pub writer: DomainId,
+    /// Who pays, for limits.
+    pub uid: u32,
+    pub max_bytes: u64,
+    pub chunk_bytes: u64,
+    pub slots: u32,
+    pub trust: Trust,
+    pub quota_bytes: u64,
+    /// Set by the administrator: no policy moves it.
+    pub pinned: bool,
+    pub table: FdToken,
+    pub table_inode: u64,
+    /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
+    pub named: BTreeMap<DomainId, u64>,
+    /// Those of them that an earlier manager saw alive, with their pidfds: they are awaited for as long as they live.
+    awaited: BTreeMap<DomainId, FdToken>,
+    /// Queues that it named then and that have neither joined nor left under this manager.
+    pub brought: BroughtQueues,
+    /// Index in the writer's control page.
+    pub entry: u32,
+    pub epoch: u64,
+    /// Chunks granted, shown or not.
+    pub granted: u32,
+    /// When the last was granted or shown, and whether some were taken back since.
+    pub granted_at: Duration,
+    pub last_serial: u32,
+    pub chunks: BTreeMap<u32, Chunk>,
+    /// Requests that showed chunks and are not answered yet, numbered as they came.
+    pub batches: BTreeMap<u64, Batch>,
+    pub next_batch: u64,
+    /// Returned, and who has still to unmap it.
+    pub stranded: BTreeMap<ChunkKey, Stranded>,
+    pub readers: BTreeMap<DomainId, Reader>,
+    pub queues: BTreeMap<ChannelId, Queue>,
+    pub forwarders: BTreeSet<DomainId>,
+    /// All that read it may forward.
+    pub readers_forward: bool,
+    /// The writer is gone, or has destroyed it.
+    orphan: bool,
+    /// Its readers were told that nothing of it is left.
+    pub gone_said: bool,
+    pub asked_to_shrink: Option<Duration>,
+    /// What of it is charged to those who hold it.
+    pub lingering_bytes: u64,
+}
+
+impl Pool {
+    /// With nothing in it. Its reader set is empty, too.
+    pub fn new(name: &str, (writer, uid): (DomainId, u32), shape: Shape, table: Fd) -> Pool {
+        Pool {
+            name: name.to_owned(),
+            writer,
+            uid,
+            max_bytes: shape.max_bytes,
+            chunk_bytes: shape.chunk_bytes,
+            slots: shape.slots,
+            trust: shape.trust,
+            quota_bytes: 0,
+            pinned: false,
+            table: table.token,
+            table_inode: table.facts.inode,
+            named: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            brought: BroughtQueues::default(),
+            entry: u32::MAX,
+            epoch: 1,
+            granted: 0,
+            granted_at: Duration::ZERO,
+            last_serial: 0,
+            chunks: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            next_batch: 0,
+            stranded: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            forwarders: BTreeSet::new(),
+            readers_forward: false,
+            orphan: false,
+            gone_said: false,
+            asked_to_shrink: None,
+            lingering_bytes: 0,
+        }
+    }
+    /// The writer is gone, or has destroyed it.
+    pub fn is_orphan(&self) -> bool {
+        self.orphan
+    }
+    /// Readers that an earlier manager saw alive, with their pidfds.
+    pub fn awaited(&self) -> &BTreeMap<DomainId, FdToken> {
+        &self.awaited
+    }
+    pub fn granted_bytes(&self) -> u64 {
+        u64::from(self.granted) * self.chunk_bytes
+    }
+    pub fn stranded_bytes(&self) -> u64 {
+        self.stranded.len() as u64 * self.chunk_bytes
+    }
+    /// Of its slot table, and of the counters that belong to it, where it is offered over so many channels.
+    pub fn table_bytes(&self, offers: usize) -> u64 {
+        let readers = self.readers.values().filter(|r| r.refs.is_some()).count() as u64;
+        // Of a queue both sides' counters, of an offer the source's.
+        let counts = (2 * self.queues.len() + offers) as u64;
+        format::table_bytes(self.slots)
+            + readers * format::refs_bytes(self.slots)
+            + counts * format::counts_bytes(self.slots)
+    }
+    /// Places for chunks in its window.
+    pub fn windows(&self) -> u64 {
+        self.max_bytes / self.chunk_bytes
+    }
+    /// Whether a reader has so much that is out of use that it is shown nothing more before it has unmapped some: else one that
+    /// never does could strand any amount by what is returned and made anew.
+    pub fn is_sated(&self, reader: &Reader) -> bool {
+        reader.shown.len() as u64 >= 2 * self.windows()
+    }
+    /// Chunks that were granted and not yet shown.
+    pub fn unshown(&self) -> u32 {
+        self.granted
+            .saturating_sub(u32::try_from(self.chunks.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// All of them. To look at, they are a map.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    all: BTreeMap<PoolId, Pool>,
+    /// Pools whose writers are gone.
+    // Invariant: the count over `all`.
+    orphans: usize,
+    /// Readers of orphans that are awaited.
+    // Invariant: the sum over `all`.
+    awaited: usize,
+    /// Rises with what is to lie in the service manager's store.
+    stored_version: u64,
+}
+
+impl Deref for Pools {
+    type Target = BTreeMap<PoolId, Pool>;
+
+    fn deref(&self) -> &BTreeMap<PoolId, Pool> {
+        &self.all
+    }
+}
+
+impl Pools {
+    pub fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.all.get_mut(&id)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&PoolId, &mut Pool)> {
+        self.all.iter_mut()
+    }
+
+    pub fn insert(&mut self, id: PoolId, pool: Pool) {
+        self.all.insert(id, pool);
+    }
+
+    /// One of an earlier manager's, whose writer is gone.
+    pub fn insert_orphan(
+        &mut self,
+        id: PoolId,
+        mut pool: Pool,
+        awaited: BTreeMap<DomainId, FdToken>,
+    ) {
+        self.orphans += 1;
+        self.awaited += awaited.len();
+        (pool.orphan, pool.awaited) = (true, awaited);
+        self.all.insert(id, pool);
+    }
+
+    /// The writer is gone, or has no more use for it.
+    pub fn orphan(&mut self, id: PoolId) {
+        if let Some(p) = self.all.get_mut(&id) {
+            self.orphans += usize::from(!std::mem::replace(&mut p.orphan, true));
+        }
+    }
+
+    /// Forgets an orphan.
+    pub fn remove(&mut self, id: PoolId) -> Option<Pool> {
+        let pool = self.all.remove(&id)?;
+        self.orphans -= usize::from(pool.orphan);
+        self.awaited -= pool.awaited.len();
+        self.stored_version += 1;
+        Some(pool)
+    }
+
+    /// A reader need not be awaited any more: its pidfd.
+    pub fn awaits_no_more(&mut self, id: PoolId, reader: DomainId) -> Option<FdToken> {
+        let pidfd = self.all.get_mut(&id)?.awaited.remove(&reader)?;
+        self.awaited -= 1;
+        self.stored_version += 1;
+        Some(pidfd)
+    }
+
+    /// What is to lie in the store of a pool has changed, if it is to lie there at all.
+    pub fn changed(&mut self, of: PoolId) {
+        let stored = self.all.get(&of).is_none_or(Pool::is_orphan);
+        self.stored_version += u64::from(stored);
+    }
+
+    /// The store has to be told anew.
+    pub fn store_again(&mut self) {
+        self.stored_version += 1;
+    }
+
+    pub fn stored_version(&self) -> u64 {
+        self.stored_version
+    }
+
+    pub fn has_orphans(&self) -> bool {
+        self.orphans > 0
+    }
+
+    pub fn awaits(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Counts anew.
+    pub fn audit(&self) -> Result<(), String> {
+        let orphans = self.all.values().filter(|p| p.orphan).count();
+        let awaited = self.all.values().map(|p| p.awaited.len()).sum::<usize>();
+        match (orphans, awaited) == (self.orphans, self.awaited) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} orphans, {} readers are awaited; counted: {orphans}, {awaited}",
+                self.orphans, self.awaited
+            )),
+        }
+    }
+}
