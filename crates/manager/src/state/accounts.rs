@@ -98,6 +98,11 @@ impl Accounts {
         self.now = bytes;
     }
 
+    /// What there is of memory at present, whoever has it.
+    pub fn most_now(&self) -> u64 {
+        self.now
+    }
+
     pub fn all(&self, of: Of) -> u64 {
         self.all[of as usize]
     }

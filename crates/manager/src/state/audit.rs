@@ -1,11 +1,9 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
 use super::accounts::KINDS;
-use super::clients::Client;
 use super::model::{Answer, Channel, Chunk};
-use super::pool::Pool;
 use super::types::FdToken;
-use super::{BackRef, BackRefs, Of, State, format};
+use super::{BackRef, BackRefs, Of, State, format, watch};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
 
@@ -181,8 +179,8 @@ impl State {
         }
         let counted = (granted, stranded);
         self.cx.totals.audit(counted, self.cx.total_bytes)?;
-        self.audit_seat()?;
-        if self.outside.limit_bytes > self.cx.total_bytes {
+        self.seat.audit(&self.cx)?;
+        if self.outside.limit_bytes() > self.cx.total_bytes {
             return Err(format!("{:?} of {}", self.outside, self.cx.total_bytes));
         }
         self.pools.audit()?;
@@ -199,14 +197,10 @@ impl State {
                 refs.push(half);
             }
         }
-        for (key, r) in &self.registered {
-            refs.extend([r.source_half, r.sink_half]);
-            if self.cx.client_of(key.0).is_none() {
-                return Err(format!("{key:?}: {r:?} of nobody who is there"));
-            }
-        }
+        self.registered.audit(&self.cx)?;
+        refs.extend(self.registered.halves());
         refs.extend(self.waiting.iter().map(|w| w.half));
-        refs.extend(self.traces.rings.values().map(|t| t.fd));
+        refs.extend(self.traces.rings().map(|t| t.fd));
         refs.extend(self.offers.iter().map(|o| o.sent));
         refs.extend(self.claims.ends.values().map(|e| e.half));
         refs.extend(self.claims.assigns.values().map(|a| a.fd));
@@ -245,7 +239,7 @@ impl State {
         self.departures.audit(is_there)?;
         self.hogs.audit(is_there)?;
         self.audit_extent()?;
-        self.audit_holds()?;
+        watch::audit(&self.cx, &self.pools)?;
         self.audit_queues()?;
         self.audit_back_refs()?;
         self.audit_accounts()
@@ -258,12 +252,11 @@ impl State {
         let refs = refs.map(|r| format::refs_bytes(r.slots));
         let tables = self.pools.iter();
         let tables = tables.map(|(id, p)| p.table_bytes(self.offers.count_of(*id)));
-        let traces = self.traces.rings.values().map(|_| format::trace_shape().1);
+        let traces = self.traces.rings().map(|_| format::trace_shape().1);
         let ends = self.claims.ends.values().map(|e| e.lines);
         let waiting = self.waiting.iter().map(|w| w.lines);
         let bytes_of = |half| self.cx.descriptors.bytes_of(half);
-        let registered = self.registered.values();
-        let registered = registered.map(|r| bytes_of(r.source_half) + bytes_of(r.sink_half));
+        let registered = self.registered.halves().map(bytes_of);
         let channels = self.channels.values();
         let rings = channels.map(|c| c.ring_bytes(bytes_of));
         let rings = rings.chain(registered);
@@ -284,22 +277,7 @@ impl State {
     /// What is queued to clients, and what waits for their answers, by who has caused it.
     fn audit_queues(&self) -> Result<(), String> {
         self.cx.clients.audit()?;
-        let followers = self.traces.followers.iter();
-        let followers = followers.flat_map(|(pool, of)| of.keys().map(|c| (*c, *pool)));
-        if self.traces.followed != followers.collect() {
-            return Err(format!("followers: {:?}", self.traces));
-        }
-        for (domain, pool) in &self.traces.unsaid {
-            let p = self.pools.get(pool);
-            let writes = |p: &Pool| p.writer == *domain && !p.is_orphan();
-            let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
-            // Who has nothing to take makes no room.
-            let client = self.cx.client_of(*domain);
-            let client = client.and_then(|c| self.cx.clients.get(c));
-            if !has || client.is_none_or(Client::has_all) {
-                return Err(format!("{domain} is not told whether {pool} is traced"));
-            }
-        }
+        self.traces.audit(&self.cx, &self.pools)?;
         let mut backlog: BTreeMap<DomainId, BTreeMap<u32, u32>> = BTreeMap::new();
         for c in self.channels.values().filter(|c| c.is_incoming()) {
             let exporter = if c.connector == c.source {
@@ -430,10 +408,10 @@ impl State {
         for payer in self.cx.descriptors.payers() {
             count(payer, Of::Descriptors, 1);
         }
-        for uid in self.traces.followers.values().flat_map(BTreeMap::values) {
-            count(*uid, Of::Records, 1);
+        for uid in self.traces.payers() {
+            count(uid, Of::Records, 1);
         }
-        for t in self.traces.rings.values().filter(|t| t.alive) {
+        for t in self.traces.rings().filter(|t| t.alive) {
             count(t.uid, Of::Traces, 1);
         }
         for r in self.claims.readers.values() {

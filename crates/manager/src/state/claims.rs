@@ -411,7 +411,8 @@ impl State {
         }
         self.cx.tell(me, Event::Claimed { req }, &[]);
         self.settle(&Claimed::Domain(me));
-        self.tell_all_traced(me);
+        let (cx, pools) = (&mut self.cx, &self.pools);
+        self.traces.tell_all(cx, pools, &self.back_refs, me);
         Ok(())
     }
 }

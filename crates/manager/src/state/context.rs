@@ -6,13 +6,14 @@ use super::descriptors::Descriptors;
 use super::extent::{For, MANAGER, Piece};
 use super::format;
 use super::model::{Claiming, Domain};
+use super::pool::Pool;
 use super::refuse::refusal;
 use super::totals::Totals;
 use super::types::{Action, ClientId, FdToken, Then};
 use crate::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tranship_proto::{DomainId, Event, Refusal, RefusalCode};
+use tranship_proto::{DomainId, Event, PoolId, Refusal, RefusalCode};
 
 #[derive(Debug)]
 pub(super) struct Context {
@@ -76,6 +77,13 @@ impl Context {
 
     pub fn uid_of(&self, domain: DomainId) -> Option<u32> {
         self.domains.get(&domain).map(|d| d.uid)
+    }
+
+    /// The control page in which a pool's entry is to be kept up to date, if there is one.
+    pub fn control_page_of(&self, id: PoolId, p: &Pool) -> Option<FdToken> {
+        let d = self.domains.get(&p.writer).filter(|_| !p.is_orphan())?;
+        let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
+        ours.then_some(d.control_page)
     }
 
     /// What a returning domain gets anew before `ClaimDone` is not given up there.

@@ -13,9 +13,9 @@ const PIECE: usize = 128;
 impl State {
     /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(super) fn detach(&mut self, id: DomainId) {
-        self.say_no_levels(id);
+        self.traces.say_no_levels(id);
         self.drop_heaps_of(id);
-        self.drop_registered(id);
+        self.registered.drop_of(&mut self.cx, id);
         for export in self.exports.of(id) {
             self.drop_export(export);
         }
@@ -53,8 +53,9 @@ impl State {
         if let Some(client) = domain.client {
             self.cx.out.push(Action::Disconnect { client, refusal });
             let gone = self.cx.clients.remove(client);
-            self.seat_is_free(client);
-            self.follows_no_more(client);
+            self.seat.leave(client);
+            let (cx, pools) = (&mut self.cx, &self.pools);
+            self.traces.follows_no_more(cx, pools, client);
             for (pool, key) in gone.iter().flat_map(Client::chunks) {
                 self.chunk_reached(pool, key, id);
             }
@@ -132,7 +133,7 @@ impl State {
             self.cx.accounts.sub(domain.uid, Of::Connections, 1);
             self.cx.release(domain.pidfd);
             self.cx.release(domain.control_page);
-            self.trace_outlives(id);
+            self.traces.outlive(&mut self.cx, id);
         }
     }
 

@@ -257,8 +257,9 @@ impl State {
         let Some(c) = self.cx.clients.remove(client) else {
             return;
         };
-        self.seat_is_free(client);
-        self.follows_no_more(client);
+        self.seat.leave(client);
+        let (cx, pools) = (&mut self.cx, &self.pools);
+        self.traces.follows_no_more(cx, pools, client);
         let Some(id) = c.domain else {
             return self.cx.accounts.sub(c.uid, Of::Connections, 1);
         };

@@ -152,7 +152,7 @@ impl State {
             much.then(|| equal.min(accounts.limit(uid, Of::Bytes)) / pools)
         };
         // Under a policy every pool is to come down to its quota, and to nothing else.
-        let scheduled = self.schedule.is_on();
+        let scheduled = self.seat.quotas_move();
         let is_due = |asked: Option<Duration>| asked.is_none_or(|t| t + SHRINK_PAUSE <= now);
         let mut ask = Vec::new();
         for (id, h) in &mut self.heaps {

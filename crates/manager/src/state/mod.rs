@@ -26,7 +26,6 @@ mod hog;
 mod hogs;
 mod hold;
 mod ids;
-mod looks;
 mod memory;
 mod model;
 mod names;
@@ -34,7 +33,6 @@ mod offers;
 mod orphans;
 mod outbox;
 mod pass;
-mod period;
 mod pool;
 mod pools;
 mod pressure;
@@ -82,21 +80,25 @@ use endings::Endings;
 use exports::Exports;
 use hog::Hogs;
 use ids::Ids;
-use looks::Watch;
-use model::{Channel, Heap, Registered, RegisteredKey, Traces};
+use model::{Channel, Heaps};
 use offers::Offers;
 use pass::Sweep;
-use period::{Outside, Schedule};
 use pool::Pools;
+use pressure::Outside;
 use refuse::{barred, no_such, not_yours, refusal};
+use registered::Registrations;
+use schedule::Schedule;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use steer::Seat;
 use totals::Totals;
+use trace::Traces;
 use tranship_proto::{
     ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode, Request,
 };
 use types::{Done, Fail};
 use waiting::Waits;
+use watch::Watch;
 
 /// The manager's state.
 #[derive(Debug)]
@@ -104,9 +106,9 @@ pub struct State {
     cx: Context,
     ids: Ids,
     pools: Pools,
-    heaps: BTreeMap<PoolId, Heap>,
+    heaps: Heaps,
     channels: BTreeMap<ChannelId, Channel>,
-    registered: BTreeMap<RegisteredKey, Registered>,
+    registered: Registrations,
     exports: Exports,
     waiting: Waits,
     offers: Offers,
@@ -116,6 +118,7 @@ pub struct State {
     endings: Endings,
     sweep: Sweep,
     schedule: Schedule,
+    seat: Seat,
     outside: Outside,
     watch: Watch,
     hogs: Hogs,
@@ -129,6 +132,7 @@ impl State {
     pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
         let mut accounts = Accounts::new(&config.limits);
         accounts.set_all(Of::Bytes, total_bytes);
+        accounts.set_now(total_bytes);
         let schedule = Schedule::new(&config);
         let cx = Context {
             config,
@@ -147,9 +151,9 @@ impl State {
             cx,
             ids: Ids::new(ids),
             pools: Pools::default(),
-            heaps: BTreeMap::new(),
+            heaps: Heaps::new(),
             channels: BTreeMap::new(),
-            registered: BTreeMap::new(),
+            registered: Registrations::default(),
             exports: Exports::default(),
             waiting: Waits::default(),
             offers: Offers::default(),
@@ -158,6 +162,7 @@ impl State {
             departures: Departures::default(),
             endings: Endings::new(),
             sweep: Sweep::default(),
+            seat: Seat::new(schedule.governs()),
             schedule,
             outside: Outside::new(total_bytes),
             watch: Watch::new(),
@@ -181,6 +186,11 @@ impl State {
     /// The manager's own user: it may have all that there is.
     pub fn set_owner(&mut self, uid: u32) {
         self.cx.accounts.set_owner(uid);
+    }
+
+    /// Somebody has memory that could be asked for, or is kept from having more.
+    pub fn has_memory(&self) -> bool {
+        self.outside.has_memory(&self.cx, &self.pools, &self.heaps)
     }
 
     /// Takes one input; the actions are to be done in order.
@@ -226,20 +236,37 @@ impl State {
                 bytes,
             } => self.hold_read(client, buffers, bytes),
             Input::TakenRead { client, taken } => self.taken_read(client, taken),
-            Input::FiguresRead { asker, figures } => match asker {
-                Some(asker) => self.say_figures(asker, &figures),
-                None => self.figures_read(&figures),
-            },
+            Input::FiguresRead { asker, figures } => {
+                let (cx, hogs, outside) = (&mut self.cx, &self.hogs, &mut self.outside);
+                let (pools, heaps) = (&mut self.pools, &mut self.heaps);
+                match asker {
+                    Some(asker) => schedule::say_figures(cx, pools, heaps, hogs, asker, &figures),
+                    None => {
+                        self.schedule
+                            .figures_read(cx, pools, heaps, hogs, outside, &figures);
+                    }
+                }
+            }
             Input::HeldRead {
                 pool,
                 reader,
                 slots,
                 held,
-            } => self.held_read((pool, reader), &slots, &held),
+            } => {
+                let (cx, pools) = (&mut self.cx, &mut self.pools);
+                self.watch
+                    .held_read(cx, pools, (pool, reader), &slots, &held);
+            }
             Input::PoolRead { client, figures } => self.pool_read(client, figures),
             Input::NotKilled { domain } => self.not_killed(domain),
-            Input::Pressure(seen) => self.pressure_seen(seen),
-            Input::SetQuota { pool, quota_bytes } => self.pin_quota(pool, quota_bytes),
+            Input::Pressure(seen) => {
+                let (cx, pools, heaps) = (&mut self.cx, &mut self.pools, &mut self.heaps);
+                self.outside.seen(cx, pools, heaps, seen);
+            }
+            Input::SetQuota { pool, quota_bytes } => {
+                let (cx, pools, heaps) = (&mut self.cx, &mut self.pools, &mut self.heaps);
+                quota::pin(cx, pools, heaps, pool, quota_bytes);
+            }
             Input::Tick => self.tick(),
         }
         self.expel_all();
@@ -258,8 +285,11 @@ impl State {
             .then_some(self.cx.config.idle_exit)
             .flatten()
             .map(|d| self.idle_since + d);
-        let schedule = self.schedule_due();
-        let (watch, hogs) = (self.watch_due(), self.hogs_due());
+        let schedule = self.schedule.due(&self.pools, &self.heaps);
+        let (watch, hogs) = (
+            self.watch.due(self.cx.config.policy_period),
+            self.hogs_due(),
+        );
         [hello, orphans, endings, idle, schedule, watch, hogs]
             .into_iter()
             .flatten()
@@ -270,8 +300,8 @@ impl State {
         self.cx.clients.expel_late(self.cx.now);
         self.sweep_on();
         self.end_on();
-        self.schedule_on();
-        self.watch_on();
+        self.schedule.go_on(&mut self.cx, &self.pools, &self.heaps);
+        self.watch.go_on(&mut self.cx, &mut self.pools);
         self.hogs_on();
         let idle = self.cx.clients.is_empty() && self.cx.domains.is_empty();
         if idle
@@ -400,20 +430,40 @@ impl State {
             R::Drained { channel } => self.drained(me, channel),
             R::CloseChannel { channel } => self.close_channel(me, channel),
             R::WakeFd { req, channel } => self.wake_fd(me, req, channel, fds),
-            R::RegisterChannel { channel } => self.register_channel(me, channel, fds),
-            R::UnregisterChannel { channel } => self.unregister_channel(me, channel),
+            R::RegisterChannel { channel } => {
+                let (cx, pools) = (&mut self.cx, &self.pools);
+                self.registered.register(cx, pools, me, channel, fds)
+            }
+            R::UnregisterChannel { channel } => {
+                self.registered.unregister(&mut self.cx, me, channel)
+            }
             R::Stat { req } => self.stat(client, req),
-            R::Figures { req, after } => self.ask_figures(client, req, after),
+            R::Figures { req, after } => {
+                schedule::ask_figures(&mut self.cx, &self.pools, client, req, after)
+            }
             R::Trace {
                 req,
                 pool,
                 on,
                 while_here,
-            } => self.trace((client, uid), req, pool, (on, while_here)),
-            R::ShowTrace => self.show_trace(me, fds),
-            R::NextTrace { req, after } => self.next_trace((client, uid), req, after),
-            R::Steer { req, take } => self.steer((client, me), uid, req, take),
-            R::SetQuotas { req, quotas } => self.set_quotas(client, req, &quotas),
+            } => {
+                let (cx, pools) = (&mut self.cx, &self.pools);
+                let who = (client, uid);
+                self.traces
+                    .trace(cx, pools, who, req, pool, (on, while_here))
+            }
+            R::ShowTrace => self.traces.show(&mut self.cx, &self.back_refs, me, fds),
+            R::NextTrace { req, after } => {
+                self.traces.next(&mut self.cx, (client, uid), req, after)
+            }
+            R::Steer { req, take } => {
+                let who = (client, me);
+                self.seat.steer(&mut self.cx, who, uid, req, take)
+            }
+            R::SetQuotas { req, quotas } => {
+                let (cx, pools, heaps) = (&mut self.cx, &mut self.pools, &mut self.heaps);
+                self.seat.set_quotas(cx, pools, heaps, client, req, &quotas)
+            }
             R::ClaimPool {
                 req,
                 pool,
@@ -473,7 +523,10 @@ impl State {
                 req,
                 pool,
                 quota_bytes,
-            } => self.ask_for_quota(me, uid, req, pool, quota_bytes),
+            } => {
+                let (cx, pools, heaps) = (&mut self.cx, &mut self.pools, &mut self.heaps);
+                quota::ask(cx, pools, heaps, (me, uid), req, (pool, quota_bytes))
+            }
             R::ClaimRoster {
                 req,
                 pool,

@@ -69,6 +69,9 @@ pub(crate) struct Heap {
     pub want: Want,
 }
 
+/// All of them.
+pub(super) type Heaps = BTreeMap<PoolId, Heap>;
+
 /// What a heap was refused, and for how long in all. Its callers do not wait: a refusal is a caller's error.
 #[derive(Debug, Default)]
 pub(crate) struct Want {
@@ -263,51 +266,8 @@ pub(crate) struct Offer {
     pub sent: FdToken,
 }
 
-/// A channel within a process, or to elsewhere, as its domain says.
-#[derive(Debug)]
-pub(crate) struct Registered {
-    pub address: String,
-    pub role: Role,
-    /// The other end's domain, in the same process.
-    pub peer: Option<DomainId>,
-    /// Or where else it is.
-    pub place: Option<String>,
-    /// Where what is carried here goes.
-    pub pool: Option<PoolId>,
-    /// Of the source's half.
-    pub lines: u32,
-    pub source_half: FdToken,
-    pub sink_half: FdToken,
-}
-
 /// A domain, and its number for it.
 pub(crate) type RegisteredKey = (DomainId, ChannelId);
-
-/// What one domain recorded.
-#[derive(Debug)]
-pub(crate) struct Trace {
-    pub domain: DomainId,
-    pub name: String,
-    pub pid: u32,
-    pub uid: u32,
-    pub alive: bool,
-    pub fd: FdToken,
-}
-
-/// Histories of buffers.
-#[derive(Debug, Default)]
-pub(crate) struct Traces {
-    /// Pools that are traced until somebody says otherwise.
-    pub pools: BTreeSet<PoolId>,
-    /// And those that are as long as these are there, with their users.
-    pub followers: BTreeMap<PoolId, BTreeMap<ClientId, u32>>,
-    pub followed: BTreeSet<(ClientId, PoolId)>,
-    /// Who has still to be told whether a pool is traced.
-    pub unsaid: BTreeSet<(DomainId, PoolId)>,
-    /// By their numbers, of which the last is this.
-    pub rings: BTreeMap<u32, Trace>,
-    pub last: u32,
-}
 
 /// An answer under way.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::back_refs::BackRef;
 use super::types::Action;
-use super::{Of, State};
+use super::{Of, State, watch};
 use tranship_proto::{DomainId, Event, PoolId};
 
 impl State {
@@ -43,7 +43,7 @@ impl State {
         for channel in self.offers.of_pool(id).collect::<Vec<_>>() {
             self.cancel_offer((channel, id));
         }
-        self.say_no_level(writer, id);
+        self.traces.say_no_level(writer, id);
         self.give_up_opening(id);
         self.settle_readers_of(id);
         self.open_chunks_go(id);
@@ -77,12 +77,12 @@ impl State {
         }
         let readers = self.pools.get(&id).map(|p| p.readers.keys().copied());
         for reader in readers.into_iter().flatten().collect::<Vec<_>>() {
-            self.hold_ends(id, reader);
+            watch::hold_ends(&mut self.cx, &mut self.pools, id, reader);
         }
         let Some(p) = self.pools.remove(id) else {
             return;
         };
-        self.pool_is_not_traced(id);
+        self.traces.forget(id, &mut self.cx.accounts);
         for pidfd in p.awaited().values() {
             self.cx.release(*pidfd);
         }
@@ -103,7 +103,7 @@ impl State {
         }
         for (reader, r) in p.readers {
             self.back_refs.remove(reader, BackRef::Reads(id));
-            self.say_no_level(reader, id);
+            self.traces.say_no_level(reader, id);
             self.cx
                 .accounts
                 .sub(r.uid, Of::Records, r.shown.len() as u64);

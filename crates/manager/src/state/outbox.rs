@@ -51,7 +51,8 @@ impl State {
                 self.feed_all(domain);
                 self.come_in(domain);
                 self.say_offers(domain);
-                self.say_levels(domain);
+                let (cx, pools) = (&mut self.cx, &self.pools);
+                self.traces.say_levels(cx, pools, domain);
             }
             self.stat_on(client);
         }

@@ -5,7 +5,7 @@ use super::extent::For;
 use super::pool::Pool;
 use super::shape::Shape;
 use super::types::{Action, Done};
-use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal, schedule};
 use tranship_proto::{ALL_READERS, DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
 /// Domains with the right to forward one pool.
@@ -55,7 +55,11 @@ impl State {
                 }
             },
         };
-        let quota_bytes = self.first_pool_quota(uid, name, &shape);
+        let (cx, pools, heaps) = (&self.cx, &self.pools, &self.heaps);
+        let quota_bytes = match self.seat.quotas_move() {
+            true => schedule::first_pool_quota(cx, pools, heaps, uid, name, &shape),
+            false => cx.first_quota(uid, shape.max_bytes),
+        };
         let table_bytes = format::table_bytes(shape.slots);
         self.cx
             .hold_memory(table.token, me, For::Tables, table_bytes);

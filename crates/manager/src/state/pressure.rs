@@ -3,8 +3,14 @@
 //! Nobody loses what is in use: who is asked to shrink gives back what is free, and the limit does not fall below what is in use and
 //! everybody's minimum.
 
-use super::types::Figures;
-use super::{Action, State};
+use super::accounts::Of;
+use super::context::Context;
+use super::model::Heaps;
+use super::pool::Pools;
+use super::quota;
+use super::types::{Action, Figures};
+use std::collections::BTreeSet;
+use std::time::Duration;
 use tranship_proto::{Event, PoolId, Pressure};
 
 /// The limit comes down by this part of what lies between it and its floor, a look.
@@ -14,114 +20,160 @@ const UP: u64 = 8;
 /// Of a heap nobody says what of it is in use: it is asked for an eighth at a time.
 const HEAP: u64 = 8;
 
-impl State {
+/// What is known of memory outside of the manager.
+#[derive(Debug)]
+pub(super) struct Outside {
+    level: Pressure,
+    /// When the level was reached last.
+    reached: Duration,
+    /// What may be granted in all, at most the total.
+    limit_bytes: u64,
+    /// How often in a row it was found to be as bad as it can be.
+    full: u32,
+    /// Who was asked to shrink, and may grow again when it is over.
+    asked: BTreeSet<PoolId>,
+    /// The next figures are for this.
+    wants: bool,
+}
+
+impl Outside {
+    pub fn new(total_bytes: u64) -> Outside {
+        Outside {
+            level: Pressure::Unwatched,
+            reached: Duration::ZERO,
+            limit_bytes: total_bytes,
+            full: 0,
+            asked: BTreeSet::new(),
+            wants: false,
+        }
+    }
+
+    pub fn level(&self) -> Pressure {
+        self.level
+    }
+
+    /// What may be granted in all, at most the total.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
     /// Somebody has memory that could be asked for, or is kept from having more.
-    pub fn has_memory(&self) -> bool {
-        !self.pools.is_empty()
-            || !self.heaps.is_empty()
-            || self.outside.level > Pressure::None
-            || self.outside.limit_bytes < self.cx.total_bytes
-            || !self.outside.asked.is_empty()
+    pub fn has_memory(&self, cx: &Context, pools: &Pools, heaps: &Heaps) -> bool {
+        !pools.is_empty()
+            || !heaps.is_empty()
+            || self.level > Pressure::None
+            || self.limit_bytes < cx.total_bytes
+            || !self.asked.is_empty()
     }
 
     /// It was looked.
-    pub(super) fn pressure_seen(&mut self, seen: Pressure) {
-        let out = &mut self.outside;
-        out.full = match seen {
-            Pressure::Full => out.full.saturating_add(1),
+    pub fn seen(&mut self, cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps, seen: Pressure) {
+        self.full = match seen {
+            Pressure::Full => self.full.saturating_add(1),
             _ => 0,
         };
         // Up at once, down after a while.
-        if seen >= out.level || out.reached + self.cx.config.pressure.calm <= self.cx.now {
-            (out.level, out.reached) = (seen, self.cx.now);
+        if seen >= self.level || self.reached + cx.config.pressure.calm <= cx.now {
+            (self.level, self.reached) = (seen, cx.now);
         }
-        if out.level > Pressure::None {
-            out.wants = true;
-            let alive = self.pools.iter().filter(|(_, p)| !p.is_orphan());
+        if self.level > Pressure::None {
+            self.wants = true;
+            let alive = pools.iter().filter(|(_, p)| !p.is_orphan());
             let pools = alive.map(|(id, p)| (*id, p.table)).collect();
             let asker = None;
-            self.cx.out.push(Action::ReadFigures { asker, pools });
+            cx.out.push(Action::ReadFigures { asker, pools });
         } else {
-            self.relax();
+            self.relax(cx, pools, heaps);
         }
     }
 
     /// Whether these figures were asked for here; then what follows is done.
-    pub(super) fn squeezed(&mut self, figures: &[(PoolId, Option<Figures>)]) -> bool {
-        if !std::mem::take(&mut self.outside.wants) {
+    pub fn squeezed(
+        &mut self,
+        cx: &mut Context,
+        pools: &Pools,
+        heaps: &Heaps,
+        figures: &[(PoolId, Option<Figures>)],
+    ) -> bool {
+        if !std::mem::take(&mut self.wants) {
             return false;
         }
         let needs = figures.iter().filter_map(|(id, f)| {
-            let p = self.pools.get(id).filter(|p| !p.is_orphan())?;
-            let least = self.cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes);
+            let p = pools.get(id).filter(|p| !p.is_orphan())?;
+            let least = cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes);
             let needed = needed_bytes(*f, p.granted_bytes(), p.chunk_bytes);
             Some((*id, needed.max(least)))
         });
         let needs: Vec<(PoolId, u64)> = needs.collect();
-        self.ask_for_idle(&needs);
+        self.ask_for_idle(cx, pools, heaps, &needs);
         // First what is idle; then nobody grows.
-        if self.outside.full > 1 {
-            self.lower_limit(&needs);
+        if self.full > 1 {
+            self.lower_limit(cx, pools, &needs);
         }
         true
     }
 
-    fn ask_for_idle(&mut self, needs: &[(PoolId, u64)]) {
+    fn ask_for_idle(
+        &mut self,
+        cx: &mut Context,
+        pools: &Pools,
+        heaps: &Heaps,
+        needs: &[(PoolId, u64)],
+    ) {
         let mut ask = Vec::new();
         for (id, needed) in needs {
-            if let Some(p) = self.pools.get(id).filter(|p| p.granted_bytes() > *needed) {
+            if let Some(p) = pools.get(id).filter(|p| p.granted_bytes() > *needed) {
                 ask.push((p.writer, *id, *needed));
             }
         }
-        for (id, h) in &self.heaps {
+        for (id, h) in heaps {
             ask.push((h.owner, *id, h.admitted - h.admitted / HEAP));
         }
         for (writer, pool, target_bytes) in ask {
             // Who does not read is asked again at the next look.
-            if self.cx.reads(writer) {
-                self.outside.asked.insert(pool);
-                self.cx
-                    .tell(writer, Event::Shrink { pool, target_bytes }, &[]);
+            if cx.reads(writer) {
+                self.asked.insert(pool);
+                cx.tell(writer, Event::Shrink { pool, target_bytes }, &[]);
             }
         }
     }
 
     /// At once to what is granted, then step by step to what is in use.
-    fn lower_limit(&mut self, needs: &[(PoolId, u64)]) {
+    fn lower_limit(&mut self, cx: &mut Context, pools: &Pools, needs: &[(PoolId, u64)]) {
         let granted: u64 = needs
             .iter()
-            .filter_map(|(id, _)| Some(self.pools.get(id)?.granted_bytes()))
+            .filter_map(|(id, _)| Some(pools.get(id)?.granted_bytes()))
             .sum();
-        let has = self.cx.accounts.sum(super::Of::Bytes);
+        let has = cx.accounts.sum(Of::Bytes);
         let needed: u64 = needs.iter().map(|(_, needed)| needed).sum();
-        let floor = (has.saturating_sub(granted).saturating_add(needed)).min(self.cx.total_bytes);
-        let limit = self.outside.limit_bytes.min(has.max(floor));
+        let floor = (has.saturating_sub(granted).saturating_add(needed)).min(cx.total_bytes);
+        let limit = self.limit_bytes.min(has.max(floor));
         let step = (limit.saturating_sub(floor)).div_ceil(DOWN);
-        self.set_limit((limit - step.min(limit)).max(floor));
+        self.set_limit(cx, (limit - step.min(limit)).max(floor));
     }
 
     /// It is over: back to the total, step by step; who was asked may have its quota again.
-    fn relax(&mut self) {
-        for id in std::mem::take(&mut self.outside.asked) {
-            let pool = self.pools.get(&id).map(|p| (p.writer, p.quota_bytes));
-            let heap = || self.heaps.get(&id).map(|h| (h.owner, h.quota_bytes));
+    fn relax(&mut self, cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps) {
+        for id in std::mem::take(&mut self.asked) {
+            let pool = pools.get(&id).map(|p| (p.writer, p.quota_bytes));
+            let heap = || heaps.get(&id).map(|h| (h.owner, h.quota_bytes));
             let Some((writer, quota_bytes)) = pool.or_else(heap) else {
                 continue;
             };
-            match self.cx.reads(writer) {
-                true => self.set_quota(id, quota_bytes),
+            match cx.reads(writer) {
+                true => quota::set(cx, pools, heaps, id, quota_bytes),
                 // At the next look.
-                false => drop(self.outside.asked.insert(id)),
+                false => drop(self.asked.insert(id)),
             }
         }
-        let limit = self.outside.limit_bytes;
-        let up = (self.cx.total_bytes / UP).max(1);
-        self.set_limit(limit.saturating_add(up).min(self.cx.total_bytes));
+        let limit = self.limit_bytes;
+        let up = (cx.total_bytes / UP).max(1);
+        self.set_limit(cx, limit.saturating_add(up).min(cx.total_bytes));
     }
 
-    fn set_limit(&mut self, bytes: u64) {
-        self.outside.limit_bytes = bytes;
-        self.cx.accounts.set_now(bytes);
+    fn set_limit(&mut self, cx: &mut Context, bytes: u64) {
+        self.limit_bytes = bytes;
+        cx.accounts.set_now(bytes);
     }
 }
 

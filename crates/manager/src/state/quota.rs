@@ -1,128 +1,185 @@
 //! Quotas that change while pools and heaps exist.
 
+use super::accounts::Of;
+use super::context::Context;
+use super::model::{Heap, Heaps};
+use super::pool::{Pool, Pools};
+use super::refuse::{barred, no_such, refusal};
 use super::types::{Action, Done};
-use super::{State, barred, no_such, refusal};
+use std::time::Duration;
 use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 
-impl State {
-    /// Who pays for memory does not say how much of it that may be.
-    pub(super) fn ask_for_quota(
-        &mut self,
-        me: DomainId,
-        uid: u32,
-        req: Req,
-        id: PoolId,
-        quota_bytes: u64,
-    ) -> Done {
-        if uid != 0 && !self.cx.accounts.is_owner(uid) {
-            return Err(barred(uid, AccessRule::Owner).into());
-        }
-        let (_, max_bytes) = self.quota_of(id).ok_or(no_such(id.0))?;
-        if quota_bytes > max_bytes {
-            return Err(refusal(RefusalCode::BadArgument, quota_bytes, max_bytes).into());
-        }
-        self.pin_quota(id, quota_bytes);
-        let (quota_bytes, _) = self.quota_of(id).ok_or(no_such(id.0))?;
-        self.cx.tell(me, Event::QuotaSet { req, quota_bytes }, &[]);
-        Ok(())
-    }
+/// How long who is to give back is given until it is told again.
+const REMINDED: Duration = Duration::from_secs(1);
 
-    /// What a pool or heap that has an owner may have now, and ever.
-    fn quota_of(&self, id: PoolId) -> Option<(u64, u64)> {
-        let pool = self.pools.get(&id).filter(|pool| !pool.is_orphan());
-        let heap = || self.heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
-        pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
-    }
+/// Who pays for memory does not say how much of it that may be.
+pub(super) fn ask(
+    cx: &mut Context,
+    pools: &mut Pools,
+    heaps: &mut Heaps,
 
-    /// The administrator's word: from then on no policy moves it.
-    pub(super) fn pin_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        if let Some(p) = self.pools.get_mut(id) {
-            p.pinned = true;
-        }
-        if let Some(heap) = self.heaps.get_mut(&id) {
-            heap.pinned = true;
-        }
-        self.set_quota(id, quota_bytes);
+    (me, uid): (DomainId, u32),
+    req: Req,
+    (id, quota_bytes): (PoolId, u64),
+) -> Done {
+    if uid != 0 && !cx.accounts.is_owner(uid) {
+        return Err(barred(uid, AccessRule::Owner).into());
     }
-
-    pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        self.set_heap_quota(id, quota_bytes);
-        self.set_pool_quota(id, quota_bytes, true);
+    let (_, max_bytes) = quota_of(pools, heaps, id).ok_or(no_such(id.0))?;
+    if quota_bytes > max_bytes {
+        return Err(refusal(RefusalCode::BadArgument, quota_bytes, max_bytes).into());
     }
+    pin(cx, pools, heaps, id, quota_bytes);
+    let (quota_bytes, _) = quota_of(pools, heaps, id).ok_or(no_such(id.0))?;
+    cx.tell(me, Event::QuotaSet { req, quota_bytes }, &[]);
+    Ok(())
+}
 
-    /// A policy's word. Who does not read finds it on its control page; it is said again when there is something to give back.
-    pub(super) fn move_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        let writer = self.pools.get(&id).map(|p| p.writer);
-        let writer = writer.or_else(|| self.heaps.get(&id).map(|h| h.owner));
-        let client = writer.and_then(|writer| self.cx.client_of(writer));
-        let reads = client.is_some_and(|client| self.cx.clients.has_room(client));
-        self.set_pool_quota(id, quota_bytes, reads);
-        // It has no control page: one that does not read is told in another period.
-        if reads {
-            self.set_heap_quota(id, quota_bytes);
-        }
+/// What a pool or heap that has an owner may have now, and ever.
+fn quota_of(pools: &Pools, heaps: &Heaps, id: PoolId) -> Option<(u64, u64)> {
+    let pool = pools.get(&id).filter(|pool| !pool.is_orphan());
+    let heap = || heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
+    pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
+}
+
+/// The administrator's word: from then on no policy moves it.
+pub(super) fn pin(
+    cx: &mut Context,
+    pools: &mut Pools,
+    heaps: &mut Heaps,
+    id: PoolId,
+    quota_bytes: u64,
+) {
+    if let Some(p) = pools.get_mut(id) {
+        p.pinned = true;
     }
+    if let Some(heap) = heaps.get_mut(&id) {
+        heap.pinned = true;
+    }
+    set(cx, pools, heaps, id, quota_bytes);
+}
 
-    fn set_pool_quota(&mut self, id: PoolId, quota_bytes: u64, tell: bool) {
-        let Some(p) = self.pools.get_mut(id).filter(|p| !p.is_orphan()) else {
-            return;
-        };
-        p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.cx.total_bytes);
-        let (writer, quota_bytes) = (p.writer, p.quota_bytes);
-        let over = p.granted_bytes() > quota_bytes;
-        let entry = (p.entry, p.epoch);
-        if let Some(control_page) = self.live_control_page(id) {
-            let (entry, epoch) = entry;
-            self.cx.out.push(Action::SetBoard {
-                control_page,
-                entry,
-                pool: Some(id),
-                epoch,
-                quota_bytes,
-            });
-        }
-        if !tell {
-            return;
-        }
-        self.cx.tell(
+pub(super) fn set(
+    cx: &mut Context,
+    pools: &mut Pools,
+    heaps: &mut Heaps,
+    id: PoolId,
+    quota_bytes: u64,
+) {
+    set_heap(cx, heaps, id, quota_bytes);
+    set_pool(cx, pools, id, quota_bytes, true);
+}
+
+/// A policy's word. Who does not read finds it on its control page; it is said again when there is something to give back.
+pub(super) fn move_to(
+    cx: &mut Context,
+    pools: &mut Pools,
+    heaps: &mut Heaps,
+    id: PoolId,
+    quota_bytes: u64,
+) {
+    let writer = pools.get(&id).map(|p| p.writer);
+    let writer = writer.or_else(|| heaps.get(&id).map(|h| h.owner));
+    let client = writer.and_then(|writer| cx.client_of(writer));
+    let reads = client.is_some_and(|client| cx.clients.has_room(client));
+    set_pool(cx, pools, id, quota_bytes, reads);
+    // It has no control page: one that does not read is told in another period.
+    if reads {
+        set_heap(cx, heaps, id, quota_bytes);
+    }
+}
+
+fn set_pool(cx: &mut Context, pools: &mut Pools, id: PoolId, quota_bytes: u64, tell: bool) {
+    let Some(p) = pools.get_mut(id).filter(|p| !p.is_orphan()) else {
+        return;
+    };
+    p.quota_bytes = quota_bytes.min(p.max_bytes).min(cx.total_bytes);
+    let (writer, quota_bytes) = (p.writer, p.quota_bytes);
+    let over = p.granted_bytes() > quota_bytes;
+    let entry = (p.entry, p.epoch);
+    if let Some(control_page) = cx.control_page_of(id, p) {
+        let (entry, epoch) = entry;
+        cx.out.push(Action::SetBoard {
+            control_page,
+            entry,
+            pool: Some(id),
+            epoch,
+            quota_bytes,
+        });
+    }
+    if !tell {
+        return;
+    }
+    cx.tell(
+        writer,
+        Event::Quota {
+            pool: id,
+            quota_bytes,
+        },
+        &[],
+    );
+    if over {
+        cx.tell(
             writer,
-            Event::Quota {
+            Event::Shrink {
                 pool: id,
-                quota_bytes,
+                target_bytes: quota_bytes,
             },
             &[],
         );
-        if over {
-            self.cx.tell(
-                writer,
-                Event::Shrink {
-                    pool: id,
-                    target_bytes: quota_bytes,
-                },
-                &[],
-            );
-        }
     }
+}
 
-    fn set_heap_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        let total = self.cx.total_bytes;
-        let Some(heap) = self.heaps.get_mut(&id) else {
-            return;
-        };
-        let quota_bytes = quota_bytes.min(heap.max_bytes).min(total);
-        heap.quota_bytes = quota_bytes;
-        let (owner, over) = (heap.owner, heap.admitted > quota_bytes);
-        let quota = Event::Quota {
+fn set_heap(cx: &mut Context, heaps: &mut Heaps, id: PoolId, quota_bytes: u64) {
+    let total = cx.total_bytes;
+    let Some(heap) = heaps.get_mut(&id) else {
+        return;
+    };
+    let quota_bytes = quota_bytes.min(heap.max_bytes).min(total);
+    heap.quota_bytes = quota_bytes;
+    let (owner, over) = (heap.owner, heap.admitted > quota_bytes);
+    let quota = Event::Quota {
+        pool: id,
+        quota_bytes,
+    };
+    cx.tell(owner, quota, &[]);
+    if over {
+        let shrink = Event::Shrink {
             pool: id,
-            quota_bytes,
+            target_bytes: quota_bytes,
         };
-        self.cx.tell(owner, quota, &[]);
-        if over {
-            let shrink = Event::Shrink {
-                pool: id,
-                target_bytes: quota_bytes,
-            };
-            self.cx.tell(owner, shrink, &[]);
-        }
+        cx.tell(owner, shrink, &[]);
     }
+}
+
+/// Who has more than its quota is told again now and then: it may not have read when it was told.
+pub(super) fn remind(cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps) {
+    let now = cx.now;
+    let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
+    let over = pools.iter().filter(|(_, p)| {
+        !p.is_orphan() && p.granted_bytes() > p.quota_bytes && due(p.asked_to_shrink)
+    });
+    for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let Some(p) = pools.get_mut(id) else {
+            continue;
+        };
+        p.asked_to_shrink = Some(now);
+        let quota_bytes = p.quota_bytes;
+        move_to(cx, pools, heaps, id, quota_bytes);
+    }
+}
+
+/// The total without what others than living pools have.
+pub(super) fn for_pools(cx: &Context, pools: &Pools, heaps: &Heaps) -> u64 {
+    let alive = pools.values().filter(|p| !p.is_orphan());
+    let heaps = heaps.values().filter(|h| is_divided(h));
+    let theirs: u64 = alive.map(Pool::granted_bytes).sum();
+    let theirs = theirs + heaps.map(|h| h.admitted).sum::<u64>();
+    let others = cx.accounts.sum(Of::Bytes).saturating_sub(theirs);
+    cx.accounts.most_now().saturating_sub(others)
+}
+
+/// Whether a policy sets a heap's quota.
+pub(super) fn is_divided(heap: &Heap) -> bool {
+    heap.said.is_some() && !heap.pinned
 }

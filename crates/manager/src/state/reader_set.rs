@@ -5,7 +5,7 @@ use super::back_refs::BackRef;
 use super::model::{Opening, Queue};
 use super::pool::Pool;
 use super::types::{Action, FdToken, Left, Then};
-use super::{Of, State, refusal};
+use super::{Of, State, refusal, watch};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 
 /// Departures of queues that were never taken up which are remembered for a writer that is away. (All others are
@@ -15,10 +15,7 @@ const UNJOINED_KEPT: usize = 65536;
 impl State {
     /// The control page in which a pool's entry is to be kept up to date, if there is one.
     pub(super) fn live_control_page(&self, id: PoolId) -> Option<FdToken> {
-        let p = self.pools.get(&id).filter(|p| !p.is_orphan())?;
-        let d = self.cx.domains.get(&p.writer)?;
-        let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
-        ours.then_some(d.control_page)
+        self.cx.control_page_of(id, self.pools.get(&id)?)
     }
 
     /// Raises the epoch where the writer looks before it collects.
@@ -130,7 +127,8 @@ impl State {
         };
         self.cx
             .tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
-        self.tell_traced(sink, id);
+        let (cx, pools) = (&mut self.cx, &self.pools);
+        self.traces.tell(cx, pools, sink, id);
         match opening {
             Opening::Assigned { client, req } => {
                 let event = Event::Assigned {
@@ -299,7 +297,7 @@ impl State {
         for key in keys {
             self.unhold_chunk(id, key, reader);
         }
-        self.hold_ends(id, reader);
+        watch::hold_ends(&mut self.cx, &mut self.pools, id, reader);
         let Some(r) = self
             .pools
             .get_mut(id)
@@ -308,7 +306,7 @@ impl State {
             return;
         };
         self.back_refs.remove(reader, BackRef::Reads(id));
-        self.say_no_level(reader, id);
+        self.traces.say_no_level(reader, id);
         let told = self.pools.get(&id).is_some_and(|p| p.gone_said);
         if let Some(d) = self.cx.domains.get_mut(&reader) {
             d.feeding.remove(&id);

@@ -1,11 +1,16 @@
 //! Channels within a process, or that it has to elsewhere: no manager brings their ends together, their process says that there is one. For `stat`
 //! alone; gone with the connection by which it was said.
 
+use super::ancillary::Ancillary;
+use super::context::Context;
+use super::descriptors::Descriptors;
 use super::extent::For;
-use super::model::{Registered, RegisteredKey};
-use super::refuse::check_lines;
+use super::format;
+use super::model::RegisteredKey;
+use super::pool::Pools;
+use super::refuse::{check_lines, no_such, refusal};
 use super::types::{Done, FdToken};
-use super::{Ancillary, State, format, no_such, refusal};
+use std::collections::BTreeMap;
 use tranship_proto::{
     ChannelId, ChannelStat, DomainId, LocalChannel, MAX_ADDRESS_BYTES, PoolId, RefusalCode, Role,
     check_text,
@@ -14,10 +19,34 @@ use tranship_proto::{
 /// Of one domain. More are not shown.
 const MOST: usize = 256;
 
-impl State {
+/// A channel within a process, or to elsewhere, as its domain says.
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub address: String,
+    pub role: Role,
+    /// The other end's domain, in the same process.
+    pub peer: Option<DomainId>,
+    /// Or where else it is.
+    pub place: Option<String>,
+    /// Where what is carried here goes.
+    pub pool: Option<PoolId>,
+    /// Of the source's half.
+    pub lines: u32,
+    pub source_half: FdToken,
+    pub sink_half: FdToken,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Registrations {
+    all: BTreeMap<RegisteredKey, Registered>,
+}
+
+impl Registrations {
     /// There is nobody to answer to: what cannot be taken is not shown.
-    pub(super) fn register_channel(
+    pub fn register(
         &mut self,
+        cx: &mut Context,
+        pools: &Pools,
         me: DomainId,
         channel: LocalChannel,
         fds: &mut Ancillary,
@@ -30,14 +59,14 @@ impl State {
                 return Err(refusal(RefusalCode::BadName, has, most).into());
             }
         }
-        let all = self.registered_by(me).count();
-        if all >= MOST || self.registered.contains_key(&key) {
+        let all = self.of(me).count();
+        if all >= MOST || self.all.contains_key(&key) {
             return Err(refusal(RefusalCode::Limit, all as u64 + 1, MOST as u64).into());
         }
         // One that is made up is nobody's.
-        let process = |id: &DomainId| self.cx.domains.get(id).map(|d| (d.process, d.uid));
+        let process = |id: &DomainId| cx.domains.get(id).map(|d| (d.process, d.uid));
         let peer = channel.peer.filter(|peer| process(peer) == process(&me));
-        let written = |pool: &PoolId| self.pools.get(pool).is_some_and(|p| p.writer == me);
+        let written = |pool: &PoolId| pools.get(pool).is_some_and(|p| p.writer == me);
         let pool = channel.pool.filter(written);
         let [ours, theirs] = channel.lines;
         check_lines(ours)?;
@@ -50,10 +79,8 @@ impl State {
                 return Err(wrong);
             }
         };
-        self.cx
-            .hold_memory(source.token, me, For::Rings, format::link_bytes(ours));
-        self.cx
-            .hold_memory(sink, me, For::Rings, format::link_bytes(theirs));
+        cx.hold_memory(source.token, me, For::Rings, format::link_bytes(ours));
+        cx.hold_memory(sink, me, For::Rings, format::link_bytes(theirs));
         let record = Registered {
             address: channel.address,
             role: channel.role,
@@ -64,34 +91,38 @@ impl State {
             source_half: source.token,
             sink_half: sink,
         };
-        self.registered.insert(key, record);
+        self.all.insert(key, record);
         Ok(())
     }
 
-    pub(super) fn unregister_channel(&mut self, me: DomainId, channel: ChannelId) -> Done {
-        let record = self.registered.remove(&(me, channel));
+    pub fn unregister(&mut self, cx: &mut Context, me: DomainId, channel: ChannelId) -> Done {
+        let record = self.all.remove(&(me, channel));
         let record = record.ok_or(no_such(channel.0))?;
-        self.cx.release(record.source_half);
-        self.cx.release(record.sink_half);
+        cx.release(record.source_half);
+        cx.release(record.sink_half);
         Ok(())
     }
 
     /// All of a domain whose connection ends.
-    pub(super) fn drop_registered(&mut self, me: DomainId) {
-        for channel in self.registered_by(me).collect::<Vec<_>>() {
+    pub fn drop_of(&mut self, cx: &mut Context, me: DomainId) {
+        for channel in self.of(me).collect::<Vec<_>>() {
             // It is there.
-            let _ = self.unregister_channel(me, channel);
+            let _ = self.unregister(cx, me, channel);
         }
     }
 
-    fn registered_by(&self, me: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
+    fn of(&self, me: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
         let of = (me, ChannelId(0))..=(me, ChannelId(u32::MAX));
-        self.registered.range(of).map(|((_, channel), _)| *channel)
+        self.all.range(of).map(|((_, channel), _)| *channel)
     }
 
     /// Its record, but for what is in its sink's half; that.
-    pub(super) fn registered_record(&self, key: RegisteredKey) -> Option<(ChannelStat, FdToken)> {
-        let r = self.registered.get(&key)?;
+    pub fn record(
+        &self,
+        key: RegisteredKey,
+        descriptors: &Descriptors,
+    ) -> Option<(ChannelStat, FdToken)> {
+        let r = self.all.get(&key)?;
         let (here, there) = (Some(key.0), r.peer);
         let [source, sink] = match r.role {
             Role::Source => [here, there],
@@ -107,10 +138,38 @@ impl State {
             pools: r.pool.into_iter().collect(),
             taken: 0,
             lines: r.lines,
-            ring_bytes: self.cx.descriptors.bytes_of(r.source_half)
-                + self.cx.descriptors.bytes_of(r.sink_half),
+            ring_bytes: descriptors.bytes_of(r.source_half) + descriptors.bytes_of(r.sink_half),
             place: r.place.clone(),
         };
         Some((record, r.sink_half))
+    }
+
+    pub fn get(&self, key: RegisteredKey) -> Option<&Registered> {
+        self.all.get(&key)
+    }
+
+    /// What comes after one.
+    pub fn after(&self, last: Option<RegisteredKey>) -> Option<RegisteredKey> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = last.map_or(Unbounded, Excluded);
+        self.all
+            .range((from, Unbounded))
+            .next()
+            .map(|(key, _)| *key)
+    }
+
+    /// Both halves of each.
+    pub fn halves(&self) -> impl Iterator<Item = FdToken> + '_ {
+        let all = self.all.values();
+        all.flat_map(|r| [r.source_half, r.sink_half])
+    }
+
+    /// Of nobody who has no connection.
+    pub fn audit(&self, cx: &Context) -> Result<(), String> {
+        let mut all = self.all.iter();
+        match all.find(|(key, _)| cx.client_of(key.0).is_none()) {
+            None => Ok(()),
+            Some((key, r)) => Err(format!("{key:?}: {r:?} of nobody who is there")),
+        }
     }
 }

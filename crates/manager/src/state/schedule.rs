@@ -3,17 +3,18 @@
 //! Heaps whose owners say how they do take part, too; callers do not wait there, so one that was refused something counts as waiting for a second.
 //! What other heaps have, and what is stranded or orphaned, is not divided.
 
-use super::model::Heap;
-use super::pool::Pool;
+use super::context::Context;
+use super::hog::Hogs;
+use super::model::{Heap, Heaps};
+use super::pool::Pools;
+use super::pressure::Outside;
+use super::quota::{self, is_divided};
 use super::shape::Shape;
 use super::types::{Action, ClientId, Done, Figures};
-use super::{Of, State};
+use crate::Config;
 use std::time::Duration;
-use tranship_policy::{PoolState, Snapshot};
+use tranship_policy::{Governor, PoolState, Snapshot};
 use tranship_proto::{Event, PoolFigures, PoolId, Req};
-
-/// How long who is to give back is given until it is told again.
-const REMINDED: Duration = Duration::from_secs(1);
 
 /// Heaps have no chunks; they ask for memory in steps of that at least.
 const HEAP_GRAIN: u64 = 1 << 20;
@@ -21,37 +22,77 @@ const HEAP_GRAIN: u64 = 1 << 20;
 /// Pools of which one message tells.
 const AT_ONCE: usize = 32;
 
-impl State {
-    pub(super) fn schedule_due(&self) -> Option<Duration> {
-        let pools = || self.pools.values().any(|p| !p.is_orphan());
-        let heaps = || self.heaps.values().any(is_divided);
-        let any = self.schedule.governor.is_some() && (pools() || heaps());
-        any.then_some(self.schedule.due)
+/// When, and by what.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    /// None: quotas stay as they are.
+    governor: Option<Governor>,
+    due: Duration,
+}
+
+impl Schedule {
+    pub fn new(config: &Config) -> Schedule {
+        let governor = config.is_scheduled().then(|| {
+            // The name was looked up when the configuration was read.
+            Governor::new(tranship_policy::Config::of(&config.policy)).ok()
+        });
+        Schedule {
+            governor: governor.flatten(),
+            // Those who were there before are not to be divided anew while they come back.
+            due: config.grace,
+        }
+    }
+
+    /// Whether the manager itself sets quotas.
+    pub fn governs(&self) -> bool {
+        self.governor.is_some()
+    }
+
+    pub fn due(&self, pools: &Pools, heaps: &Heaps) -> Option<Duration> {
+        let pools = || pools.values().any(|p| !p.is_orphan());
+        let heaps = || heaps.values().any(is_divided);
+        let any = self.governor.is_some() && (pools() || heaps());
+        any.then_some(self.due)
     }
 
     /// A period is over: asks for what writers say.
-    pub(super) fn schedule_on(&mut self) {
-        if self.schedule_due().is_none_or(|due| due > self.cx.now) {
+    pub fn go_on(&mut self, cx: &mut Context, pools: &Pools, heaps: &Heaps) {
+        if self.due(pools, heaps).is_none_or(|due| due > cx.now) {
             return;
         }
         // From now on, not from when it was due: after a pause there is nothing to catch up with.
-        self.schedule.due = self.cx.now + self.cx.config.policy_period;
-        let alive = self.pools.iter().filter(|(_, p)| !p.is_orphan());
+        self.due = cx.now + cx.config.policy_period;
+        let alive = pools.iter().filter(|(_, p)| !p.is_orphan());
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
         let asker = None;
-        self.cx.out.push(Action::ReadFigures { asker, pools });
+        cx.out.push(Action::ReadFigures { asker, pools });
     }
 
-    pub(super) fn figures_read(&mut self, figures: &[(PoolId, Option<Figures>)]) {
-        let now = self.cx.now;
-        for heap in self.heaps.values_mut() {
+    /// What writers say was read, for whomever of the manager.
+    pub fn figures_read(
+        &mut self,
+        cx: &mut Context,
+        pools: &mut Pools,
+        heaps: &mut Heaps,
+        hogs: &Hogs,
+        outside: &mut Outside,
+        figures: &[(PoolId, Option<Figures>)],
+    ) {
+        let now = cx.now;
+        for heap in heaps.values_mut() {
             heap.want.count(now);
         }
-        if self.squeezed(figures) {
+        if outside.squeezed(cx, pools, heaps, figures) {
             return;
         }
-        let snapshot = self.snapshot(figures);
-        let Some(governor) = &mut self.schedule.governor else {
+        let sight = Sight {
+            cx,
+            pools,
+            heaps,
+            hogs,
+        };
+        let snapshot = sight.snapshot(figures);
+        let Some(governor) = &mut self.governor else {
             return;
         };
         let targets = governor.step(&snapshot);
@@ -62,80 +103,89 @@ impl State {
         // Who gives comes before who gets.
         changes.sort_by_key(|(p, t)| t.quota_bytes > p.quota_bytes);
         for (_, target) in changes {
-            self.move_quota(PoolId(target.id), target.quota_bytes);
+            let id = PoolId(target.id);
+            quota::move_to(cx, pools, heaps, id, target.quota_bytes);
         }
-        self.remind();
+        quota::remind(cx, pools, heaps);
     }
+}
 
-    /// Who has more than its quota is told again now and then: it may not have read when it was told.
-    pub(super) fn remind(&mut self) {
-        let now = self.cx.now;
-        let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
-        let over = self.pools.iter().filter(|(_, p)| {
-            !p.is_orphan() && p.granted_bytes() > p.quota_bytes && due(p.asked_to_shrink)
-        });
-        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let Some(p) = self.pools.get_mut(id) else {
-                continue;
-            };
-            p.asked_to_shrink = Some(now);
-            let quota_bytes = p.quota_bytes;
-            self.move_quota(id, quota_bytes);
-        }
-    }
+/// Somebody wants to know what a policy is told of the pools after one.
+pub(super) fn ask_figures(
+    cx: &mut Context,
+    pools: &Pools,
+    client: ClientId,
+    req: Req,
+    after: PoolId,
+) -> Done {
+    use std::ops::Bound::{Excluded, Unbounded};
+    let pools = pools.range((Excluded(after), Unbounded));
+    let alive = pools.filter(|(_, p)| !p.is_orphan()).take(AT_ONCE);
+    let pools = alive.map(|(id, p)| (*id, p.table)).collect();
+    let asker = Some((client, req));
+    cx.out.push(Action::ReadFigures { asker, pools });
+    Ok(())
+}
 
-    /// Somebody wants to know what a policy is told of the pools after one.
-    pub(super) fn ask_figures(&mut self, client: ClientId, req: Req, after: PoolId) -> Done {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let pools = self.pools.range((Excluded(after), Unbounded));
-        let alive = pools.filter(|(_, p)| !p.is_orphan()).take(AT_ONCE);
-        let pools = alive.map(|(id, p)| (*id, p.table)).collect();
-        let asker = Some((client, req));
-        self.cx.out.push(Action::ReadFigures { asker, pools });
-        Ok(())
-    }
+pub(super) fn say_figures(
+    cx: &mut Context,
+    pools: &Pools,
+    heaps: &Heaps,
+    hogs: &Hogs,
+    (client, req): (ClientId, Req),
+    figures: &[(PoolId, Option<Figures>)],
+) {
+    let sight = Sight {
+        cx,
+        pools,
+        heaps,
+        hogs,
+    };
+    let told = figures.iter().filter_map(|(id, f)| {
+        let p = sight.pool_state(*id, *f)?;
+        Some(PoolFigures {
+            pool: *id,
+            name: p.name,
+            blocked_ns: p.blocked_ns,
+            collect_ns: p.collect_ns,
+            allocs: p.allocs,
+            live_bytes: p.live_bytes,
+            peak_bytes: p.peak_bytes,
+            live_buffers: p.live_buffers,
+            garbage_bytes: p.garbage_bytes,
+            cached_bytes: p.cached_bytes,
+            lingering_bytes: pools.get(id).map_or(0, |p| p.lingering_bytes),
+            waiters: p.waiters,
+            quota_bytes: p.quota_bytes,
+            granted_bytes: p.granted_bytes,
+            chunk_bytes: p.grain_bytes,
+            min_bytes: p.rule.min_bytes,
+            max_bytes: p.rule.max_bytes,
+            weight: p.rule.weight,
+            priority: p.rule.priority,
+            target_ppm: p.rule.target.map(millionths),
+            callers: p.rule.callers,
+            group: p.rule.group,
+            group_max_bytes: p.rule.group_max_bytes,
+        })
+    });
+    let event = Event::Figures {
+        req,
+        limit_bytes: quota::for_pools(cx, pools, heaps),
+        pools: told.collect(),
+    };
+    cx.push(client, event, &[]);
+}
 
-    pub(super) fn say_figures(
-        &mut self,
-        (client, req): (ClientId, Req),
-        figures: &[(PoolId, Option<Figures>)],
-    ) {
-        let pools = figures.iter().filter_map(|(id, f)| {
-            let p = self.pool_state(*id, *f)?;
-            Some(PoolFigures {
-                pool: *id,
-                name: p.name,
-                blocked_ns: p.blocked_ns,
-                collect_ns: p.collect_ns,
-                allocs: p.allocs,
-                live_bytes: p.live_bytes,
-                peak_bytes: p.peak_bytes,
-                live_buffers: p.live_buffers,
-                garbage_bytes: p.garbage_bytes,
-                cached_bytes: p.cached_bytes,
-                lingering_bytes: self.lingering_of(*id),
-                waiters: p.waiters,
-                quota_bytes: p.quota_bytes,
-                granted_bytes: p.granted_bytes,
-                chunk_bytes: p.grain_bytes,
-                min_bytes: p.rule.min_bytes,
-                max_bytes: p.rule.max_bytes,
-                weight: p.rule.weight,
-                priority: p.rule.priority,
-                target_ppm: p.rule.target.map(millionths),
-                callers: p.rule.callers,
-                group: p.rule.group,
-                group_max_bytes: p.rule.group_max_bytes,
-            })
-        });
-        let event = Event::Figures {
-            req,
-            limit_bytes: self.for_pools(),
-            pools: pools.collect(),
-        };
-        self.cx.push(client, event, &[]);
-    }
+/// What a policy is told from.
+struct Sight<'a> {
+    cx: &'a Context,
+    pools: &'a Pools,
+    heaps: &'a Heaps,
+    hogs: &'a Hogs,
+}
 
+impl Sight<'_> {
     /// What there is for pools, and how each of them does.
     fn snapshot(&self, figures: &[(PoolId, Option<Figures>)]) -> Snapshot {
         let pools = figures
@@ -145,7 +195,7 @@ impl State {
         let heaps = heaps.map(|(id, h)| self.heap_state(*id, h));
         Snapshot {
             at_ns: u64::try_from(self.cx.now.as_nanos()).unwrap_or(u64::MAX),
-            limit_bytes: self.for_pools(),
+            limit_bytes: quota::for_pools(self.cx, self.pools, self.heaps),
             pools: pools.chain(heaps).collect(),
         }
     }
@@ -178,16 +228,6 @@ impl State {
             rule,
             ..PoolState::default()
         }
-    }
-
-    /// The total without what others than living pools have.
-    pub(super) fn for_pools(&self) -> u64 {
-        let alive = self.pools.values().filter(|p| !p.is_orphan());
-        let heaps = self.heaps.values().filter(|h| is_divided(h));
-        let theirs: u64 = alive.map(Pool::granted_bytes).sum();
-        let theirs = theirs + heaps.map(|h| h.admitted).sum::<u64>();
-        let others = self.cx.accounts.sum(Of::Bytes).saturating_sub(theirs);
-        self.outside.limit_bytes.saturating_sub(others)
     }
 
     fn pool_state(&self, id: PoolId, figures: Option<Figures>) -> Option<PoolState> {
@@ -232,32 +272,31 @@ impl State {
             ..PoolState::default()
         })
     }
-
-    /// The quota of a new pool: under a policy what nobody else was given, and its minimum at least.
-    pub(super) fn first_pool_quota(&self, uid: u32, name: &str, shape: &Shape) -> u64 {
-        let usual = self.cx.first_quota(uid, shape.max_bytes);
-        if !self.schedule.is_on() {
-            return usual;
-        }
-        let alive = self.pools.values().filter(|p| !p.is_orphan());
-        let given: u64 = alive.map(|p| p.quota_bytes).sum();
-        let left = self.for_pools().saturating_sub(given);
-        let rule = self.cx.config.rule_of(name);
-        let least = rule.min_bytes.max(shape.chunk_bytes);
-        // What its group has left of what they may have together.
-        let in_group = rule.group_max_bytes.map_or(u64::MAX, |most| {
-            let alive = self.pools.values().filter(|p| !p.is_orphan());
-            let theirs = alive.filter(|p| self.cx.config.rule_of(&p.name).group == rule.group);
-            most.saturating_sub(theirs.map(|p| p.quota_bytes).sum())
-        });
-        let quota = usual.min(left.min(in_group).max(least));
-        quota / shape.chunk_bytes * shape.chunk_bytes
-    }
 }
 
-/// Whether a policy sets a heap's quota.
-fn is_divided(heap: &Heap) -> bool {
-    heap.said.is_some() && !heap.pinned
+/// The quota of a new pool: under a policy what nobody else was given, and its minimum at least.
+pub(super) fn first_pool_quota(
+    cx: &Context,
+    pools: &Pools,
+    heaps: &Heaps,
+    uid: u32,
+    name: &str,
+    shape: &Shape,
+) -> u64 {
+    let usual = cx.first_quota(uid, shape.max_bytes);
+    let alive = pools.values().filter(|p| !p.is_orphan());
+    let given: u64 = alive.map(|p| p.quota_bytes).sum();
+    let left = quota::for_pools(cx, pools, heaps).saturating_sub(given);
+    let rule = cx.config.rule_of(name);
+    let least = rule.min_bytes.max(shape.chunk_bytes);
+    // What its group has left of what they may have together.
+    let in_group = rule.group_max_bytes.map_or(u64::MAX, |most| {
+        let alive = pools.values().filter(|p| !p.is_orphan());
+        let theirs = alive.filter(|p| cx.config.rule_of(&p.name).group == rule.group);
+        most.saturating_sub(theirs.map(|p| p.quota_bytes).sum())
+    });
+    let quota = usual.min(left.min(in_group).max(least));
+    quota / shape.chunk_bytes * shape.chunk_bytes
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a share: below a million

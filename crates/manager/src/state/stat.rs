@@ -101,7 +101,7 @@ impl State {
             } else {
                 None
             };
-            if let Some(key) = after(&self.registered, key) {
+            if let Some(key) = self.registered.after(key) {
                 return Some(Item::Registered(key));
             }
             last = None;
@@ -195,7 +195,7 @@ impl State {
                 }
             }
             Item::Registered(key) => {
-                let (record, half) = self.registered_record(key)?;
+                let (record, half) = self.registered.record(key, &self.cx.descriptors)?;
                 let record = StatRecord::Channel(record);
                 self.ask(client, record, Action::ReadTaken { client, half }, 1)
             }
@@ -309,8 +309,8 @@ impl State {
             max_descriptors: self.cx.accounts.all(Of::Descriptors),
             own_bytes_per_user: self.cx.config.limits.own_bytes(),
             longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
-            pressure: self.outside.level,
-            limit_bytes: self.outside.limit_bytes,
+            pressure: self.outside.level(),
+            limit_bytes: self.outside.limit_bytes(),
         }
     }
 
@@ -406,7 +406,7 @@ impl State {
             garbage_bytes: 0,
             cached_bytes: 0,
             padding_bytes: 0,
-            lingering_bytes: self.lingering_of(id),
+            lingering_bytes: p.lingering_bytes,
         }))
     }
 

@@ -1,47 +1,76 @@
 //! A policy outside of the manager: one client at a time has the right to set quotas. Whatever it says is checked; when it goes, the last
 //! quotas stay.
 
+use super::accounts::Of;
+use super::context::Context;
+use super::model::Heaps;
+use super::pool::Pools;
+use super::quota;
+use super::refuse::{barred, not_yours, refusal};
 use super::types::{Action, ClientId, Done};
-use super::{Of, State, barred, not_yours, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 
-impl State {
+#[derive(Debug)]
+pub(super) struct Seat {
+    /// A policy of the manager's own sets quotas.
+    governed: bool,
+    /// Who sets quotas from outside.
+    taken: Option<(ClientId, DomainId)>,
+    /// Somebody has done so.
+    steered: bool,
+}
+
+impl Seat {
+    pub fn new(governed: bool) -> Seat {
+        Seat {
+            governed,
+            taken: None,
+            steered: false,
+        }
+    }
+
+    /// Whether quotas move, by whomever.
+    pub fn quotas_move(&self) -> bool {
+        self.governed || self.steered
+    }
+
     /// Takes the seat, or gives it up.
-    pub(super) fn steer(
+    pub fn steer(
         &mut self,
+        cx: &mut Context,
         (client, me): (ClientId, DomainId),
         uid: u32,
         req: Req,
         take: bool,
     ) -> Done {
-        let gid = self.cx.domains.get(&me).map_or(u32::MAX, |d| d.gid);
-        let own = uid == 0 || self.cx.accounts.is_owner(uid);
-        if !own && !self.cx.config.may_steer(uid, gid) {
+        let gid = cx.domains.get(&me).map_or(u32::MAX, |d| d.gid);
+        let own = uid == 0 || cx.accounts.is_owner(uid);
+        if !own && !cx.config.may_steer(uid, gid) {
             return Err(barred(uid, AccessRule::PolicyRun).into());
         }
-        if self.schedule.governor.is_some() {
+        if self.governed {
             return Err(refusal(RefusalCode::Steered, 0, 0).into());
         }
-        let sits = self.schedule.seat;
+        let sits = self.taken;
         if let Some((other, domain)) = sits.filter(|(c, _)| *c != client || take) {
-            debug_assert!(self.cx.clients.get(other).is_some());
+            debug_assert!(cx.clients.get(other).is_some());
             return Err(refusal(RefusalCode::Steered, domain.0.into(), 1).into());
         }
-        self.schedule.seat = take.then_some((client, me));
-        if take && !self.schedule.steered {
+        self.taken = take.then_some((client, me));
+        if take && !self.steered {
             // From now on what does not fit into a quota may fit later, and a new pool gets what is left.
-            self.schedule.steered = true;
-            self.cx.out.push(Action::Scheduled);
+            self.steered = true;
+            cx.out.push(Action::Scheduled);
         }
-        self.cx.push(client, Event::Steering { req, take }, &[]);
+        cx.push(client, Event::Steering { req, take }, &[]);
         Ok(())
     }
 
     /// Whoever sat there has gone.
-    pub(super) fn seat_is_free(&mut self, client: ClientId) {
-        if self.schedule.seat.is_some_and(|(c, _)| c == client) {
-            self.schedule.seat = None;
+    pub fn leave(&mut self, client: ClientId) {
+        if self.taken.is_some_and(|(c, _)| c == client) {
+            self.taken = None;
         }
     }
 
@@ -49,21 +78,24 @@ impl State {
     ///
     /// Trust: a policy's word. No pool gets less than its minimum, if those fit, nor more than its maximum; together they are no more than
     /// there is, or no more than before; what was set by hand stays.
-    pub(super) fn set_quotas(
-        &mut self,
+    pub fn set_quotas(
+        &self,
+        cx: &mut Context,
+        pools: &mut Pools,
+        heaps: &mut Heaps,
         client: ClientId,
         req: Req,
         quotas: &[(PoolId, u64)],
     ) -> Done {
-        let Some(me) = self.schedule.seat.filter(|(c, _)| *c == client) else {
+        let Some(me) = self.taken.filter(|(c, _)| *c == client) else {
             return Err(refusal(RefusalCode::State, 0, 0).into());
         };
-        let limit = self.for_pools();
-        let least: BTreeMap<PoolId, u64> = self.least_of_all();
+        let limit = quota::for_pools(cx, pools, heaps);
+        let least: BTreeMap<PoolId, u64> = least_of_all(cx, pools);
         let tight = least.values().sum::<u64>() > limit;
         let mut wanted = BTreeMap::new();
         for (id, quota_bytes) in quotas {
-            if self.heaps.contains_key(id) {
+            if heaps.contains_key(id) {
                 return Err(not_yours(id.0));
             }
             if wanted.insert(*id, *quota_bytes).is_some() {
@@ -71,12 +103,12 @@ impl State {
                 return Err(refusal(RefusalCode::BadArgument, id.0.into(), 1).into());
             }
             // It may have gone since it was told of.
-            let Some(p) = self.pools.get(id).filter(|p| !p.is_orphan() && !p.pinned) else {
+            let Some(p) = pools.get(id).filter(|p| !p.is_orphan() && !p.pinned) else {
                 wanted.remove(id);
                 continue;
             };
-            let rule = self.cx.config.rule_of(&p.name);
-            let most = self.cx.most_for(p.uid, p.max_bytes).min(rule.max_bytes);
+            let rule = cx.config.rule_of(&p.name);
+            let most = cx.most_for(p.uid, p.max_bytes).min(rule.max_bytes);
             let most = most.max(p.chunk_bytes);
             let least = least.get(id).copied().unwrap_or(0);
             if *quota_bytes > most {
@@ -86,7 +118,7 @@ impl State {
                 return Err(refusal(RefusalCode::BadArgument, *quota_bytes, least).into());
             }
         }
-        let alive = || self.pools.iter().filter(|(_, p)| !p.is_orphan());
+        let alive = || pools.iter().filter(|(_, p)| !p.is_orphan());
         let before: u64 = alive().map(|(_, p)| p.quota_bytes).sum();
         let after = alive().map(|(id, p)| wanted.get(id).copied().unwrap_or(p.quota_bytes));
         let after = after.fold(0u64, u64::saturating_add);
@@ -94,48 +126,47 @@ impl State {
             return Err(refusal(RefusalCode::Total, after, limit).into());
         }
         let change = |(id, quota): (&PoolId, &u64)| {
-            let p = self.pools.get(id)?;
+            let p = pools.get(id)?;
             (p.quota_bytes != *quota).then_some((*id, *quota, p.quota_bytes < *quota))
         };
         let mut changes: Vec<_> = wanted.iter().filter_map(change).collect();
         // Who gives comes before who gets.
         changes.sort_by_key(|(_, _, more)| *more);
         for (id, quota_bytes, _) in changes {
-            self.move_quota(id, quota_bytes);
+            quota::move_to(cx, pools, heaps, id, quota_bytes);
         }
-        self.remind();
+        quota::remind(cx, pools, heaps);
         let limit_bytes = limit;
-        self.cx
-            .tell(me.1, Event::QuotasSet { req, limit_bytes }, &[]);
+        cx.tell(me.1, Event::QuotasSet { req, limit_bytes }, &[]);
         Ok(())
     }
 
-    /// What each living pool has at least.
-    fn least_of_all(&self) -> BTreeMap<PoolId, u64> {
-        let alive = self.pools.iter().filter(|(_, p)| !p.is_orphan());
-        let least = alive.map(|(id, p)| {
-            let least = match p.pinned {
-                true => p.quota_bytes,
-                false => self.cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes),
-            };
-            let most = self.cx.most_for(p.uid, p.max_bytes);
-            (*id, least.min(most) / p.chunk_bytes * p.chunk_bytes)
-        });
-        least.collect()
-    }
-
     /// What the sums say, for the audit.
-    pub(super) fn audit_seat(&self) -> Result<(), String> {
-        let Some((client, domain)) = self.schedule.seat else {
+    pub fn audit(&self, cx: &Context) -> Result<(), String> {
+        let Some((client, domain)) = self.taken else {
             return Ok(());
         };
-        let sits = self.cx.clients.domain_of(client);
-        match sits == Some(domain) && self.schedule.governor.is_none() {
+        let sits = cx.clients.domain_of(client);
+        match sits == Some(domain) && !self.governed {
             true => Ok(()),
             false => Err(format!(
                 "{client:?} of {domain} sets quotas, of {} bytes",
-                self.cx.accounts.all(Of::Bytes)
+                cx.accounts.all(Of::Bytes)
             )),
         }
     }
+}
+
+/// What each living pool has at least.
+fn least_of_all(cx: &Context, pools: &Pools) -> BTreeMap<PoolId, u64> {
+    let alive = pools.iter().filter(|(_, p)| !p.is_orphan());
+    let least = alive.map(|(id, p)| {
+        let least = match p.pinned {
+            true => p.quota_bytes,
+            false => cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes),
+        };
+        let most = cx.most_for(p.uid, p.max_bytes);
+        (*id, least.min(most) / p.chunk_bytes * p.chunk_bytes)
+    });
+    least.collect()
 }

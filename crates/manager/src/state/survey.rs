@@ -57,8 +57,8 @@ impl State {
                 (self.channel_record(id)?, Look::Rings { source, sink })
             }
             Item::Registered(key) => {
-                let (record, sink) = self.registered_record(key)?;
-                let source = Some(self.registered.get(&key)?.source_half);
+                let (record, sink) = self.registered.record(key, &self.cx.descriptors)?;
+                let source = Some(self.registered.get(key)?.source_half);
                 let sink = Some(sink);
                 (StatRecord::Channel(record), Look::Rings { source, sink })
             }

@@ -1,9 +1,11 @@
 //! Who holds what of others' pools, and for how long: readers' counters are looked through once a period, in pieces, so that the
 //! manager stalls for nobody. Programs notice nothing of it.
 
+use super::accounts::Of;
+use super::context::Context;
+use super::pool::Pools;
 use super::types::{Action, HeldSlot};
-use super::{Of, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 use std::time::Duration;
@@ -20,87 +22,135 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Of a slot table's entry.
 const TABLE_WORDS: u32 = 8;
 
-impl State {
-    pub(super) fn watch_due(&self) -> Option<Duration> {
-        if !self.watch.users.is_empty() {
-            return Some(self.watch.last + PAUSE);
+/// How far it is. Each user's readers wait for nobody else's.
+#[derive(Debug)]
+pub(super) struct Watch {
+    begun: Duration,
+    last: Duration,
+    /// There was nobody to look at, and nobody has come since.
+    idle: bool,
+    users: BTreeMap<u32, Pass>,
+    /// Whose turn it is in this tick, who comes after, and how many words there are for all of them.
+    turn: Option<u32>,
+    after: VecDeque<u32>,
+    words: u32,
+    /// Who had the last turn.
+    last_user: u32,
+}
+
+/// One user's readers.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    rest: VecDeque<(PoolId, DomainId)>,
+    /// Of the first one, the next slot.
+    next: u32,
+    words: u32,
+}
+
+impl Watch {
+    pub fn new() -> Watch {
+        Watch {
+            begun: Duration::ZERO,
+            last: Duration::ZERO,
+            idle: true,
+            users: BTreeMap::new(),
+            turn: None,
+            after: VecDeque::new(),
+            words: 0,
+            last_user: 0,
         }
-        (!self.watch.idle).then(|| self.watch.begun + self.cx.config.policy_period)
     }
 
-    pub(super) fn watch_on(&mut self) {
-        if self.watch_due().is_none_or(|due| due > self.cx.now) {
+    /// Somebody reads a pool.
+    pub fn wake(&mut self) {
+        self.idle = false;
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    pub fn due(&self, period: Duration) -> Option<Duration> {
+        if !self.users.is_empty() {
+            return Some(self.last + PAUSE);
+        }
+        (!self.idle).then(|| self.begun + period)
+    }
+
+    pub fn go_on(&mut self, cx: &mut Context, pools: &mut Pools) {
+        let due = self.due(cx.config.policy_period);
+        if due.is_none_or(|due| due > cx.now) {
             return;
         }
-        if self.watch.users.is_empty() {
-            self.watch.begun = self.cx.now;
-            for (id, p) in self.pools.iter() {
+        if self.users.is_empty() {
+            self.begun = cx.now;
+            for (id, p) in pools.iter() {
                 let readers = p.readers.iter().filter(|(_, r)| r.refs.is_some());
                 for (reader, r) in readers {
-                    let pass = self.watch.users.entry(r.uid).or_default();
+                    let pass = self.users.entry(r.uid).or_default();
                     pass.rest.push_back((*id, *reader));
                 }
             }
-            self.watch.idle = self.watch.users.is_empty();
+            self.idle = self.users.is_empty();
         }
-        self.watch.last = self.cx.now;
+        self.last = cx.now;
         // Who was left out at the last tick comes first at this one.
-        let (users, last) = (&self.watch.users, self.watch.last_user);
+        let (users, last) = (&self.users, self.last_user);
         let next = users.range((Excluded(last), Unbounded));
         let all = next.chain(users.range(..=last)).map(|(uid, _)| *uid);
-        (self.watch.after, self.watch.turn) = (all.collect(), None);
-        self.watch.words = WORDS;
-        self.watch_next();
+        (self.after, self.turn) = (all.collect(), None);
+        self.words = WORDS;
+        self.go_on_with(cx, pools);
     }
 
     /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are any.
-    fn watch_next(&mut self) {
+    fn go_on_with(&mut self, cx: &mut Context, pools: &mut Pools) {
         loop {
-            if let Some(uid) = self.watch.turn {
-                if self.watch_more(uid) {
+            if let Some(uid) = self.turn {
+                if self.read_more(uid, cx, pools) {
                     return;
                 }
-                self.watch.turn = None;
+                self.turn = None;
             }
-            if self.watch.words == 0 {
+            if self.words == 0 {
                 return;
             }
-            let left = u32::try_from(self.watch.after.len()).unwrap_or(u32::MAX);
-            let Some(uid) = self.watch.after.pop_front() else {
+            let left = u32::try_from(self.after.len()).unwrap_or(u32::MAX);
+            let Some(uid) = self.after.pop_front() else {
                 return;
             };
-            if let Some(pass) = self.watch.users.get_mut(&uid) {
-                pass.words = (self.watch.words / left).max(1);
-                (self.watch.turn, self.watch.last_user) = (Some(uid), uid);
+            if let Some(pass) = self.users.get_mut(&uid) {
+                pass.words = (self.words / left).max(1);
+                (self.turn, self.last_user) = (Some(uid), uid);
             }
         }
     }
 
     /// Of so many words.
-    fn watch_spends(&mut self, uid: u32, words: u32) {
-        self.watch.words = self.watch.words.saturating_sub(words);
-        if let Some(pass) = self.watch.users.get_mut(&uid) {
+    fn spend(&mut self, uid: u32, words: u32) {
+        self.words = self.words.saturating_sub(words);
+        if let Some(pass) = self.users.get_mut(&uid) {
             pass.words = pass.words.saturating_sub(words);
         }
     }
 
     /// Has the next piece of a user's read, if there is time for it; `false` if there is none, or nothing more.
-    fn watch_more(&mut self, uid: u32) -> bool {
+    fn read_more(&mut self, uid: u32, cx: &mut Context, pools: &mut Pools) -> bool {
         loop {
-            let Some(pass) = self.watch.users.get(&uid) else {
+            let Some(pass) = self.users.get(&uid) else {
                 return false;
             };
             let Some((pool, reader)) = pass.rest.front().copied() else {
-                self.watch.users.remove(&uid);
+                self.users.remove(&uid);
                 return false;
             };
             if pass.words == 0 {
                 return false;
             }
             let from = pass.next;
-            self.watch_spends(uid, LOOK);
-            let room = self.cx.accounts.room(uid, Of::Records);
-            let found = self.pools.get_mut(pool).and_then(|p| {
+            self.spend(uid, LOOK);
+            let room = cx.accounts.room(uid, Of::Records);
+            let found = pools.get_mut(pool).and_then(|p| {
                 let r = p.readers.get_mut(&reader)?;
                 let refs = r.refs?;
                 if from == 0 {
@@ -109,15 +159,15 @@ impl State {
                 Some((p.table, refs, p.slots))
             });
             let Some((table, refs, slots)) = found.filter(|(_, _, slots)| from < *slots) else {
-                self.watch_ends(uid, (pool, reader));
+                self.end_look(uid, (pool, reader), cx, pools);
                 continue;
             };
             let to = from.saturating_add(PIECE).min(slots);
-            self.watch_spends(uid, to - from);
-            if let Some(pass) = self.watch.users.get_mut(&uid) {
+            self.spend(uid, to - from);
+            if let Some(pass) = self.users.get_mut(&uid) {
                 pass.next = to;
             }
-            self.cx.out.push(Action::ReadHeld {
+            cx.out.push(Action::ReadHeld {
                 pool,
                 reader,
                 table,
@@ -129,19 +179,21 @@ impl State {
     }
 
     /// A piece was read; nothing of it counts as held if it could not be.
-    pub(super) fn held_read(
+    pub fn held_read(
         &mut self,
+        cx: &mut Context,
+        pools: &mut Pools,
         (pool, reader): (PoolId, DomainId),
         slots: &Range<u32>,
         held: &[HeldSlot],
     ) {
-        let (now, linger) = (self.cx.now, self.cx.config.linger);
-        let record = self.pools.get_mut(pool).and_then(|p| {
+        let (now, linger) = (cx.now, cx.config.linger);
+        let record = pools.get_mut(pool).and_then(|p| {
             let (most, payer) = (p.max_bytes, p.uid);
             p.readers.get_mut(&reader).map(|r| (r, most, payer))
         });
         let Some((r, most_bytes, payer)) = record else {
-            return self.watch_next();
+            return self.go_on_with(cx, pools);
         };
         let uid = r.uid;
         let bounded = |h: &HeldSlot| HeldSlot {
@@ -154,18 +206,24 @@ impl State {
         r.hold.add(&held, now, linger);
         let found = u32::try_from(held.len()).unwrap_or(u32::MAX);
         let found = found.min(slots.end - slots.start);
-        self.watch_spends(uid, found.saturating_mul(TABLE_WORDS));
-        self.watch_next();
+        self.spend(uid, found.saturating_mul(TABLE_WORDS));
+        self.go_on_with(cx, pools);
     }
 
     /// All of what a reader holds of a pool was seen.
-    fn watch_ends(&mut self, uid: u32, (pool, reader): (PoolId, DomainId)) {
-        if let Some(pass) = self.watch.users.get_mut(&uid) {
+    fn end_look(
+        &mut self,
+        uid: u32,
+        (pool, reader): (PoolId, DomainId),
+        cx: &mut Context,
+        pools: &mut Pools,
+    ) {
+        if let Some(pass) = self.users.get_mut(&uid) {
             pass.rest.pop_front();
             pass.next = 0;
         }
-        let (now, linger) = (self.cx.now, self.cx.config.linger);
-        let Some(p) = self.pools.get_mut(pool) else {
+        let (now, linger) = (cx.now, cx.config.linger);
+        let Some(p) = pools.get_mut(pool) else {
             return;
         };
         // More than there is of the pool nobody can hold, whatever the table says.
@@ -176,98 +234,98 @@ impl State {
         let before = r.hold.records();
         let charged = r.hold.end(now, linger, there);
         let after = r.hold.records();
-        self.cx.accounts.sub(uid, Of::Records, before);
-        self.cx.accounts.add(uid, Of::Records, after);
-        self.set_lingering(pool, reader, charged);
+        cx.accounts.sub(uid, Of::Records, before);
+        cx.accounts.add(uid, Of::Records, after);
+        set_lingering(cx, pools, (pool, reader), charged);
     }
+}
 
-    /// So much of a pool is charged to one of its readers from now on.
-    fn set_lingering(&mut self, pool: PoolId, reader: DomainId, bytes: u64) {
-        let Some(p) = self.pools.get_mut(pool) else {
-            return;
-        };
-        let payer = p.uid;
-        let Some(r) = p.readers.get_mut(&reader) else {
-            return;
-        };
-        let before = std::mem::replace(&mut r.hold.lingering_bytes, bytes);
-        p.lingering_bytes = (p.lingering_bytes + bytes).saturating_sub(before);
-        let uid = r.uid;
-        if let Some(d) = self.cx.domains.get_mut(&reader) {
-            let its = d.lingering.entry(payer).or_default();
-            *its = (*its + bytes).saturating_sub(before);
-            if *its == 0 {
-                d.lingering.remove(&payer);
-            }
-        }
-        // What is of a pool of the same user is counted to that user already.
-        if uid != payer {
-            self.cx.accounts.charge(uid, before, bytes);
-        }
-    }
-
-    /// A reader is about to be no more.
-    pub(super) fn hold_ends(&mut self, pool: PoolId, reader: DomainId) {
-        self.set_lingering(pool, reader, 0);
-        let hold = self.pools.get_mut(pool).and_then(|p| {
-            let r = p.readers.get_mut(&reader)?;
-            Some((r.uid, std::mem::take(&mut r.hold)))
-        });
-        if let Some((uid, hold)) = hold {
-            self.cx.accounts.sub(uid, Of::Records, hold.records());
+/// So much of a pool is charged to one of its readers from now on.
+fn set_lingering(
+    cx: &mut Context,
+    pools: &mut Pools,
+    (pool, reader): (PoolId, DomainId),
+    bytes: u64,
+) {
+    let Some(p) = pools.get_mut(pool) else {
+        return;
+    };
+    let payer = p.uid;
+    let Some(r) = p.readers.get_mut(&reader) else {
+        return;
+    };
+    let before = std::mem::replace(&mut r.hold.lingering_bytes, bytes);
+    p.lingering_bytes = (p.lingering_bytes + bytes).saturating_sub(before);
+    let uid = r.uid;
+    if let Some(d) = cx.domains.get_mut(&reader) {
+        let its = d.lingering.entry(payer).or_default();
+        *its = (*its + bytes).saturating_sub(before);
+        if *its == 0 {
+            d.lingering.remove(&payer);
         }
     }
-
-    /// What of a pool is charged to those who hold it.
-    pub(super) fn lingering_of(&self, pool: PoolId) -> u64 {
-        self.pools.get(&pool).map_or(0, |p| p.lingering_bytes)
+    // What is of a pool of the same user is counted to that user already.
+    if uid != payer {
+        cx.accounts.charge(uid, before, bytes);
     }
+}
 
-    /// Counts all of it anew.
-    pub(super) fn audit_holds(&self) -> Result<(), String> {
-        let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
-        let mut users: BTreeMap<u32, u64> = BTreeMap::new();
-        for (id, p) in self.pools.iter() {
-            let all = p.readers.values().map(|r| r.hold.lingering_bytes);
-            let (said, all) = (p.lingering_bytes, all.sum::<u64>());
-            if said != all {
-                return Err(format!(
-                    "pool {id}: {said} bytes of it linger, counted: {all}"
-                ));
+/// A reader is about to be no more.
+pub(super) fn hold_ends(cx: &mut Context, pools: &mut Pools, pool: PoolId, reader: DomainId) {
+    set_lingering(cx, pools, (pool, reader), 0);
+    let hold = pools.get_mut(pool).and_then(|p| {
+        let r = p.readers.get_mut(&reader)?;
+        Some((r.uid, std::mem::take(&mut r.hold)))
+    });
+    if let Some((uid, hold)) = hold {
+        cx.accounts.sub(uid, Of::Records, hold.records());
+    }
+}
+
+/// Counts all of it anew.
+pub(super) fn audit(cx: &Context, pools: &Pools) -> Result<(), String> {
+    let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
+    let mut users: BTreeMap<u32, u64> = BTreeMap::new();
+    for (id, p) in pools.iter() {
+        let all = p.readers.values().map(|r| r.hold.lingering_bytes);
+        let (said, all) = (p.lingering_bytes, all.sum::<u64>());
+        if said != all {
+            return Err(format!(
+                "pool {id}: {said} bytes of it linger, counted: {all}"
+            ));
+        }
+        for (reader, r) in &p.readers {
+            let bytes = r.hold.lingering_bytes;
+            if bytes > p.max_bytes {
+                return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
             }
-            for (reader, r) in &p.readers {
-                let bytes = r.hold.lingering_bytes;
-                if bytes > p.max_bytes {
-                    return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
-                }
-                if bytes > 0 {
-                    *domains
-                        .entry(*reader)
-                        .or_default()
-                        .entry(p.uid)
-                        .or_default() += bytes;
-                }
-                if r.uid != p.uid {
-                    *users.entry(r.uid).or_default() += bytes;
-                }
+            if bytes > 0 {
+                *domains
+                    .entry(*reader)
+                    .or_default()
+                    .entry(p.uid)
+                    .or_default() += bytes;
+            }
+            if r.uid != p.uid {
+                *users.entry(r.uid).or_default() += bytes;
             }
         }
-        for (id, d) in &self.cx.domains {
-            let counted = domains.remove(id).unwrap_or_default();
-            if d.lingering != counted {
-                let said = &d.lingering;
-                return Err(format!(
-                    "domain {id}: {said:?} linger, counted: {counted:?}"
-                ));
-            }
+    }
+    for (id, d) in &cx.domains {
+        let counted = domains.remove(id).unwrap_or_default();
+        if d.lingering != counted {
+            let said = &d.lingering;
+            return Err(format!(
+                "domain {id}: {said:?} linger, counted: {counted:?}"
+            ));
         }
-        users.retain(|_, bytes| *bytes > 0);
-        match users == *self.cx.accounts.charged() {
-            true => Ok(()),
-            false => Err(format!(
-                "charged: {:?}, counted: {users:?}",
-                self.cx.accounts.charged()
-            )),
-        }
+    }
+    users.retain(|_, bytes| *bytes > 0);
+    match users == *cx.accounts.charged() {
+        true => Ok(()),
+        false => Err(format!(
+            "charged: {:?}, counted: {users:?}",
+            cx.accounts.charged()
+        )),
     }
 }
