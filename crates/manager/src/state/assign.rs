@@ -249,10 +249,7 @@ impl State {
         if let Some((refs, inode)) = refs {
             self.cx
                 .hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
-            let reader = self
-                .pools
-                .get_mut(pool)
-                .and_then(|p| p.readers.get_mut(&me));
+            let reader = self.pools.reader_mut(pool, me);
             let old = match reader {
                 Some(r) => {
                     r.announced = false;
@@ -265,11 +262,7 @@ impl State {
                 self.cx.release(old);
             }
         }
-        if let Some(r) = self
-            .pools
-            .get_mut(pool)
-            .and_then(|p| p.readers.get_mut(&me))
-        {
+        if let Some(r) = self.pools.reader_mut(pool, me) {
             r.offers = r.offers.saturating_sub(u32::from(said));
         }
         self.cx.claimed_too(me, |c| {

@@ -59,7 +59,7 @@ impl State {
 
     /// Whether a domain is to be shown a pool's chunks.
     pub fn reads(&self, domain: DomainId, pool: PoolId) -> bool {
-        let reader = self.pools.get(&pool).and_then(|p| p.readers.get(&domain));
+        let reader = self.pools.reader(pool, domain);
         reader.is_some_and(|r| r.queues > 0 || r.offers > 0 || r.proved)
     }
 

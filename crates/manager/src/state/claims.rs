@@ -63,14 +63,9 @@ impl State {
             None if same => return Err(no_such(pool.0)),
             None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
         }
-        if let Some(c) = self
-            .cx
-            .domains
-            .get_mut(&me)
-            .and_then(|d| d.claiming.as_mut())
-        {
+        self.cx.claimed_too(me, |c| {
             c.pools.insert(pool);
-        }
+        });
         Ok(())
     }
 
@@ -136,14 +131,9 @@ impl State {
                 self.add_chunk(me, id, key, fd, Answer::Claim(req))?;
             }
         }
-        if let Some(c) = self
-            .cx
-            .domains
-            .get_mut(&me)
-            .and_then(|d| d.claiming.as_mut())
-        {
+        self.cx.claimed_too(me, |c| {
             c.chunks.insert((id, key));
-        }
+        });
         Ok(())
     }
 

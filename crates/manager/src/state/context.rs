@@ -86,6 +86,19 @@ impl Context {
         ours.then_some(d.control_page)
     }
 
+    /// Stores a pool's epoch and quota in its entry, if there is one.
+    pub fn publish(&mut self, id: PoolId, p: &Pool) {
+        if let Some(control_page) = self.control_page_of(id, p) {
+            self.out.push(Action::SetBoard {
+                control_page,
+                entry: p.entry,
+                pool: Some(id),
+                epoch: p.epoch,
+                quota_bytes: p.quota_bytes,
+            });
+        }
+    }
+
     /// What a returning domain gets anew before `ClaimDone` is not given up there.
     pub fn claimed_too(&mut self, domain: DomainId, add: impl FnOnce(&mut Claiming)) {
         let d = self.domains.get_mut(&domain);

@@ -162,11 +162,7 @@ impl State {
 
     /// One offer of a pool to a reader is over, whatever its outcome.
     pub(super) fn offer_over(&mut self, pool: PoolId, sink: DomainId) {
-        if let Some(r) = self
-            .pools
-            .get_mut(pool)
-            .and_then(|p| p.readers.get_mut(&sink))
-        {
+        if let Some(r) = self.pools.reader_mut(pool, sink) {
             r.offers = r.offers.saturating_sub(1);
         }
         self.reader_may_leave(pool, sink);

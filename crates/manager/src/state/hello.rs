@@ -268,21 +268,13 @@ impl State {
         };
         domain.client = None;
         for pool in std::mem::take(&mut domain.feeding) {
-            if let Some(r) = self
-                .pools
-                .get_mut(pool)
-                .and_then(|p| p.readers.get_mut(&id))
-            {
+            if let Some(r) = self.pools.reader_mut(pool, id) {
                 r.feed = None;
                 r.marked = true;
             }
         }
         for (pool, key) in c.chunks() {
-            if let Some(r) = self
-                .pools
-                .get_mut(pool)
-                .and_then(|p| p.readers.get_mut(&id))
-            {
+            if let Some(r) = self.pools.reader_mut(pool, id) {
                 r.marked = true;
             }
             self.chunk_reached(pool, key, id);

@@ -163,6 +163,14 @@ impl Pools {
         self.all.get_mut(&id)
     }
 
+    pub fn reader(&self, id: PoolId, reader: DomainId) -> Option<&Reader> {
+        self.all.get(&id)?.readers.get(&reader)
+    }
+
+    pub fn reader_mut(&mut self, id: PoolId, reader: DomainId) -> Option<&mut Reader> {
+        self.all.get_mut(&id)?.readers.get_mut(&reader)
+    }
+
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&PoolId, &mut Pool)> {
         self.all.iter_mut()
     }

@@ -4,7 +4,7 @@ use super::back_refs::BackRef;
 use super::extent::For;
 use super::pool::Pool;
 use super::shape::Shape;
-use super::types::{Action, Done};
+use super::types::Done;
 use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal, schedule};
 use tranship_proto::{ALL_READERS, DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
@@ -28,7 +28,7 @@ impl State {
         let Some(d) = self.cx.domains.get(&me) else {
             return Err(no_such(me.0));
         };
-        let (uid, control_page) = (d.uid, d.control_page);
+        let uid = d.uid;
         self.cx.accounts.check(uid, Of::Pools, 1)?;
         let Some(entry) = self.free_entry(me) else {
             let n = u64::from(self.cx.config.pools_per_domain);
@@ -73,13 +73,9 @@ impl State {
             c.pools.insert(pool);
         });
         self.take_entry(me, entry, pool);
-        self.cx.out.push(Action::SetBoard {
-            control_page,
-            entry,
-            pool: Some(pool),
-            epoch: 1,
-            quota_bytes,
-        });
+        if let Some(p) = self.pools.get(&pool) {
+            self.cx.publish(pool, p);
+        }
         self.cx.tell(
             me,
             Event::PoolCreated {

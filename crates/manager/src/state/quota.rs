@@ -5,7 +5,7 @@ use super::context::Context;
 use super::model::{Heap, Heaps};
 use super::pool::{Pool, Pools};
 use super::refuse::{barred, no_such, refusal};
-use super::types::{Action, Done};
+use super::types::Done;
 use std::time::Duration;
 use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 
@@ -96,17 +96,7 @@ fn set_pool(cx: &mut Context, pools: &mut Pools, id: PoolId, quota_bytes: u64, t
     p.quota_bytes = quota_bytes.min(p.max_bytes).min(cx.total_bytes);
     let (writer, quota_bytes) = (p.writer, p.quota_bytes);
     let over = p.granted_bytes() > quota_bytes;
-    let entry = (p.entry, p.epoch);
-    if let Some(control_page) = cx.control_page_of(id, p) {
-        let (entry, epoch) = entry;
-        cx.out.push(Action::SetBoard {
-            control_page,
-            entry,
-            pool: Some(id),
-            epoch,
-            quota_bytes,
-        });
-    }
+    cx.publish(id, p);
     if !tell {
         return;
     }

@@ -4,7 +4,7 @@
 use super::back_refs::BackRef;
 use super::model::{Opening, Queue};
 use super::pool::Pool;
-use super::types::{Action, FdToken, Left, Then};
+use super::types::{FdToken, Left, Then};
 use super::{Of, State, refusal, watch};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 
@@ -20,22 +20,12 @@ impl State {
 
     /// Raises the epoch where the writer looks before it collects.
     pub(super) fn raise_epoch(&mut self, id: PoolId) -> u64 {
-        let control_page = self.live_control_page(id);
         let Some(p) = self.pools.get_mut(id) else {
             return 0;
         };
         p.epoch += 1;
-        let (entry, epoch, quota_bytes) = (p.entry, p.epoch, p.quota_bytes);
-        if let Some(control_page) = control_page {
-            self.cx.out.push(Action::SetBoard {
-                control_page,
-                entry,
-                pool: Some(id),
-                epoch,
-                quota_bytes,
-            });
-        }
-        epoch
+        self.cx.publish(id, p);
+        p.epoch
     }
 
     /// A queue enters the reader set: epoch, then the writer's event. The ends hear of it when that has gone out.
@@ -176,11 +166,7 @@ impl State {
         };
         self.cx.release(q.sent);
         self.cx.release(q.rcvd);
-        if let Some(r) = self
-            .pools
-            .get_mut(id)
-            .and_then(|p| p.readers.get_mut(&q.sink))
-        {
+        if let Some(r) = self.pools.reader_mut(id, q.sink) {
             r.queues -= 1;
         }
         if let Some(Opening::Assigned { client, req }) = q.opening

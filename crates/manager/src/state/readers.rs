@@ -34,11 +34,7 @@ impl State {
         }
         let room = self.cx.accounts.room(r.uid, Of::Records) > 0;
         let queued = room && !sated && self.push_chunk(reader, pool, key, fd);
-        let Some(r) = self
-            .pools
-            .get_mut(pool)
-            .and_then(|p| p.readers.get_mut(&reader))
-        else {
+        let Some(r) = self.pools.reader_mut(pool, reader) else {
             return false;
         };
         match (&mut r.feed, queued) {
@@ -55,11 +51,7 @@ impl State {
 
     /// All chunks of the pool go to the reader, as fast as it takes them.
     pub(super) fn start_feed(&mut self, pool: PoolId, reader: DomainId, req: Option<Req>) {
-        let Some(r) = self
-            .pools
-            .get_mut(pool)
-            .and_then(|p| p.readers.get_mut(&reader))
-        else {
+        let Some(r) = self.pools.reader_mut(pool, reader) else {
             return;
         };
         let feed = r.feed.get_or_insert_default();
@@ -80,7 +72,7 @@ impl State {
 
     /// Of one pool.
     pub(super) fn feed_missed(&mut self, pool: PoolId, reader: DomainId) {
-        let reads = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+        let reads = self.pools.reader(pool, reader);
         if reads.is_some_and(|r| r.marked && r.queues > 0) {
             self.start_feed(pool, reader, None);
         }
@@ -125,11 +117,7 @@ impl State {
         if !self.push_chunk(reader, pool, key, fd) {
             return false;
         }
-        if let Some(r) = self
-            .pools
-            .get_mut(pool)
-            .and_then(|p| p.readers.get_mut(&reader))
-        {
+        if let Some(r) = self.pools.reader_mut(pool, reader) {
             if r.shown.insert(key) {
                 self.cx.accounts.add(r.uid, Of::Records, 1);
             }
@@ -141,7 +129,7 @@ impl State {
     }
 
     fn has_shown(&self, pool: PoolId, reader: DomainId, key: ChunkKey) -> bool {
-        let reader = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+        let reader = self.pools.reader(pool, reader);
         reader.is_some_and(|r| r.shown.contains(&key))
     }
 
@@ -149,11 +137,7 @@ impl State {
         if let Some(d) = self.cx.domains.get_mut(&reader) {
             d.feeding.remove(&pool);
         }
-        let Some(r) = self
-            .pools
-            .get_mut(pool)
-            .and_then(|p| p.readers.get_mut(&reader))
-        else {
+        let Some(r) = self.pools.reader_mut(pool, reader) else {
             return;
         };
         r.marked = false;

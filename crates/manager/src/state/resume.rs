@@ -4,7 +4,7 @@
 use super::back_refs::{READS, WRITES};
 use super::pool::Pool;
 use super::reader_set::left_event;
-use super::types::{Action, ChunkKey, Done, Left, Then};
+use super::types::{ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
@@ -20,12 +20,7 @@ impl State {
         };
         self.take_entry(me, entry, id);
         let left: Vec<Left> = self.departures.of(me, id).collect();
-        let Some((control_page, client)) = self
-            .cx
-            .domains
-            .get(&me)
-            .and_then(|d| Some((d.control_page, d.client?)))
-        else {
+        let Some(client) = self.cx.client_of(me) else {
             return Ok(());
         };
         let Some(p) = self.pools.get_mut(id) else {
@@ -39,14 +34,8 @@ impl State {
         let queues: Vec<ChannelId> = p.queues.keys().copied().collect();
         p.entry = entry;
         p.epoch = 1 + (queues.len() + left.len()) as u64;
-        let (epoch, quota_bytes) = (p.epoch, p.quota_bytes);
-        self.cx.out.push(Action::SetBoard {
-            control_page,
-            entry,
-            pool: Some(id),
-            epoch,
-            quota_bytes,
-        });
+        let quota_bytes = p.quota_bytes;
+        self.cx.publish(id, p);
         let created = Event::PoolCreated {
             req,
             pool: id,
@@ -69,7 +58,7 @@ impl State {
     }
 
     pub(super) fn reader_again(&mut self, me: DomainId, pool: PoolId, mapped: &[ChunkKey]) -> Done {
-        let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
+        let Some(r) = self.pools.reader(pool, me) else {
             return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
         };
         let first = self
@@ -90,14 +79,9 @@ impl State {
             .filter(|k| r.shown.contains(k))
             .copied()
             .collect();
-        if let Some(c) = self
-            .cx
-            .domains
-            .get_mut(&me)
-            .and_then(|d| d.claiming.as_mut())
-        {
+        self.cx.claimed_too(me, |c| {
             c.chunks.extend(known.into_iter().map(|k| (pool, k)));
-        }
+        });
         let stranded: Vec<ChunkKey> = self.pools.get(&pool).map_or(Vec::new(), |p| {
             mapped
                 .iter()
@@ -228,7 +212,7 @@ impl State {
     ) {
         let read = self.back_refs.pools(me, READS);
         for pool in read {
-            let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
+            let Some(r) = self.pools.reader(pool, me) else {
                 continue;
             };
             // One that is being offered the pool answers with its counters.

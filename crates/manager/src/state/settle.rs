@@ -236,7 +236,7 @@ impl State {
         self.pools.changed(pool);
         // One that is being offered the pool again is about to answer with the same counters.
         let offered = |r: &Reader| r.offers > 0;
-        let record = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+        let record = self.pools.reader(pool, reader);
         if r.over && !record.is_some_and(offered) {
             self.drop_reader(pool, reader);
         }
