@@ -4,11 +4,13 @@
 use super::Receiver;
 use super::ahead::Ahead;
 use crate::cbuf::{Cbuf, CbufMut, Tag};
-use crate::link::descriptor::{self, Carries};
+use crate::link::descriptor::{self, Carries, Reference};
 use crate::link::inline::Inline;
 use crate::pool::ForeignPool;
+use std::convert::Infallible;
 use std::ptr::NonNull;
-use tranship_ledger::ReceiptStep;
+use std::sync::atomic::AtomicU32;
+use tranship_ledger::{ReceiptStep, hold, receive};
 use tranship_proto::Trust;
 use tranship_ring::Line;
 use tranship_sys::crash;
@@ -133,25 +135,16 @@ impl Receiver {
         self.ask_for(&carries, ptr.as_ptr());
         self.guess.saw(ptr.as_ptr());
         let generation = reference.id.generation();
-        let check = || {
-            let good = foreign.is_alive(slot, generation).is_ok()
-                && foreign.owns(slot, reference.offset, reference.length);
-            good.then_some(()).ok_or(())
-        };
         // SAFETY: `ins` keeps the counters, of which there are as many as slots.
         let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
-        let check = at_hand.forwarded.then_some(check);
-        let is_checked = at_hand.forwarded;
-        let raise = || {
-            match is_checked {
-                true => foreign.receive_shared(slot),
-                false => foreign.receive(slot),
-            }
-            Ok(())
-        };
-        let take = || tranship_ledger::hold(raise, check, || foreign.release(slot), reached);
-        if tranship_ledger::receive(take, rcvd, reached).is_err() {
-            return None;
+        if at_hand.forwarded {
+            take_forwarded(foreign, &reference, rcvd)?;
+        } else {
+            let raise = || {
+                foreign.receive(slot);
+                Ok::<(), Infallible>(())
+            };
+            let Ok(()) = receive(|| hold(raise, UNCHECKED, || (), reached), rcvd, reached);
         }
         // The collector has read the counters since they were last written here: the next line of each is asked back
         // before a locked instruction has to wait for it.
@@ -186,4 +179,24 @@ impl Receiver {
         // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
         self.link.notify();
     }
+}
+
+/// What the pool's writer sends to us is what it says.
+const UNCHECKED: Option<fn() -> Result<(), Infallible>> = None;
+
+/// Receipt from who is not the pool's writer. A call, so that the other way stays short.
+#[inline(never)]
+fn take_forwarded(foreign: &ForeignPool, of: &Reference, rcvd: &AtomicU32) -> Option<()> {
+    let slot = of.id.slot();
+    let raise = || {
+        foreign.receive_shared(slot);
+        Ok(())
+    };
+    let check = || {
+        let good = foreign.is_alive(slot, of.id.generation()).is_ok()
+            && foreign.owns(slot, of.offset, of.length);
+        good.then_some(()).ok_or(())
+    };
+    let take = || hold(raise, Some(check), || foreign.release(slot), reached);
+    receive(take, rcvd, reached).ok()
 }
