@@ -213,6 +213,11 @@ impl System {
         })
     }
 
+    fn nobody_holds(&self) {
+        let held = self.refs_c.load(Ordering::Relaxed);
+        assert_eq!(held, 0, "what was refused is held");
+    }
+
     fn receive_by_b(&self) {
         let direct = None::<fn() -> Result<(), ()>>;
         let take = || hold(raised(&self.refs_b), direct, || unreachable!(), |_| {});
@@ -328,6 +333,7 @@ fn liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
         let a = system.collect_once(rules, true, false);
         c.join().unwrap();
         a.join().unwrap();
+        system.nobody_holds();
     }
 }
 
@@ -348,6 +354,7 @@ fn late_liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
         b.join().unwrap();
         c.join().unwrap();
         a.join().unwrap();
+        system.nobody_holds();
     }
 }
 

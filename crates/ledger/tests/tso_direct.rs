@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use tranship_ledger::{
-    NoWords, ReaderSet, Sent, Source, Words, hold, pass_back, raise, receive_all, release,
+    Batch, NoWords, ReaderSet, Sent, Source, Words, hold, pass_back, raise, receive_all, release,
     send_again, send_all, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -166,6 +166,23 @@ impl System {
         are_dead
     }
 
+    /// The same where B's queue to C is there already: in two passes.
+    fn collect_from_both(&self) {
+        let mut reader_set = ReaderSet::new(0);
+        for (n, source) in [Source::Writer, Source::Other].into_iter().enumerate() {
+            let (sent, rcvd) = (View(&self.sent[n]), View(&self.rcvd[n]));
+            let number = n as u64;
+            reader_set.add_queue(number, source, sent, rcvd).unwrap();
+            reader_set.add_reader(number, View(&self.refs[n])).unwrap();
+        }
+        let mut batch = Batch::default();
+        let verdict = reader_set.collect(&[0, 1], &NoWords, &self.table[..], || 0, &mut batch);
+        assert_eq!(verdict, Ok(()));
+        for slot in batch.dead {
+            self.bytes[slot as usize].store(2, Ordering::Relaxed);
+        }
+    }
+
     /// B gets a queue to C, and publishes both there.
     fn send_on(&self) {
         self.epoch.store(1, Ordering::Release);
@@ -262,6 +279,28 @@ fn a_liar_gets_a_queue_for_an_aggregate() {
     );
     let fence = Without::CollectorsFence;
     early(&sends_on(fence, true), "a liar, no fence");
+}
+
+/// B holds it and sends it on to C, which is a reader already, while A collects.
+fn goes_on(release_first: bool) -> Model<System> {
+    Model::new(System::received)
+        .thread("B", move |s: &System| match release_first {
+            true => {
+                s.read(&PIECES);
+                s.send_on_queue(1, &PIECES, || {});
+            }
+            false => s.send_on_queue(1, &PIECES, || s.read(&PIECES)),
+        })
+        .thread("C", |s| {
+            assert!(!s.take_forwarded(), "an honest reference was refused");
+        })
+        .thread("A", |s| s.collect_from_both())
+}
+
+#[test]
+fn an_aggregate_goes_on() {
+    goes_on(false).holds("an aggregate goes on");
+    early(&goes_on(true), "let go of, and then sent on");
 }
 
 /// B passes both back, the list first; A, which collects meanwhile, has not taken them yet.

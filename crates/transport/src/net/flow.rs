@@ -1,7 +1,7 @@
 //! The records of a session: what goes out and in what order, and what has come. Where it stands is in `states`, what hangs on one connection in `link`.
 
 use super::line::Line;
-use super::link::{Link, Look, Writing};
+use super::link::{Link, Look, Waits, Writing};
 use super::over::Over;
 use super::states::{Bell, Coming, Connection, Farewell, LastLook, News, Output, Program, Watch};
 use super::wire::{FrameKind, Header};
@@ -50,15 +50,6 @@ pub(super) struct Inner {
     /// There may be something that the socket does not show.
     pub(super) bell: Bell,
     pub(super) watch: Watch,
-}
-
-/// For whom something waits.
-pub(super) enum Waits {
-    /// A frame, or bytes of a buffer.
-    Program,
-    /// A record without a frame.
-    Record,
-    Nothing,
 }
 
 impl Given {

@@ -1,6 +1,5 @@
 //! One connection of a session, with all that is half sent or half received over it: none of it counts over the next one.
 
-use super::flow::Waits;
 use super::line::Line;
 use super::states::{Inward, Output};
 use super::wire::{FrameKind, HEADER_BYTES, Header, MAX_FRAME_BYTES};
@@ -60,6 +59,15 @@ pub(super) struct Link {
     known: Inward,
     pub(super) heard: Instant,
     pub(super) said: Instant,
+}
+
+/// For whom something waits.
+pub(super) enum Waits {
+    /// A frame, or bytes of a buffer.
+    Program,
+    /// A record without a frame.
+    Record,
+    Nothing,
 }
 
 /// What a look for a record finds.

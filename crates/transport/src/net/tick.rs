@@ -1,8 +1,8 @@
 //! What time brings to a session, by the timer thread's hand: beats, silence, the end of patience, farewells. Nothing here takes
 //! longer for an end that never stops talking.
 
-use super::flow::{Inner, Waits};
-use super::link::Look;
+use super::flow::Inner;
+use super::link::{Look, Waits};
 use super::over::{Over, seconds};
 use super::session::{MOST_RECORDS, Session};
 use super::states::{Farewell, News};
