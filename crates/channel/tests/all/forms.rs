@@ -1,6 +1,9 @@
 //! What waits does so in four forms, at every address: not at all, for a time, for ever, and by tasks.
 
 use crate::kit::*;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
@@ -180,6 +183,37 @@ fn answers(address: &str, from: &mut Receiver, first: u64, inline: [Body; 2], mo
             _ => block_on(from.pass_async(buf, meta)),
         };
         passed.unwrap_or_else(|failed| panic!("{address}: {failed}"));
+    }
+}
+
+/// A task that finds no room sleeps, and is woken when there is some again.
+#[test]
+fn who_awaits_room_for_what_goes_back_is_woken() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("awaited") {
+        let (mut to, mut from) = world.channel(&address);
+        let said = fill(&address, &mut from);
+        let (waker, woken) = counted();
+        let mut context = Context::from_waker(&waker);
+        let mut sent = pin!(from.send_control_async(b"last", said));
+        let first = sent.as_mut().poll(&mut context);
+        assert!(first.is_pending(), "{address}: it was full for a while");
+        for number in 0..said {
+            let message = to.recv_control().expect("it comes");
+            assert_eq!(message.meta, number, "{address}");
+        }
+        let mut seen = 0;
+        loop {
+            while woken.load(Ordering::Acquire) == seen {
+                thread::park();
+            }
+            seen = woken.load(Ordering::Acquire);
+            if let Poll::Ready(done) = sent.as_mut().poll(&mut context) {
+                break done.expect("there is room");
+            }
+        }
+        assert_eq!(to.recv_control().expect("the last").meta, said, "{address}");
     }
 }
 

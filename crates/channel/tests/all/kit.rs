@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
 use tranship_channel::Over;
 use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Trust};
@@ -165,4 +166,18 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
             Poll::Pending => thread::park(),
         }
     }
+}
+
+/// A waker of this thread's, and how often it was woken.
+pub(crate) fn counted() -> (Waker, Arc<AtomicU32>) {
+    struct Count(Arc<AtomicU32>, Thread);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Release);
+            self.1.unpark();
+        }
+    }
+    let count = Arc::new(AtomicU32::new(0));
+    let wakes = Count(Arc::clone(&count), thread::current());
+    (Waker::from(Arc::new(wakes)), count)
 }

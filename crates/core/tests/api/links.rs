@@ -158,12 +158,20 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
             .send_batch([filled(&pool, 16, 4), filled(&pool, 16, 5)])
             .expect("dropped");
         assert_eq!(sender.dropped(), 7);
+        // What holds for one send holds for no other.
+        let now = sender.try_send(filled(&pool, 16, 7)).expect_err("full");
+        assert_eq!(now.kind(), Kind::Full);
+        let soon = Duration::from_millis(1);
+        let soon = sender.send_timeout(filled(&pool, 16, 8), soon);
+        assert_eq!(soon.expect_err("full").kind(), Kind::Full);
+        sender.send(filled(&pool, 16, 9)).expect("dropped");
+        assert_eq!(sender.dropped(), 8);
         assert_eq!(receiver.recv().expect("recv").meta, 0);
         sender.send_with(filled(&pool, 16, 6), 6).expect("room");
         assert_eq!(receiver.recv().expect("recv").meta, 1);
         assert_eq!(receiver.recv().expect("recv").meta, 6);
         assert!(receiver.try_recv().expect("open").is_none());
-        assert_eq!(sender.dropped(), 7);
+        assert_eq!(sender.dropped(), 8);
     }
     // What was dropped is free again.
     drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
@@ -407,6 +415,11 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
         };
         assert_eq!(back.to_vec(), [byte; 100]);
     }
+    // Who would rather lose messages than wait loses these, too.
+    sender.set_when_full(WhenFull::DropNew);
+    sender.send(filled(&pool, 100, 4)).expect("dropped");
+    assert_eq!(sender.dropped(), 1);
+    sender.set_when_full(WhenFull::Error);
     // The request goes on: with the receiver's answer the pool is assigned, and its buffers come round.
     until(|| {
         let sent = sender.send(filled(&pool, 100, 9)).is_ok();

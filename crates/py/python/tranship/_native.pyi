@@ -405,14 +405,14 @@ class Receiver(_End):
     def fileno(self) -> int:
         """A descriptor for event loops: readable when `try_recv` is to be called."""
     def _doorbell(self) -> _Doorbell: ...
-    def pass_back(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = 0) -> None:
+    def pass_back(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = ...) -> None:
         """Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for `timeout` seconds: by default it
         is not waited for, None is for ever."""
-    def release_with(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = 0) -> None:
+    def release_with(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = ...) -> None:
         """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from `recv_back`. Of anything that came: a
         buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for `timeout` seconds, as of `pass_back`: the buffer is
         as it was then."""
-    def send_control(self, data: _Bytes, meta: int = 0, *, timeout: float | None = 0) -> None:
+    def send_control(self, data: _Bytes, meta: int = 0, *, timeout: float | None = ...) -> None:
         """Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...
