@@ -202,9 +202,9 @@ impl State {
         refs.extend(self.waiting.iter().map(|w| w.half));
         refs.extend(self.traces.rings().map(|t| t.fd));
         refs.extend(self.offers.iter().map(|o| o.sent));
-        refs.extend(self.claims.ends.values().map(|e| e.half));
-        refs.extend(self.claims.assigns.values().map(|a| a.fd));
-        refs.extend(self.claims.readers.values().map(|r| r.refs));
+        refs.extend(self.claims.ends().values().map(|e| e.half));
+        refs.extend(self.claims.assigns().values().map(|a| a.fd));
+        refs.extend(self.claims.readers().values().map(|r| r.refs));
         let n = refs.len();
         let set: BTreeSet<FdToken> = refs.into_iter().collect();
         if set.len() != n || set != self.held_tokens() {
@@ -247,13 +247,13 @@ impl State {
 
     /// Counts shared memory anew, by pieces and by what there is.
     fn audit_extent(&self) -> Result<(), String> {
-        let claimed = self.claims.assigns.values().map(|a| a.facts.size);
-        let refs = self.claims.readers.values();
+        let claimed = self.claims.assigns().values().map(|a| a.facts.size);
+        let refs = self.claims.readers().values();
         let refs = refs.map(|r| format::refs_bytes(r.slots));
         let tables = self.pools.iter();
         let tables = tables.map(|(id, p)| p.table_bytes(self.offers.count_of(*id)));
         let traces = self.traces.rings().map(|_| format::trace_shape().1);
-        let ends = self.claims.ends.values().map(|e| e.lines);
+        let ends = self.claims.ends().values().map(|e| e.lines);
         let waiting = self.waiting.iter().map(|w| w.lines);
         let bytes_of = |half| self.cx.descriptors.bytes_of(half);
         let registered = self.registered.halves().map(bytes_of);
@@ -301,7 +301,7 @@ impl State {
 
     /// Back references anew, from the tables.
     fn audit_back_refs(&self) -> Result<(), String> {
-        let (mut back_refs, mut claims) = (BackRefs::default(), BackRefs::default());
+        let mut back_refs = BackRefs::default();
         for (id, c) in &self.channels {
             if !c.source_gone {
                 back_refs.insert(c.source, BackRef::End(*id, true));
@@ -325,37 +325,13 @@ impl State {
                 return Err(format!("pool {id}: {:?}", p.brought));
             }
         }
-        for (key, e) in &self.claims.ends {
-            claims.insert(e.domain, BackRef::End(key.0, key.1));
-        }
-        for (key, a) in &self.claims.assigns {
-            claims.insert(a.domain, BackRef::Assign(key.0, key.1, key.2));
-        }
-        for (pool, reader) in self.claims.readers.keys() {
-            claims.insert(*reader, BackRef::Reads(*pool));
-        }
         if back_refs != self.back_refs {
             return Err(format!(
                 "back references: {:?}, counted: {back_refs:?}",
                 self.back_refs
             ));
         }
-        if claims != self.claims.back_refs {
-            let ours = &self.claims.back_refs;
-            return Err(format!("claims: {ours:?}, counted: {claims:?}"));
-        }
-        let by_pool = self.claims.assigns.keys().map(|(c, p, s)| (*p, *c, *s));
-        if self.claims.of_pools != by_pool.collect() {
-            return Err(format!("claims of pools: {:?}", self.claims.of_pools));
-        }
-        let mut peers: BTreeMap<_, u32> = BTreeMap::new();
-        for e in self.claims.ends.values() {
-            *peers.entry(e.peer).or_default() += 1;
-        }
-        if peers != self.claims.peers {
-            return Err(format!("peers: {:?}", self.claims.peers));
-        }
-        Ok(())
+        self.claims.audit()
     }
 
     /// Counts everything that is limited, one by one.
@@ -414,11 +390,11 @@ impl State {
         for t in self.traces.rings().filter(|t| t.alive) {
             count(t.uid, Of::Traces, 1);
         }
-        for r in self.claims.readers.values() {
+        for r in self.claims.readers().values() {
             count(r.uid, Of::Records, r.mapped.len());
         }
-        for (domain, _) in &self.claims.tried {
-            count(uid(domain), Of::Records, 1);
+        for domain in self.claims.triers() {
+            count(uid(&domain), Of::Records, 1);
         }
         self.cx.accounts.agrees(&counted)
     }

@@ -11,15 +11,16 @@ pub(super) type AssignKey = (ChannelId, PoolId, bool);
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    pub ends: BTreeMap<EndKey, ClaimedEnd>,
-    pub assigns: BTreeMap<AssignKey, ClaimedAssign>,
-    pub readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
+    ends: BTreeMap<EndKey, ClaimedEnd>,
+    assigns: BTreeMap<AssignKey, ClaimedAssign>,
+    readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
     /// Channels that domains have named, believed or not: they have them, until they leave them.
-    pub tried: BTreeSet<(DomainId, ChannelId)>,
+    tried: BTreeSet<(DomainId, ChannelId)>,
     /// Who has claimed what; `assigns` by their pools; how often a domain is named as the other end.
-    pub back_refs: BackRefs,
-    pub of_pools: BTreeSet<(PoolId, ChannelId, bool)>,
-    pub peers: BTreeMap<DomainId, u32>,
+    // Invariant: of each in the three maps.
+    back_refs: BackRefs,
+    of_pools: BTreeSet<(PoolId, ChannelId, bool)>,
+    peers: BTreeMap<DomainId, u32>,
 }
 
 #[derive(Debug)]
@@ -121,6 +122,77 @@ impl Claims {
         self.tried.range(of).map(|(_, c)| *c)
     }
 
+    pub fn has_tried(&self, domain: DomainId, channel: ChannelId) -> bool {
+        self.tried.contains(&(domain, channel))
+    }
+
+    /// A domain names a channel.
+    pub fn tries(&mut self, domain: DomainId, channel: ChannelId) {
+        self.tried.insert((domain, channel));
+    }
+
+    /// A domain has a channel no more; whether it had named it.
+    pub fn leaves(&mut self, domain: DomainId, channel: ChannelId) -> bool {
+        self.tried.remove(&(domain, channel))
+    }
+
+    /// The same of all of its channels; how many they were.
+    pub fn leaves_all(&mut self, domain: DomainId) -> usize {
+        let of = (domain, ChannelId(0))..=(domain, ChannelId(u32::MAX));
+        self.tried.extract_if(of, |_| true).count()
+    }
+
+    /// Who has named channels, once for each.
+    pub fn triers(&self) -> impl Iterator<Item = DomainId> + '_ {
+        self.tried.iter().map(|(domain, _)| *domain)
+    }
+
+    pub fn ends(&self) -> &BTreeMap<EndKey, ClaimedEnd> {
+        &self.ends
+    }
+
+    pub fn assigns(&self) -> &BTreeMap<AssignKey, ClaimedAssign> {
+        &self.assigns
+    }
+
+    pub fn readers(&self) -> &BTreeMap<(PoolId, DomainId), ClaimedReader> {
+        &self.readers
+    }
+
+    /// To be answered anew.
+    pub fn end_mut(&mut self, key: EndKey) -> Option<&mut ClaimedEnd> {
+        self.ends.get_mut(&key)
+    }
+
+    pub fn assign_mut(&mut self, key: AssignKey) -> Option<&mut ClaimedAssign> {
+        self.assigns.get_mut(&key)
+    }
+
+    pub fn reader_mut(&mut self, key: (PoolId, DomainId)) -> Option<&mut ClaimedReader> {
+        self.readers.get_mut(&key)
+    }
+
+    pub fn readers_mut(
+        &mut self,
+        pool: PoolId,
+    ) -> impl Iterator<Item = (&(PoolId, DomainId), &mut ClaimedReader)> {
+        let of = (pool, DomainId(0))..=(pool, DomainId(u32::MAX));
+        self.readers.range_mut(of)
+    }
+
+    /// A domain's claims.
+    pub fn ends_of(&self, domain: DomainId) -> Vec<EndKey> {
+        self.back_refs.ends(domain)
+    }
+
+    pub fn assigns_by(&self, domain: DomainId) -> Vec<AssignKey> {
+        self.back_refs.assigns(domain)
+    }
+
+    pub fn read_by(&self, domain: DomainId) -> Vec<PoolId> {
+        self.back_refs.pools(domain, READS)
+    }
+
     pub fn insert_end(&mut self, key: EndKey, end: ClaimedEnd) {
         self.back_refs
             .insert(end.domain, BackRef::End(key.0, key.1));
@@ -164,6 +236,32 @@ impl Claims {
     pub fn remove_reader(&mut self, key: (PoolId, DomainId)) -> Option<ClaimedReader> {
         self.back_refs.remove(key.1, BackRef::Reads(key.0));
         self.readers.remove(&key)
+    }
+
+    /// Whether all say the same.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut back_refs = BackRefs::default();
+        let mut peers: BTreeMap<_, u32> = BTreeMap::new();
+        for (key, e) in &self.ends {
+            back_refs.insert(e.domain, BackRef::End(key.0, key.1));
+            *peers.entry(e.peer).or_default() += 1;
+        }
+        for (key, a) in &self.assigns {
+            back_refs.insert(a.domain, BackRef::Assign(key.0, key.1, key.2));
+        }
+        for (pool, reader) in self.readers.keys() {
+            back_refs.insert(*reader, BackRef::Reads(*pool));
+        }
+        let by_pool = self.assigns.keys().map(|(c, p, s)| (*p, *c, *s));
+        let agrees = back_refs == self.back_refs
+            && by_pool.collect::<BTreeSet<_>>() == self.of_pools
+            && peers == self.peers;
+        match agrees {
+            true => Ok(()),
+            false => Err(format!(
+                "claims: {self:?}, counted: {back_refs:?}, {peers:?}"
+            )),
+        }
     }
 }
 

@@ -152,13 +152,13 @@ impl State {
             trust,
         } = claimed;
         if self.claiming(me)? {
-            if !self.claims.readers.contains_key(&(pool, me)) {
+            if !self.claims.readers().contains_key(&(pool, me)) {
                 self.reader_again(me, pool, mapped)?;
             }
             self.cx.tell(me, Event::Claimed { req }, &[]);
             return Ok(());
         }
-        if let Some(r) = self.claims.readers.get_mut(&(pool, me)) {
+        if let Some(r) = self.claims.reader_mut((pool, me)) {
             let n = r.mapped.len() + mapped.len();
             if (r.slots, r.table, r.trust) != (slots, table, trust) || n > MAX_MAPPED {
                 return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
@@ -216,7 +216,7 @@ impl State {
         fds: &mut Ancillary,
     ) -> Done {
         let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
-        if !self.claims.tried.contains(&(me, claim.channel)) {
+        if !self.claims.has_tried(me, claim.channel) {
             if let Err(refusal) = self.cx.accounts.check(uid, Of::Records, 1) {
                 if let Some(d) = self.cx.domains.get_mut(&me) {
                     d.unheard = true;
@@ -224,7 +224,7 @@ impl State {
                 return Err(refusal.into());
             }
             self.cx.accounts.add(uid, Of::Records, 1);
-            self.claims.tried.insert((me, claim.channel));
+            self.claims.tries(me, claim.channel);
         }
         let known = self.channels.get(&claim.channel);
         if self.claiming(me)? || known.is_some_and(|c| c.role_of(me).is_some()) {
@@ -245,13 +245,13 @@ impl State {
         super::refuse::check_spelling(name)?;
         self.check_claims_limit(me)?;
         let key = (channel, role == Role::Source);
-        let other = self.claims.ends.get(&(channel, !key.1));
+        let other = self.claims.ends().get(&(channel, !key.1));
         let taken = channel.0 == 0
             || peer == me
             || self.channels.contains_key(&channel)
             || self.exports.contains(channel.0)
             || self.cx.domains.contains_key(&DomainId(channel.0))
-            || self.claims.ends.contains_key(&key);
+            || self.claims.ends().contains_key(&key);
         if taken || other.is_some_and(|o| o.peer != me || o.domain != peer) {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
@@ -263,7 +263,7 @@ impl State {
         };
         if self
             .claims
-            .ends
+            .ends()
             .get(&(channel, !key.1))
             .is_some_and(strange)
         {
@@ -320,7 +320,7 @@ impl State {
             None => {
                 let mine = |s: bool| {
                     self.claims
-                        .ends
+                        .ends()
                         .get(&(channel, s))
                         .is_some_and(|e| e.domain == me)
                 };
@@ -334,7 +334,7 @@ impl State {
             }
         };
         let key = (channel, pool, is_source);
-        if self.claims.assigns.contains_key(&key) {
+        if self.claims.assigns().contains_key(&key) {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let fd = fds.take_sealed()?;

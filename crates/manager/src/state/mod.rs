@@ -100,7 +100,7 @@ use types::{Done, Fail};
 use waiting::Waits;
 use watch::Watch;
 
-/// The manager's state.
+/// The manager's state: parts that own their data, each in a file of its own. What goes across them is `impl State`.
 #[derive(Debug)]
 pub struct State {
     cx: Context,

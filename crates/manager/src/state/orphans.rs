@@ -28,14 +28,10 @@ impl State {
                 quota_bytes: 0,
             });
         }
-        if let Some(d) = self.cx.domains.get_mut(&writer) {
-            if let Some(slot) = d
-                .entries
-                .get_mut(entry as usize)
-                .filter(|s| **s == Some(id))
-            {
-                *slot = None;
-            }
+        let d = self.cx.domains.get_mut(&writer);
+        let slot = d.and_then(|d| d.entries.get_mut(entry as usize));
+        if let Some(slot) = slot.filter(|s| **s == Some(id)) {
+            *slot = None;
         }
         for left in self.departures.take(writer, id) {
             self.reader_told(id, left);

@@ -169,7 +169,7 @@ impl State {
     pub(super) fn unmapped(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
         // A reader gives up a pool whose writer has not come back. Its claim stays: by it the writer believes that what
         // it had is over.
-        if let Some(r) = self.claims.readers.get_mut(&(id, me)) {
+        if let Some(r) = self.claims.reader_mut((id, me)) {
             if r.mapped.remove(&key) {
                 self.cx.accounts.sub(r.uid, Of::Records, 1);
             }

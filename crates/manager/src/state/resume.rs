@@ -113,7 +113,7 @@ impl State {
     pub(super) fn channel_again(&mut self, me: DomainId, req: Req, claim: &ChannelClaim) -> Done {
         let id = claim.channel;
         let end = (id, claim.role == Role::Source);
-        if let Some(e) = self.claims.ends.get_mut(&end).filter(|e| e.domain == me) {
+        if let Some(e) = self.claims.end_mut(end).filter(|e| e.domain == me) {
             // Its other end has still to come.
             e.req = req;
             self.cx.claimed_too(me, |c| {

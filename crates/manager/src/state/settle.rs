@@ -1,6 +1,6 @@
 //! Taking up what was claimed once all sides of it are there.
 
-use super::back_refs::{BackRef, NAMED, READS, WRITES};
+use super::back_refs::{BackRef, NAMED, WRITES};
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedReader, EndKey};
 use super::model::{Channel, Opening, Queue, Reader, Stage, Stranded};
@@ -26,7 +26,7 @@ impl State {
                 for pool in written.iter().copied() {
                     self.settle_readers_of(pool);
                 }
-                for pool in self.claims.back_refs.pools(me, READS) {
+                for pool in self.claims.read_by(me) {
                     self.settle_reader(pool, me);
                 }
                 for pool in written.iter().copied() {
@@ -40,7 +40,7 @@ impl State {
                     self.settle_assigns_in(channel);
                 }
                 // A sink may be told what it takes from before its channel is there.
-                for (channel, pool, _) in self.claims.back_refs.assigns(me) {
+                for (channel, pool, _) in self.claims.assigns_by(me) {
                     self.settle_assign(channel, pool);
                 }
                 for pool in written {
@@ -68,8 +68,8 @@ impl State {
 
     fn settle_channel(&mut self, channel: ChannelId) {
         let (Some(a), Some(b)) = (
-            self.claims.ends.get(&(channel, true)),
-            self.claims.ends.get(&(channel, false)),
+            self.claims.ends().get(&(channel, true)),
+            self.claims.ends().get(&(channel, false)),
         ) else {
             return;
         };
@@ -125,7 +125,7 @@ impl State {
         };
         for channel in channels {
             let p = self.pools.get(&id);
-            let has = |b: &Brought| self.claims.tried.contains(&(b.sink, channel));
+            let has = |b: &Brought| self.claims.has_tried(b.sink, channel);
             let over = |b: &Brought| !has(b) && self.is_back(b);
             if p.and_then(|p| p.brought.get(channel)).is_some_and(over) {
                 self.brought_leaves(id, channel);
@@ -135,7 +135,7 @@ impl State {
 
     /// A domain has a channel no more that it had under an earlier manager; perhaps this one never took it up.
     pub(super) fn has_no_more(&mut self, me: DomainId, channel: ChannelId) {
-        if !self.claims.tried.remove(&(me, channel)) {
+        if !self.claims.leaves(me, channel) {
             return;
         }
         let uid = self.cx.uid_of(me).unwrap_or(u32::MAX);
@@ -181,7 +181,7 @@ impl State {
         let of = (pool, DomainId(0))..=(pool, DomainId(u32::MAX));
         let readers: Vec<DomainId> = self
             .claims
-            .readers
+            .readers()
             .range(of)
             .map(|((_, d), _)| *d)
             .collect();
@@ -209,7 +209,7 @@ impl State {
                 // It may be being offered the pool already.
                 && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
         };
-        let claim = self.claims.readers.get(&(pool, reader));
+        let claim = self.claims.readers().get(&(pool, reader));
         let fits = claim.zip(self.pools.get(&pool)).map(|(r, p)| fits(r, p));
         let Some(fits) = fits else { return };
         if orphan && !fits {
@@ -330,7 +330,7 @@ impl State {
     /// sink has taken what it had sent, nothing of that is reused.
     fn open_brought(&mut self, channel: ChannelId, pool: PoolId) {
         let key = (channel, pool, false);
-        let Some(a) = self.claims.assigns.get(&key).filter(|a| !a.open_said) else {
+        let Some(a) = self.claims.assigns().get(&key).filter(|a| !a.open_said) else {
             return;
         };
         let Some(p) = self.pools.get(&pool).filter(|_| self.ready_pool(pool)) else {
@@ -343,7 +343,7 @@ impl State {
         if !proved || brought.is_none() || p.brought.get(channel) != brought.as_ref() {
             return;
         }
-        if let Some(a) = self.claims.assigns.get_mut(&key) {
+        if let Some(a) = self.claims.assign_mut(key) {
             a.open_said = true;
         }
         self.cx.tell(sink, Event::PoolOpen { channel, pool }, &[]);
@@ -352,8 +352,10 @@ impl State {
     pub(super) fn settle_assign(&mut self, channel: ChannelId, pool: PoolId) {
         self.open_brought(channel, pool);
         let (from, to) = ((channel, pool, true), (channel, pool, false));
-        let (Some(a), Some(b)) = (self.claims.assigns.get(&from), self.claims.assigns.get(&to))
-        else {
+        let (Some(a), Some(b)) = (
+            self.claims.assigns().get(&from),
+            self.claims.assigns().get(&to),
+        ) else {
             return;
         };
         let Some(c) = self.channels.get(&channel).filter(|c| !c.is_incoming()) else {
@@ -416,7 +418,7 @@ impl State {
         let mine = roles
             .map(|r| (channel, r == Role::Source))
             .into_iter()
-            .find(|k| self.claims.ends.get(k).is_some_and(|e| e.domain == me));
+            .find(|k| self.claims.ends().get(k).is_some_and(|e| e.domain == me));
         let Some(key) = mine else { return false };
         self.forget_end(key);
         true
@@ -439,7 +441,7 @@ impl State {
 
     /// Ends that a domain had claimed and does not claim any more.
     pub(super) fn drop_ends_of(&mut self, me: DomainId, but: &BTreeSet<ChannelId>) {
-        let mut ends: Vec<EndKey> = self.claims.back_refs.ends(me);
+        let mut ends: Vec<EndKey> = self.claims.ends_of(me);
         ends.retain(|(channel, _)| !but.contains(channel));
         for key in ends {
             self.forget_end(key);
@@ -448,21 +450,20 @@ impl State {
 
     /// What a domain had claimed counts no more; that says nothing of what it has.
     pub(super) fn void_claims_of(&mut self, me: DomainId) {
-        let of = (me, ChannelId(0))..=(me, ChannelId(u32::MAX));
-        let tried = self.claims.tried.extract_if(of, |_| true).count();
+        let tried = self.claims.leaves_all(me);
         let uid = self.cx.uid_of(me).unwrap_or(u32::MAX);
         self.cx.accounts.sub(uid, Of::Records, tried as u64);
-        for key in self.claims.back_refs.ends(me) {
+        for key in self.claims.ends_of(me) {
             if let Some(end) = self.claims.remove_end(key) {
                 self.cx.release(end.half);
             }
         }
-        for key in self.claims.back_refs.assigns(me) {
+        for key in self.claims.assigns_by(me) {
             if let Some(a) = self.claims.remove_assign(key) {
                 self.cx.release(a.fd);
             }
         }
-        for pool in self.claims.back_refs.pools(me, READS) {
+        for pool in self.claims.read_by(me) {
             if let Some(r) = self.claims.remove_reader((pool, me)) {
                 self.cx
                     .accounts

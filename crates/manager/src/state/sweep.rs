@@ -39,13 +39,13 @@ impl State {
         if self.pools.has_orphans() {
             return Some(next);
         }
-        let claimed = !self.claims.readers.is_empty();
+        let claimed = !self.claims.readers().is_empty();
         claimed.then(|| next.max(self.cx.config.grace))
     }
 
     /// Pools that are read, and that nobody claims to write; and a user who claims to read them.
     fn unclaimed(&self) -> impl Iterator<Item = (PoolId, u32)> {
-        let read = self.claims.readers.iter().filter(|(_, r)| !r.gone_said);
+        let read = self.claims.readers().iter().filter(|(_, r)| !r.gone_said);
         read.map(|((p, _), r)| (*p, r.uid))
             .filter(|(p, _)| !self.pools.contains_key(p))
     }
@@ -276,7 +276,7 @@ impl State {
     /// Whether somebody who claims to read a pool has still something to claim, or a reader whom its writer named may be
     /// on its way.
     fn is_awaited(&self, id: PoolId) -> bool {
-        let claims = |d: &DomainId| self.claims.readers.contains_key(&(id, *d));
+        let claims = |d: &DomainId| self.claims.readers().contains_key(&(id, *d));
         let busy = |d: &DomainId| {
             let claiming = self.cx.domains.get(d).and_then(|d| d.claiming.as_ref());
             claiming.is_some_and(|c| !c.same)
@@ -288,7 +288,7 @@ impl State {
         };
         let named = |p: &Pool| p.named.keys().any(busy) || late(p);
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
-        let mut readers = self.claims.readers.range(of);
+        let mut readers = self.claims.readers().range(of);
         readers.any(|((_, d), _)| busy(d)) || self.pools.get(&id).is_some_and(named)
     }
 
@@ -306,7 +306,7 @@ impl State {
     #[allow(clippy::type_complexity)]
     fn claimed(&self, id: PoolId, slots: u32) -> Option<(Vec<FdToken>, Vec<(FdToken, FdToken)>)> {
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
-        let readers: Vec<_> = self.claims.readers.range(of).map(|(_, r)| r).collect();
+        let readers: Vec<_> = self.claims.readers().range(of).map(|(_, r)| r).collect();
         if readers.iter().any(|r| r.slots != slots) {
             return None;
         }
@@ -319,8 +319,8 @@ impl State {
         let mut queues = Vec::new();
         for key in self.claims.assigns_of(id) {
             let (channel, _, is_source) = key;
-            let a = self.claims.assigns.get(&key)?;
-            let Some(other) = self.claims.assigns.get(&(channel, id, !is_source)) else {
+            let a = self.claims.assigns().get(&key)?;
+            let Some(other) = self.claims.assigns().get(&(channel, id, !is_source)) else {
                 if self.other_end_is_back(channel, is_source) {
                     continue;
                 }
@@ -340,7 +340,7 @@ impl State {
             return None;
         }
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
-        let slots = self.claims.readers.range(of).next()?.1.slots;
+        let slots = self.claims.readers().range(of).next()?.1.slots;
         let (refs, queues) = self.claimed(id, slots)?;
         Some(Counters {
             slots,
@@ -355,9 +355,8 @@ impl State {
         if self.claimed_counters(id).is_none() {
             return;
         }
-        let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
         let mut readers = Vec::new();
-        for ((_, reader), r) in self.claims.readers.range_mut(of) {
+        for ((_, reader), r) in self.claims.readers_mut(id) {
             // Their chunks go; the claims stay, for a writer that was only slow.
             self.cx
                 .accounts
