@@ -8,6 +8,7 @@ mod forms;
 mod inside;
 mod many;
 mod moves;
+mod pace;
 mod replies;
 mod room;
 mod seal;
@@ -81,7 +82,7 @@ pub struct Sender {
     taken: u32,
     /// Looks for dead buffers at each send whose number among those sent first has none of these bits.
     look_mask: u32,
-    pace: collect::Pace,
+    pace: pace::Pace,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
@@ -124,7 +125,7 @@ impl Sender {
             lingers: false,
             taken: 0,
             look_mask: FEW - 1,
-            pace: collect::Pace::default(),
+            pace: pace::Pace::default(),
             unsent: None,
             link,
         })
