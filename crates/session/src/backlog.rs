@@ -43,6 +43,11 @@ impl Backlog {
         self.0.retain(|came| channel(came) != Some(gone));
     }
 
+    /// Closes what they brought; these they are.
+    pub fn into_channels(self) -> Vec<ChannelId> {
+        self.0.iter().filter_map(channel).collect()
+    }
+
     /// Adds those of another one.
     pub fn append(&mut self, other: Backlog) {
         for came in other.0 {

@@ -96,7 +96,8 @@ impl DomainCore {
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
     ) -> Result<EventWithFds, Error> {
-        let patience = Instant::now() + PATIENCE.min(self.manager_timeout);
+        let full = Instant::now() + PATIENCE;
+        let patience = full.min(Instant::now() + self.manager_timeout);
         if lock(&self.conn).is_stalled() {
             self.turn_quietly();
             if lock(&self.conn).is_stalled() {
@@ -113,7 +114,7 @@ impl DomainCore {
         let answer = self.answer(asked, Some(deadline));
         let outcome = self.settled(asked, answer, started).map(|(came, _)| came);
         let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
-        if late && Instant::now() >= patience {
+        if late && Instant::now() >= full {
             lock(&self.conn).set_stalled();
         }
         outcome

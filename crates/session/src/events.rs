@@ -268,7 +268,10 @@ impl DomainCore {
             }
             (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),
             (Claim::Export(old), Event::Exported { export, .. }) => {
-                self.exports.renamed(old, *export)
+                if !self.exports.renamed(old, *export) {
+                    // Dropped meanwhile.
+                    let _ = conn.send(&Request::Unexport { export: *export }, &[]);
+                }
             }
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");

@@ -56,14 +56,15 @@ impl Exports {
         entry.id.clone()
     }
 
-    /// It is given up. Its id now.
-    pub fn remove(&self, id: &AtomicU32) -> ExportId {
+    /// It is given up. Its id now, and the channels that nobody has taken: they are to be refused, or who connected would wait on.
+    pub fn remove(&self, id: &AtomicU32) -> (ExportId, Vec<ChannelId>) {
         let mut names = lock(&self.0);
         let export = ExportId(id.load(Ordering::Relaxed)); // under the lock
         let entry = names.all.remove(&export);
         drop(names);
-        drop(entry); // closes what nobody has taken, without the lock
-        export
+        // Closes what nobody has taken, without the lock.
+        let left = entry.map_or_else(Vec::new, |entry| entry.incoming.into_channels());
+        (export, left)
     }
 
     /// A connection that nobody has taken yet.
@@ -98,17 +99,18 @@ impl Exports {
         all.for_each(|entry| entry.incoming.cancel(channel));
     }
 
-    /// A listener's name has another id now.
-    pub(super) fn renamed(&self, old: ExportId, new: ExportId) {
+    /// A listener's name has another id now. False if the listener is gone.
+    pub(super) fn renamed(&self, old: ExportId, new: ExportId) -> bool {
         let all = &mut lock(&self.0).all;
         let Some(mut entry) = all.remove(&old) else {
-            return;
+            return false;
         };
         entry.id.store(new.0, Ordering::Relaxed); // read under the same lock
         if let Some(early) = all.remove(&new) {
             entry.incoming.append(early.incoming);
         }
         all.insert(new, entry);
+        true
     }
 
     /// Another manager: who connected by the old one has to do it again. Names of which the answer was still to come
@@ -127,13 +129,70 @@ impl Exports {
 /// A thread exports a name.
 pub struct Asking<'a>(&'a Exports);
 
+impl Asking<'_> {
+    /// It has an answer, or has given up. The channels at names that nobody listens at: they are to be refused, or who connected would wait on.
+    #[must_use]
+    pub fn end(self) -> Vec<ChannelId> {
+        let exports = self.0;
+        std::mem::forget(self);
+        exports.answered()
+    }
+}
+
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let mut names = lock(&self.0.0);
+        let _ = self.0.answered();
+    }
+}
+
+impl Exports {
+    fn answered(&self) -> Vec<ChannelId> {
+        let mut names = lock(&self.0);
         names.asking -= 1;
-        if names.asking == 0 {
-            // Kept for a name that somebody had given up.
-            names.all.retain(|_, entry| entry.what.is_some());
+        if names.asking > 0 {
+            return Vec::new();
         }
+        // Kept for a name that somebody had given up.
+        let gone = names.all.extract_if(|_, entry| entry.what.is_none());
+        let gone: Vec<Export> = gone.map(|(_, entry)| entry).collect();
+        drop(names);
+        let channels = gone.into_iter().map(|entry| entry.incoming.into_channels());
+        channels.flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::{DomainId, Event};
+
+    fn incoming(channel: u32, export: ExportId) -> EventWithFds {
+        let event = Event::Incoming {
+            channel: ChannelId(channel),
+            export,
+            peer: DomainId(9),
+            peer_uid: 7,
+            peer_pid: 1,
+            role: Role::Sink,
+            lines: 2,
+        };
+        (event, Vec::new())
+    }
+
+    #[test]
+    fn who_connected_to_a_name_that_nobody_listens_at_is_to_hear_of_it() {
+        let exports = Exports::default();
+        let (old, mine) = (ExportId(1), ExportId(2));
+        let (first, second) = (exports.ask(), exports.ask());
+        assert_eq!(exports.came(old, incoming(5, old)), None, "kept meanwhile");
+        assert_eq!(exports.came(mine, incoming(6, mine)), None);
+        let id = exports.add(mine, ("x".into(), Role::Source));
+        assert!(first.end().is_empty(), "one still asks");
+        assert_eq!(second.end(), [ChannelId(5)]);
+        assert_eq!(exports.came(old, incoming(8, old)), Some(ChannelId(8)));
+        // Nobody has taken that one.
+        assert!(exports.renamed(mine, ExportId(3)));
+        assert_eq!(exports.remove(&id), (ExportId(3), vec![ChannelId(6)]));
+        assert!(!exports.renamed(ExportId(3), ExportId(4)), "it is gone");
     }
 }

@@ -4,7 +4,7 @@
 //! answers to claims (a channel's comes only once its other end has claimed it too): they are events like others.
 
 use super::conn::{Claim, Conn};
-use super::greeting::{Greeting, MANAGER_TIMEOUT, Welcome};
+use super::greeting::{Greeting, Welcome};
 use super::residents::Gone;
 use super::state::DomainCore;
 use crate::error::{Barrier, Error, Kind};
@@ -77,7 +77,7 @@ impl DomainCore {
             }
         };
         crash::point("resume.before_hello");
-        let greeting = Greeting::say(fd, &self.name, Some(self.id()), MANAGER_TIMEOUT);
+        let greeting = Greeting::say(fd, &self.name, Some(self.id()), self.manager_timeout);
         let greeting = greeting.map_err(|error| {
             tracing::debug!(%error, "a manager that cannot be greeted");
             Error::from(Kind::ManagerAway)

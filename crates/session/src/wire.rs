@@ -79,7 +79,7 @@ impl Wire {
         if self.fd.take().is_some() {
             self.era += 1;
         }
-        (self.broken, self.reset) = (false, false);
+        (self.broken, self.reset, self.stalled) = (false, false, false);
         self.outgoing.clear();
     }
 

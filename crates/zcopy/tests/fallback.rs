@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::line::Line;
-use kit::{dog, has_error, pair, pattern};
+use kit::{dog, exactly, has_error, pair, pattern};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_testkit::{is_root, skipped};
@@ -206,4 +206,43 @@ fn of_datagrams_that_have_no_room_it_is_said_how_many_went() {
         assert_eq!(referred > 0, way != Way::Copy, "{way}");
         line.arrives();
     }
+}
+
+/// What a socket did not take stays in no pipe: it would go to the next one.
+#[test]
+fn without_descriptors_nothing_is_left_for_the_next_socket() {
+    let (_alone, _dog) = (alone(), dog());
+    let child = kit::fork(|| {
+        let arena = Arena::new().expect("arena");
+        let (values, bytes) = protected(&arena, 20_000);
+        let mut sender = Sender::new().expect("sender");
+        sender.force(Some(Way::Splice));
+        let (first, second) = (pair::unix(), pair::unix());
+        let mut sockets = [&first, &second].map(|pair| Socket::new(pair.near()).expect("a socket"));
+        let mut send = |pair: &pair::Pair, socket: usize, pieces: &[Piece<'_>]| {
+            let sent = sender.send(pair.near(), &mut sockets[socket], pieces);
+            sent.expect("room for some")
+        };
+        let one = [Piece::Value(&values[0])];
+        assert_eq!(send(&first, 0, &one), 20_000);
+        exactly(&first, &bytes[0]);
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: of this child, which has one thread.
+        assert_eq!(
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) },
+            0
+        );
+        // More than there is room for, so that the last splice goes short.
+        let many: Vec<_> = values[..60].iter().map(Piece::Value).collect();
+        let sent = send(&first, 0, &many);
+        assert!(sent < 60 * 20_000, "all of it had room");
+        assert_eq!(send(&second, 1, &one), 20_000);
+        exactly(&second, &bytes[0]);
+        exactly(&first, &bytes[..60].concat()[..sent]);
+        true
+    });
+    assert!(child.succeeds());
 }

@@ -32,6 +32,10 @@ impl Store {
         }
         if !blocks.is_empty() {
             for shard in &self.shards {
+                // Emptied blocks may be in use again, by what was just stored.
+                if self.arena.excess() == 0 {
+                    break;
+                }
                 self.evict_from(shard, &blocks);
             }
         }

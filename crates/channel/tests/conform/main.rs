@@ -54,17 +54,17 @@ fn random(name: &str, amount: (u32, usize), stage: &Stage) {
 
 fn random_at(levels: &[Trust], name: &str, (cases, steps): (u32, usize), stage: &Stage) {
     let _dog = kit::dog();
-    let config = ProptestConfig {
-        cases: if torture() { 50 * cases } else { cases },
-        rng_seed: RngSeed::Fixed(Random::printed(name).seed()),
-        failure_persistence: None,
-        max_shrink_iters: 300,
-        ..ProptestConfig::default()
-    };
+    let seed = Random::printed(name).seed();
     let programs = (0..levels.len(), prop::collection::vec(shot(), 1..steps));
-    let mut runner = TestRunner::new(config);
-    // Again, with the dice that follow, until they have had everything done once.
-    loop {
+    // Again, with other dice, until they have had everything done once. A runner goes through its cases once.
+    for round in 0.. {
+        let mut runner = TestRunner::new(ProptestConfig {
+            cases: if torture() { 50 * cases } else { cases },
+            rng_seed: RngSeed::Fixed(seed.wrapping_add(round)),
+            failure_persistence: None,
+            max_shrink_iters: 300,
+            ..ProptestConfig::default()
+        });
         let outcome = runner.run(&programs, |(trust, shots)| {
             let mut world = World::new(stage, DOMAINS);
             circle(&mut world, levels[trust]);

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tranship_proto::{Event, Refusal, Request, Role};
+use tranship_proto::{ChannelId, Event, Refusal, Request, Role};
 use tranship_sys::epoll::wait_readable;
 
 /// A name that others connect to.
@@ -281,8 +281,8 @@ impl Listener {
 /// Offers a name. Its id is another one under another manager.
 fn export(domain: &DomainCore, name: &str, role: Role) -> Result<Arc<AtomicU32>, Error> {
     checked_name(name)?;
-    let _asking = domain.exports.ask();
-    domain.patiently(None, || {
+    let asking = domain.exports.ask();
+    let exported = domain.patiently(None, || {
         let ((event, _), era) = domain.call_in_era(
             |req| Request::Export {
                 req,
@@ -301,7 +301,16 @@ fn export(domain: &DomainCore, name: &str, role: Role) -> Result<Arc<AtomicU32>,
             return Err(Kind::ManagerAway.into());
         }
         Ok(id)
-    })
+    });
+    refuse(domain, asking.end());
+    exported
+}
+
+/// Whoever connected to a name at which nobody listens hears of it.
+fn refuse(domain: &DomainCore, channels: Vec<ChannelId>) {
+    for channel in channels {
+        let _ = domain.tell(&Request::Reject { channel }, &[]);
+    }
 }
 
 impl Drop for Listener {
@@ -322,7 +331,8 @@ impl Drop for Listener {
 }
 
 fn forget(domain: &DomainCore, id: &AtomicU32) {
-    let export = domain.exports.remove(id);
+    let (export, left) = domain.exports.remove(id);
+    refuse(domain, left);
     let _ = domain.tell(&Request::Unexport { export }, &[]);
     domain.let_go();
 }

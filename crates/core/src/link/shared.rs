@@ -17,7 +17,7 @@ use std::time::Instant;
 use tranship_proto::{CbufId, ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, doorbell};
-use tranship_sys::process;
+use tranship_sys::{process, socket};
 
 /// The pool side of an assignment.
 #[derive(Clone)]
@@ -430,7 +430,18 @@ impl LinkShared {
             return false; // each time anew
         }
         self.await_peer_fd();
-        lock(&self.peer_fd).as_ref().is_some_and(doorbell::press)
+        let mut peer_fd = lock(&self.peer_fd);
+        if peer_fd.as_ref().is_some_and(doorbell::press) {
+            return true;
+        }
+        if !peer_fd.as_ref().is_some_and(socket::is_hung_up) {
+            return false; // for want of memory
+        }
+        // The peer may have given it up for another one. If that has come it is pressed in this turn. Nobody waits for a peer's word.
+        *peer_fd = None;
+        drop(peer_fd);
+        self.domain.turn_quietly();
+        lock(&self.peer_fd).is_some()
     }
 }
 

@@ -128,7 +128,8 @@ impl DomainBuilder {
     }
 
     /// How long to wait for a manager that is there and does not answer (default: 10 s): its welcome, and in each call that only asks it something
-    /// (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then, and an answer that comes after all is undone.
+    /// (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then, and an answer that comes after all is undone:
+    /// what was made for it goes again. Settings (quotas, traces, the right to forward) stay as they were set; say them again.
     ///
     /// What waits for more than the manager has times of its own: who opens a channel for its peer ([`LinkOptions::timeout`](crate::LinkOptions::timeout)),
     /// a pool that grows for memory. It is 1 ms at least. A manager that is gone is another matter: it is waited for 5 s, and the error is `ManagerAway`.

@@ -1,7 +1,7 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
 use super::gc::{AHEAD, Gc, LOOK, Standing};
-use super::order::take_in_order;
+use super::order::{self, take_in_order};
 use super::own::{Class, OwnPool};
 use super::run::each_among;
 use super::slots::Slot;
@@ -108,10 +108,10 @@ impl OwnPool {
             true => Deferred::Taken,
             false => Deferred::Left,
         };
-        self.collect_for(class, out, want, deferred);
+        let left = self.collect_for(class, out, want, deferred);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
         let collected = out.len();
-        if collected < want.min(SOME) {
+        if collected < want.min(SOME) && !left {
             self.cut_slabs(class, out, want);
             let has_none = out.len() == collected;
             if has_none != had_none {
@@ -128,8 +128,14 @@ impl OwnPool {
         }
     }
 
-    /// Dead buffers of one class. Looks at everything before it gives up.
-    fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize, deferred: Deferred) {
+    /// Dead buffers of one class. Looks at everything before it gives up. Says whether some are left.
+    fn collect_for(
+        &self,
+        class: usize,
+        out: &mut Vec<u32>,
+        want: usize,
+        deferred: Deferred,
+    ) -> bool {
         for _ in 0..3 {
             let mut gc = lock(&self.gc);
             let found = gc.ready[class].is_empty()
@@ -137,24 +143,26 @@ impl OwnPool {
             let outcome = found || self.collect_until(&mut gc, Some(class), deferred);
             let is_unordered = gc.unordered > 0;
             let ready = &mut gc.ready[class];
-            if is_unordered && out.is_empty() {
+            if is_unordered && out.is_empty() && ready.len() <= order::MOST {
                 take_in_order(ready, out, want);
             } else {
                 let keep = (ready.len() + out.len()).saturating_sub(want);
                 // Oldest dead first: they are at the front.
                 out.extend(ready.drain(..ready.len() - keep));
             }
+            let left = !ready.is_empty();
             drop(gc);
             // What was sent was read by others: taking a first line back takes as long as everything else together.
             for &slot in &*out {
                 tranship_sync::prefetch_write(self.at(self.private(slot).offset()).as_ptr());
             }
             if outcome || !out.is_empty() {
-                return;
+                return left;
             }
             // The reader set is older than the control page: take the manager's news without the lock, then again.
             self.domain.turn_quietly();
         }
+        false
     }
 
     /// Looks at the oldest [`SOME`] buffers, and at as many more if more are wanted: nearly always all are dead, and of the class. False: some may be

@@ -3,6 +3,8 @@
 
 /// Slots whose counters lie in one cache line.
 const EIGHT: usize = 8;
+/// More are not put in order: it would take long, under the collector's lock.
+pub(super) const MOST: usize = 1024;
 
 /// Moves up to `want` slots from `ready` to `out`: as many whole lines as there are; if there is none, the lowest few, for what is missing of a line may
 /// come back until more is wanted.

@@ -103,35 +103,44 @@ impl Inner {
 
     /// Takes the mark away, and gives back what was freed meanwhile; what is there the kernel can send from. Says how many blocks it was.
     fn end(&self, number: u32) -> u32 {
-        let (offset, _) = self.span(number, 1);
+        self.fill_tables(number);
         let mut block = self.block(number);
-        let (blocks, bytes, empty, wide) = match &mut *block {
+        let (blocks, bytes, empty) = match &mut *block {
             Block::Cut(slots) => {
                 slots.freezing = false;
-                let (empty, wide) = (slots.live == 0, slots.cut.slot_bytes(0) >= PAGE);
-                (1, self.block_bytes as u64, empty, wide)
+                (1, self.block_bytes as u64, slots.live == 0)
             }
             Block::Large(large) => {
                 large.freezing = false;
-                (large.blocks, large.bytes, large.freed, true)
+                (large.blocks, large.bytes, large.freed)
             }
             Block::Free | Block::Tail => unreachable!("a block that is being frozen stays"),
         };
-        if !empty {
-            drop(block);
-            // Small ones are copied. Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said
-            // before it was full.
-            let touched = !self.has_raw.load(Ordering::Relaxed);
-            if wide && touched && bytes <= POPULATED as u64 {
-                self.view
-                    .show_to_kernel(offset, usize::try_from(bytes).unwrap_or(0));
-            }
-        } else {
+        if empty {
             *block = Block::Free;
             drop(block);
             // SAFETY: no value is in it, and its table says so.
             unsafe { self.recycle(number, blocks, bytes) };
         }
         blocks
+    }
+
+    /// Fills the page tables that the kernel sends from. As long as the block is marked nobody gives its memory back, which this would make anew.
+    fn fill_tables(&self, number: u32) {
+        let (offset, _) = self.span(number, 1);
+        let (bytes, wide) = match &*self.block(number) {
+            Block::Cut(slots) if slots.live > 0 => {
+                (self.block_bytes as u64, slots.cut.slot_bytes(0) >= PAGE)
+            }
+            Block::Large(large) if !large.freed => (large.bytes, true),
+            _ => return,
+        };
+        // Small ones are copied. Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said
+        // before it was full.
+        let touched = !self.has_raw.load(Ordering::Relaxed);
+        if wide && touched && bytes <= POPULATED as u64 {
+            self.view
+                .show_to_kernel(offset, usize::try_from(bytes).unwrap_or(0));
+        }
     }
 }

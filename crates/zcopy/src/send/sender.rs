@@ -257,9 +257,13 @@ impl Sender {
                 };
                 let appetite = &mut socket.appetite;
                 let (log, counts) = (&mut self.log, &mut self.counts);
-                without_sigpipe(self.ignores_sigpipe, || {
+                let sent = without_sigpipe(self.ignores_sigpipe, || {
                     splice::send(fd, segments, pipe, appetite, log, counts)
-                })
+                });
+                if !pipe.is_empty() {
+                    self.pipe = None; // what is in it is nobody else's
+                }
+                sent
             }
             Way::File => without_sigpipe(self.ignores_sigpipe, || {
                 file::send(fd, segments, &mut self.counts)
@@ -446,7 +450,7 @@ impl Sender {
             Some(pipe) => pipe,
             none => none.insert(Pipe::new()?),
         };
-        let mut all = pipe.descriptors()?;
+        let mut all = pipe.descriptors();
         let pagemap = match &self.pagemap {
             Some(pagemap) => pagemap,
             None => self.pagemap.insert(Pagemap::open()?),

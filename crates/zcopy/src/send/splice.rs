@@ -24,11 +24,15 @@ pub(super) struct Pipe {
     write: OwnedFd,
     /// Pages that it holds.
     places: usize,
-    sink: Option<std::fs::File>,
+    /// Where goes what a socket did not take. Open from the beginning: what stays in the pipe would go to the next socket.
+    sink: std::fs::File,
+    /// Bytes that are in it.
+    held: usize,
 }
 
 impl Pipe {
     pub(super) fn new() -> io::Result<Pipe> {
+        let sink = std::fs::File::options().write(true).open("/dev/null")?;
         let (read, write) = pipe::nonblocking()?;
         // As large as an unprivileged user may have it; else as it is.
         let places = pipe::set_room(&write, 256 * PAGE).map_or(16, |bytes| bytes / PAGE);
@@ -36,37 +40,29 @@ impl Pipe {
             read,
             write,
             places,
-            sink: None,
+            sink,
+            held: 0,
         })
     }
 
-    fn sink(&mut self) -> io::Result<()> {
-        if self.sink.is_none() {
-            self.sink = Some(std::fs::File::options().write(true).open("/dev/null")?);
-        }
-        Ok(())
-    }
-
-    pub(super) fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
-        self.sink()?;
-        let sink = self.sink.as_ref().map(AsRawFd::as_raw_fd);
+    pub(super) fn descriptors(&self) -> Vec<RawFd> {
         let ends = [self.read.as_raw_fd(), self.write.as_raw_fd()];
-        Ok(ends.into_iter().chain(sink).collect())
+        ends.into_iter().chain([self.sink.as_raw_fd()]).collect()
     }
 
-    /// Throws away what the socket did not take.
-    fn drain(&mut self, mut left: usize) -> io::Result<()> {
-        self.sink()?;
-        let sink = self.sink.as_ref().expect("just made");
-        while left > 0 {
-            match pipe::splice(&self.read, None, sink, left, false) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(gone) => left -= gone,
+    pub(super) fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// Throws away what the socket did not take. Where that fails something is left.
+    fn drain(&mut self) {
+        while self.held > 0 {
+            match pipe::splice(&self.read, None, &self.sink, self.held, false) {
+                Ok(gone) if gone > 0 => self.held -= gone,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                _ => return,
             }
         }
-        Ok(())
     }
 }
 
@@ -188,22 +184,11 @@ fn splice_run(
     }
     counts.calls += 2;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
-    let in_pipe = unsafe { pipe::vmsplice(&pipe.write, &pieces)? };
+    pipe.held = unsafe { pipe::vmsplice(&pipe.write, &pieces)? };
     let more = done < segments.len();
-    let now = to_socket(socket, pipe, in_pipe, more)?;
-    if now < in_pipe {
-        pipe.drain(in_pipe - now)?;
-    }
-    Ok((now, offered, done, within))
-}
-
-/// What goes short was ended by a signal or a time-out, or found no more room: to go on would wait anew.
-fn to_socket(socket: BorrowedFd<'_>, pipe: &mut Pipe, len: usize, more: bool) -> io::Result<usize> {
-    match pipe::splice(&pipe.read, None, socket, len, more) {
-        Ok(sent) => Ok(sent),
-        Err(error) => {
-            pipe.drain(len)?;
-            Err(error)
-        }
-    }
+    // What goes short was ended by a signal or a time-out, or found no more room: to go on would wait anew.
+    let now = pipe::splice(&pipe.read, None, socket, pipe.held, more);
+    pipe.held -= now.as_ref().map_or(0, |now| *now);
+    pipe.drain();
+    now.map(|now| (now, offered, done, within))
 }
