@@ -2,8 +2,8 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Aggregate, Body, Domain, Kind, LinkOptions, Message, Payload, Pool, PoolOptions, Receiver,
-    Role, Sender, StatRecord, Trust, WhenFull,
+    Aggregate, Body, Domain, Kind, Limit, LinkOptions, Message, Payload, Pool, PoolOptions,
+    Receiver, Role, Sender, Shortage, StatRecord, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 
@@ -290,4 +290,23 @@ fn the_default_chunk_holds_one() {
     assert_eq!(chunk(options().seal_from(1 << 30)), 4 << 20);
     assert_eq!(chunk(options().seal_from(u64::MAX)), 256 << 10);
     assert_eq!(chunk(options().seal_from(0)), 256 << 10);
+}
+
+/// Half of the pool is free, but no two chunks that follow each other.
+#[test]
+fn no_gap_is_long_enough() {
+    let _dog = dog();
+    let a = embedded();
+    let none = sealing(&a, 4);
+    let alloc = || Some(none.alloc_now(CHUNK).expect("room"));
+    let mut held = [alloc(), alloc(), alloc(), alloc()];
+    // In the order of their addresses.
+    held.sort_by_key(|buf| buf.as_ref().map(|buf| buf.view().as_ptr().addr()));
+    (held[0], held[2]) = (None, None);
+    let error = none.alloc_now(2 * CHUNK).expect_err("no two in a row");
+    let shortage = error.find::<Shortage>().expect("the figures");
+    assert_eq!(shortage.limit, Limit::Window, "{error}");
+    drop(none.alloc_now(CHUNK).expect("one fits"));
+    held[1] = None;
+    drop(none.alloc_now(3 * CHUNK).expect("now there are three"));
 }

@@ -1,9 +1,14 @@
-//! A sink that was never told that it may take, for the news went with the manager that had it.
+//! A sink that is told late, or never, that it may take: the news went with the manager that had it, or is on its way.
 
 use crate::kit::*;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use tranship_core::{Domain, Kind, Role};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+use tranship_core::{Body, Domain, Kind, Role};
 use tranship_proto::Event;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
@@ -23,18 +28,77 @@ child!(
     }
 );
 
-/// Passes on what one side says, but not that a pool is open; false at the end.
-fn passes_on(from: &OwnedFd, to: &OwnedFd, is_event: bool) -> bool {
+/// Between a manager and a domain: each hears what the other says, but not that a pool is open, as long as that is kept back.
+struct Between {
+    client: OwnedFd,
+    manager: OwnedFd,
+    keeps: AtomicBool,
+    kept: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Between {
+    /// Until one side ends.
+    fn pass_on(&self) {
+        std::thread::scope(|s| {
+            s.spawn(|| while passes_on(&self.client, &self.manager, |_| false) {});
+            while passes_on(&self.manager, &self.client, |bytes| self.keeps_back(bytes)) {}
+        });
+    }
+
+    fn keeps_back(&self, bytes: &[u8]) -> bool {
+        let opens = matches!(tranship_proto::decode(bytes), Ok(Event::PoolOpen { .. }));
+        // Ordering: acquire, partner of who sets it before there is such a pool.
+        let keeps = opens && self.keeps.load(Ordering::Acquire);
+        if keeps {
+            let mut kept = self.kept.lock().expect("no panic");
+            kept.push(bytes.to_vec());
+        }
+        keeps
+    }
+
+    /// Says what it has kept back, when there is some.
+    fn says_it(&self) {
+        until(|| !self.kept.lock().expect("no panic").is_empty());
+        for bytes in self.kept.lock().expect("no panic").drain(..) {
+            socket::sendmsg(&self.client, &bytes, &[], false).expect("a domain that listens");
+        }
+    }
+}
+
+/// Passes on one message; false at the end.
+fn passes_on(from: &OwnedFd, to: &OwnedFd, keeps_back: impl Fn(&[u8]) -> bool) -> bool {
     let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
     let Ok(got) = socket::recvmsg(from, &mut bytes, false) else {
         return false;
     };
     let bytes = &bytes[..got.bytes];
-    if is_event && matches!(tranship_proto::decode(bytes), Ok(Event::PoolOpen { .. })) {
+    if keeps_back(bytes) {
         return true;
     }
     let fds: Vec<_> = got.fds.iter().map(AsFd::as_fd).collect();
     !bytes.is_empty() && socket::sendmsg(to, bytes, &fds, false).is_ok()
+}
+
+/// A domain of that manager, and what is between them.
+fn join_behind(manager: &Path, keeps: bool) -> (Domain, Arc<Between>) {
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("between.sock");
+    let listener = socket::listen(&path, 0o600).expect("listen");
+    let manager = manager.to_owned();
+    let (tell, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        let between = Arc::new(Between {
+            client: socket::accept(&listener).expect("accept"),
+            manager: socket::connect(&manager).expect("connect"),
+            keeps: AtomicBool::new(keeps),
+            kept: Mutex::default(),
+        });
+        tell.send(Arc::clone(&between)).expect("somebody listens");
+        between.pass_on();
+    });
+    let domain = Domain::builder().name("sink").socket(&path).connect();
+    let domain = domain.expect("connect");
+    (domain, hear.recv().expect("what is between"))
 }
 
 #[test]
@@ -42,23 +106,10 @@ fn it_takes_what_a_dead_writer_had_sent() {
     let _dog = dog();
     let manager = Domain::builder().name("a").embedded().expect("embedded");
     let manager = manager.socket_path().expect("socket");
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("between.sock");
-    let listener = socket::listen(&path, 0o600).expect("listen");
-    let between = manager.clone();
-    std::thread::spawn(move || {
-        let client = socket::accept(&listener).expect("accept");
-        let manager = socket::connect(&between).expect("connect");
-        std::thread::scope(|s| {
-            s.spawn(|| while passes_on(&client, &manager, false) {});
-            while passes_on(&manager, &client, true) {}
-        });
-    });
     let process = source().start().expect("a child");
     process.send(&manager).expect("a child that listens");
     process.expect::<()>();
-    let sink = Domain::builder().name("sink").socket(&path).connect();
-    let sink = sink.expect("connect");
+    let (sink, _between) = join_behind(&manager, true);
     let mut receiver = sink.open_receiver("x").expect("open");
     std::thread::scope(|s| {
         let sent = s.spawn(|| process.expect::<()>());
@@ -85,4 +136,44 @@ fn it_takes_what_a_dead_writer_had_sent() {
     let message = next().expect("recv").expect("a message");
     assert_eq!(buf(message).to_vec()[0], 7);
     assert_eq!(next().expect_err("over").kind(), Kind::PeerDied);
+}
+
+/// A buffer came by one channel and goes back by another, by which its pool came a moment ago.
+#[test]
+fn what_goes_back_waits_until_its_pool_is_open() {
+    let _dog = dog();
+    let source = embedded();
+    let (sink, between) = join_behind(&source.socket_path().expect("socket"), false);
+    let pool = pool(&source, 1);
+    let (mut first, mut from_first) = link(&source, &sink, "first");
+    let (mut second, mut from_second) = link(&source, &sink, "second");
+    let got = std::thread::scope(|s| {
+        s.spawn(|| first.send(filled(&pool, KIB, 7)).expect("send"));
+        buf(from_first.recv().expect("recv"))
+    });
+    // Ordering: release, partner in `keeps_back`.
+    between.keeps.store(true, Ordering::Release);
+    std::thread::scope(|s| {
+        let assigned = s.spawn(|| second.assign(&pool).expect("assign"));
+        until(|| {
+            sink.turn().expect("turn");
+            assigned.is_finished()
+        });
+    });
+    let failed = from_second.release_with(got, 1).expect_err("not open");
+    assert_eq!(failed.kind(), Kind::PoolPending, "{failed}");
+    let (started, timeout) = (Instant::now(), Duration::from_millis(100));
+    let failed = from_second.release_timeout(failed.unsent, 2, timeout);
+    let failed = failed.expect_err("nor later");
+    assert_eq!(failed.kind(), Kind::PoolPending, "{failed}");
+    assert!(started.elapsed() >= timeout, "it did not wait");
+    let mut released = pin!(from_second.release_async(failed.unsent, 3));
+    let looked = released
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(looked.is_pending(), "{looked:?}");
+    between.says_it();
+    block_on(released).expect("it is open");
+    let told = second.try_recv_control().expect("no lie").expect("a word");
+    assert!(matches!(told.body, Body::Released(Some(_))) && told.meta == 3);
 }
