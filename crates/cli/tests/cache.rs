@@ -1,6 +1,8 @@
 //! `tranship cache` with the clients that people have: libmemcached's tools and conformance test, and pymemcache.
 
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use tranship_testkit::{Watchdog, skipped};
 
@@ -220,6 +222,43 @@ fn what_cannot_be_is_said() {
         "{nobody}"
     );
     assert!(run(&["--memory", "64MiB", "-I", "64MiB"]).contains("at most half"));
+}
+
+/// The kernel lets it wait for no client: its threads end by themselves, as they would by a panic.
+#[test]
+fn a_server_that_loses_a_thread_says_so_and_keeps_nothing() {
+    let _dog = Watchdog::new();
+    let waits = [
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait,
+    ];
+    let rules = waits.map(|call| (call, Vec::new())).into_iter().collect();
+    let no = SeccompAction::Errno(libc::EIO.unsigned_abs());
+    let arch = std::env::consts::ARCH.try_into().expect("a processor");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, no, arch);
+    let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("cache.sock");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tranship"));
+    program
+        .args(["cache", "--listen", "127.0.0.1:0", "--threads", "1"])
+        .arg("--take-over")
+        .arg(&socket)
+        .env("TRANSHIP_SOCKET", NO_MANAGER);
+    let confine = move || seccompiler::apply_filter(&filter).map_err(std::io::Error::other);
+    // SAFETY: two system calls, no memory, no lock.
+    unsafe { program.pre_exec(confine) };
+    let said = program.output().expect("runs");
+    let [out, err] = [&said.stdout, &said.stderr].map(|said| String::from_utf8_lossy(said));
+    assert_eq!(said.status.code(), Some(2), "{out}{err}");
+    assert!(out.starts_with("memcached protocol at 127.0.0.1:"), "{out}");
+    let why =
+        "tranship: the cache ends, and what it stored with it: thread `cache-0` ended by itself";
+    assert!(err.lines().any(|line| line == why), "{err}");
+    assert!(!out.contains("handed over"), "{out}");
+    assert!(!socket.exists(), "nobody is to take over from it");
 }
 
 /// What `tranship cache get` prints, and how it ends.
