@@ -97,3 +97,51 @@ impl Exports {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::Role;
+
+    const DOMAIN: DomainId = DomainId(1);
+
+    /// One domain's, with these numbers.
+    fn exports(numbers: &[u32]) -> Exports {
+        let mut exports = Exports::default();
+        for number in numbers {
+            let export = Export {
+                name: number.to_string(),
+                domain: DOMAIN,
+                role: Role::Source,
+            };
+            exports.insert(ExportId(*number), export);
+        }
+        exports
+    }
+
+    #[test]
+    fn each_that_is_wanted_has_its_turn_once() {
+        let mut exports = exports(&[1, 2, 3]);
+        for number in [3, 1, 9] {
+            exports.want(ExportId(number));
+        }
+        assert_eq!(exports.take_wanted(DomainId(2)), None, "another's");
+        let mut next = || exports.take_wanted(DOMAIN);
+        let turns = [next(), next(), next()];
+        assert_eq!(turns, [Some(ExportId(1)), Some(ExportId(3)), None]);
+    }
+
+    #[test]
+    fn what_is_wanted_no_more_or_is_gone_has_none() {
+        let mut exports = exports(&[1, 2]);
+        for number in [1, 2] {
+            exports.want(ExportId(number));
+        }
+        exports.unwant(ExportId(1));
+        assert!(exports.remove(ExportId(2)).is_some());
+        assert_eq!(exports.audit(), Ok(()));
+        assert_eq!(exports.take_wanted(DOMAIN), None);
+        assert_eq!(exports.named("2").map(|(id, _)| id), None);
+        assert_eq!(exports.of(DOMAIN), [ExportId(1)]);
+    }
+}
