@@ -268,7 +268,8 @@ impl DomainCore {
             }
             (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),
             (Claim::Export(old), Event::Exported { export, .. }) => {
-                if !self.exports.renamed(old, *export) {
+                let is_there = self.exports.renamed(old, *export);
+                if !is_there {
                     // Dropped meanwhile.
                     let _ = conn.send(&Request::Unexport { export: *export }, &[]);
                 }
