@@ -231,10 +231,8 @@ fn without_descriptors_nothing_is_left_for_the_next_socket() {
             rlim_max: 0,
         };
         // SAFETY: of this child, which has one thread.
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) },
-            0
-        );
+        let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+        assert_eq!(done, 0);
         // More than there is room for, so that the last splice goes short.
         let many: Vec<_> = values[..60].iter().map(Piece::Value).collect();
         let sent = send(&first, 0, &many);
