@@ -13,7 +13,7 @@ pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
 const HEAD: usize = 8 + 4 + 8;
-/// Connections in a image, at most.
+/// Connections in an image, at most.
 const CONNECTIONS: u32 = 1 << 20;
 
 /// All of it.
@@ -79,7 +79,7 @@ pub enum Next {
     SwallowLine,
 }
 
-/// Why a image cannot be read.
+/// Why an image cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It begins with something else.

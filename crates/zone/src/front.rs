@@ -177,24 +177,6 @@ impl Front {
         0
     }
 
-    /// For how many items there is room, if `control` is what was seen last.
-    ///
-    /// # Safety
-    /// As [`pop`](Self::pop).
-    #[inline]
-    pub(crate) unsafe fn room(&self, control: &AtomicU64) -> usize {
-        let before = begin(&self.frees);
-        let is_open = self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed);
-        let room = is_open.then(|| {
-            // SAFETY: as in `pop`.
-            let top = unsafe { &*self.top.get() };
-            let next = top.next(self.allocs.load(Ordering::Relaxed), before);
-            (top.end.addr() - next.addr()) / size_of::<u32>()
-        });
-        end(&self.frees, before);
-        room.unwrap_or(0)
-    }
-
     /// Takes the bucket out, and leaves one for no items.
     ///
     /// # Safety

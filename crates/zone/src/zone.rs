@@ -219,23 +219,9 @@ impl<B: Backend> Zone<B> {
     #[inline(always)]
     #[must_use]
     pub fn free_cached_many(&self, items: &[u32]) -> usize {
-        self.free_cached_many_at(self.place(), items)
-    }
-
-    /// As [`free_cached_many`](Self::free_cached_many), with the zone's [`place`](Self::place) at hand. With another place: 0.
-    #[inline(always)]
-    #[must_use]
-    pub fn free_cached_many_at(&self, place: CachePlace, items: &[u32]) -> usize {
+        let hot = &self.inner.hot;
         // SAFETY: as in `alloc_cached_at`.
-        unsafe { (*local::front(place)).push_many(&self.inner.hot.control, items) }
-    }
-
-    /// For how many items the calling thread's cache has room now, with the zone's [`place`](Self::place) at hand. With another place: 0.
-    #[inline]
-    #[must_use]
-    pub fn room_at(&self, place: CachePlace) -> usize {
-        // SAFETY: as in `alloc_cached_at`.
-        unsafe { (*local::front(place)).room(&self.inner.hot.control) }
+        unsafe { (*local::front(hot.place)).push_many(&hot.control, items) }
     }
 
     /// Gives what is cached to the backend.

@@ -142,7 +142,7 @@ pub(super) fn read_file(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
     let len = file.seek(SeekFrom::End(0))?;
     if len > most {
         return Err(odd(format!(
-            "a image of {len} bytes, of which {most} can be"
+            "an image of {len} bytes, of which {most} can be"
         )));
     }
     file.seek(SeekFrom::Start(0))?;

@@ -10,6 +10,7 @@ const TAKEN_LOOK: u32 = 32;
 
 /// Bytes of a buffer from which on it matters that the next one is still in the processor's caches: two dozen in turn fill a cache of the second level.
 const LARGE: u64 = 64 << 10;
+
 /// The smallest buffer.
 const LEAST: u64 = 64;
 
