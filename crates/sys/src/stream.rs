@@ -3,7 +3,7 @@
 //! Nothing here blocks, and nothing raises SIGPIPE.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{RecvFlags, SendFlags, sockopt};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -192,9 +192,30 @@ pub fn watch(socket: impl AsFd, idle: Duration, limit: Duration) -> io::Result<(
 }
 
 /// Has a connection that stays on this machine send as fast as the other end takes: algorithms that pace for a network
-/// make it wait for timers. tcp(7): `TCP_CONGESTION`; every kernel has `reno`.
+/// make it wait for timers. One that was made with such an algorithm keeps some of them, so a listener is to be told, whose connections
+/// begin as it is. tcp(7): `TCP_CONGESTION`; every kernel has `reno`.
 pub fn hurry(socket: impl AsFd) -> io::Result<()> {
-    Ok(sockopt::set_tcp_congestion(socket.as_fd(), "reno")?)
+    set_congestion(socket, "reno")
+}
+
+/// The algorithm of congestion control of a TCP socket that was told none: the machine's.
+pub fn usual_congestion() -> io::Result<String> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    congestion(socket)
+}
+
+/// The algorithm of a TCP socket, by its name.
+pub fn congestion(socket: impl AsFd) -> io::Result<String> {
+    Ok(sockopt::tcp_congestion(socket.as_fd())?)
+}
+
+/// Has a TCP socket use an algorithm.
+///
+/// # Errors
+/// ENOENT if the kernel has none of this name, EPERM if only root may use it.
+pub fn set_congestion(socket: impl AsFd, algorithm: &str) -> io::Result<()> {
+    Ok(sockopt::set_tcp_congestion(socket.as_fd(), algorithm)?)
 }
 
 #[cfg(test)]
@@ -254,6 +275,6 @@ mod tests {
         watch(&one, Duration::from_secs(2), Duration::from_secs(9)).expect("options");
         assert!(sockopt::tcp_nodelay(&one).expect("option"));
         hurry(&one).expect("option");
-        assert_eq!(sockopt::tcp_congestion(&one).expect("option"), "reno");
+        assert_eq!(congestion(&one).expect("option"), "reno");
     }
 }

@@ -47,6 +47,10 @@ pub fn serve(party: &Party, work: Work, how: How) -> Result<Vec<Measured>> {
         tun::enter(party)?;
     }
     let listener = TcpListener::bind(if how.tun { tun::LISTEN } else { "127.0.0.1:0" })?;
+    if !how.tun {
+        // As the cache server: a machine's congestion control may pace.
+        tranship_sys::stream::hurry(&listener)?;
+    }
     party.tell(1, u64::from(listener.local_addr()?.port()))?;
     let mut all = Vec::new();
     let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;

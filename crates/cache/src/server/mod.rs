@@ -10,6 +10,7 @@ mod incoming;
 mod keep;
 mod meta;
 mod pace;
+mod pacing;
 mod report;
 mod running;
 mod shared;
@@ -23,6 +24,7 @@ use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
 use announced::Announced;
 use connection::Connection;
+use pacing::Pacing;
 use running::{Crew, Running};
 use shared::Shared;
 use std::io;
@@ -279,6 +281,7 @@ impl Server {
             counts: (0..threads).map(|_| Counts::default()).collect(),
             shown: share::Counts::default(),
             announced: Announced::new(options.memory),
+            pacing: Pacing::take_off(&listener),
             options,
             open: AtomicUsize::new(0),
             stop: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! What all workers share, options included.
 
 use super::announced::Announced;
+use super::pacing::Pacing;
 use crate::share::{self, Share};
 use crate::stats::{Counts, Stats};
 use crate::store::Store;
@@ -82,6 +83,7 @@ pub(crate) struct Shared {
     pub(super) options: Options,
     /// Values that are on their way here.
     pub(super) announced: Announced,
+    pub(super) pacing: Pacing,
     pub(super) counts: Box<[Counts]>,
     pub(super) shown: share::Counts,
     /// Connections now.

@@ -160,6 +160,7 @@ impl Worker {
         let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
         let made = if open < self.shared.options.connections {
             Counts::bump(&self.counts().total_connections, 1);
+            self.shared.pacing.welcome(&stream);
             Connection::new(stream, self.shared.options.sending)
         } else {
             Counts::bump(&self.counts().rejected_connections, 1);

@@ -1,9 +1,9 @@
 //! Which way is cheapest: learnt from what each has cost, by kind of socket and size.
 //!
 //! For each kind and each doubling of the bytes that may go by reference there is a running mean of nanoseconds a byte for each
-//! way. The cheapest is used; now and then another is tried. Tries of a way that is far off become rarer, so that what they cost
-//! stays below a hundredth. A try is three sends, of which the last is measured: what the first of them finds is in no cache, unlike for the
-//! way that is in use. A way takes over when it is cheaper by a twentieth.
+//! way. The cheapest is used; now and then another is tried. A try is three sends, of which the last is measured: what the first of them finds is
+//! in no cache, unlike for the way that is in use, so a try costs more than it shows. Tries of a way that is far off are rarer, and each few of them
+//! that change nothing make them rarer still, until what is in use costs something else. A way takes over when it is cheaper by a twentieth.
 
 use super::route::Route;
 use super::socket::Socket;
@@ -17,10 +17,14 @@ const WAYS: [Way; 5] = Way::ALL;
 const SMALLEST: usize = 1024;
 /// From here on references are likely to be cheaper.
 const LIKELY: usize = 4096;
-/// Sends between two tries of a way that costs about the same.
-const PROBE: u32 = 64;
-/// A way that costs `n` times as much is tried so much more rarely, at most.
-const RAREST: u32 = 16384;
+/// Sends between two tries of a way that costs about the same, and between two measurements of the one in use.
+const PROBE: u64 = 64;
+/// Between two tries of any way, at most.
+const RAREST: u64 = 16384;
+/// Tries that change nothing until there are half as many.
+const FEW: u32 = 4;
+/// What the way in use costs has changed if it is so much more or less.
+const DRIFT: f64 = 0.25;
 /// Logarithms of what a send can have.
 const SIZES: usize = usize::BITS as usize;
 /// Samples of a way before its mean is believed.
@@ -34,14 +38,20 @@ struct Mean {
     cost: f64,
     samples: u32,
     refused: bool,
-    /// Sends of this class until it is tried again.
-    next: u32,
+    /// Tries in a row that changed nothing.
+    in_vain: u32,
+    /// The number of the class's send that tries it again.
+    due: u64,
 }
 
 #[derive(Debug, Default)]
 struct Class {
     means: [Mean; WAYS.len()],
     current: usize,
+    /// What the one in use cost when tries began to become rarer; 0: another one was.
+    cost: f64,
+    /// No way is due before this send.
+    nearest: u64,
     /// A try that has begun: the way, and its sends that are left.
     trying: Option<(usize, u32)>,
     sends: u64,
@@ -149,25 +159,19 @@ impl Chooser {
             class.trying = left.checked_sub(1).map(|left| (index, left));
             return chosen(index, left == 0);
         }
-        // The one in use first.
-        let others = (0..WAYS.len()).filter(|index| *index != current);
-        for index in std::iter::once(current).chain(others) {
-            let mean = &mut class.means[index];
-            if mean.refused || !socket.allows(route, WAYS[index]) {
-                continue;
-            }
-            mean.next = mean.next.saturating_sub(1);
-            if mean.next == 0 {
-                // The current one is measured as often as one that costs the same.
-                mean.next = if mean.samples < ENOUGH { 1 } else { PROBE };
-                if index == current || mean.samples < ENOUGH {
-                    return chosen(index, true);
-                }
-                class.trying = Some((index, UNTIMED - 1));
-                return chosen(index, false);
-            }
+        if class.sends < class.nearest {
+            return chosen(current, false);
         }
-        chosen(current, false)
+        match class.due(|way| socket.allows(route, way)) {
+            Some(index) if index == current || class.means[index].samples < ENOUGH => {
+                chosen(index, true)
+            }
+            Some(index) => {
+                class.trying = Some((index, UNTIMED - 1));
+                chosen(index, false)
+            }
+            None => chosen(current, false),
+        }
     }
 
     /// Is it known that a way costs twice as much as the one in use?
@@ -211,10 +215,11 @@ impl Chooser {
     pub(super) fn refused(&mut self, route: Route, bytes: usize, way: Way, error: &io::Error) {
         let number = class_of(bytes);
         let class = self.classes[route.index()][number as usize].get_or_insert_default();
+        let later = class.sends + RAREST;
         let mean = &mut class.means[index_of(way)];
         match error.raw_os_error() {
             Some(libc::ENOBUFS | libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EMSGSIZE) => {
-                (mean.samples, mean.next) = (0, RAREST);
+                (mean.samples, mean.due) = (0, later);
             }
             _ => mean.refused = true,
         }
@@ -269,6 +274,29 @@ impl Class {
         }
     }
 
+    /// The way whose turn it is, the one in use first; its next turn is settled with it.
+    fn due(&mut self, allows: impl Fn(Way) -> bool) -> Option<usize> {
+        let mut found = None;
+        let others = (0..WAYS.len()).filter(|index| *index != self.current);
+        self.nearest = u64::MAX;
+        for index in std::iter::once(self.current).chain(others) {
+            let mean = &mut self.means[index];
+            if mean.refused {
+                continue;
+            }
+            if !allows(WAYS[index]) {
+                // Another socket may.
+                mean.due = mean.due.max(self.sends + PROBE);
+            } else if found.is_none() && mean.due <= self.sends {
+                found = Some(index);
+                let next = if mean.samples < ENOUGH { 1 } else { PROBE };
+                mean.due = self.sends + next;
+            }
+            self.nearest = self.nearest.min(mean.due);
+        }
+        found
+    }
+
     fn publish_use(&self, tally: &Tally, at: usize) {
         tally.set(
             at + 1,
@@ -305,21 +333,34 @@ impl Class {
         {
             self.current = cheapest;
             self.changes += 1;
+            self.cost = 0.0;
         }
         let best = self.means[self.current].cost;
+        if (best - self.cost).abs() > DRIFT * self.cost {
+            self.cost = best;
+            let soon = self.sends + PROBE;
+            for mean in &mut self.means {
+                (mean.in_vain, mean.due) = (0, mean.due.min(soon));
+            }
+            self.nearest = self.nearest.min(soon);
+        }
         let mean = &mut self.means[sampled];
         if sampled != self.current && mean.samples >= ENOUGH && best > 0.0 {
-            let ratio = mean.cost / best;
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "between the two bounds"
-            )]
-            let next = (f64::from(PROBE) * (1.0 + 16.0 * (ratio - 1.0).max(0.0)))
-                .clamp(f64::from(PROBE), f64::from(RAREST)) as u32;
-            mean.next = next;
+            mean.in_vain = mean.in_vain.saturating_add(1);
+            mean.due = self.sends + pause(mean.cost / best, mean.in_vain);
         }
     }
+}
+
+/// Sends until a way is tried again that costs so many times what the one in use does, after so many tries in vain.
+fn pause(ratio: f64, in_vain: u32) -> u64 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between the two bounds"
+    )]
+    let first = (PROBE as f64 * (1.0 + 16.0 * (ratio - 1.0).max(0.0))).min(RAREST as f64) as u64;
+    (first << (in_vain / FEW).min(8)).min(RAREST)
 }
 
 #[cfg(test)]
@@ -356,5 +397,44 @@ mod tests {
         assert_eq!(all[0].way, Way::Splice, "{all:?}");
         assert!(splice.expect("tried").ns_per_kib < 500.0, "{all:?}");
         assert!(tries < 400, "{tries} tries");
+    }
+
+    /// What three ways cost that this many sends take; says how many of them were tries, and the way in the end.
+    fn play(chooser: &mut Chooser, socket: &Socket, sends: u32, costs: [u128; 3]) -> (u32, Way) {
+        let (bytes, mut tries, mut way) = (4096, 0, Way::Copy);
+        for _ in 0..sends {
+            let chosen = chooser.choose(socket, Route::Loopback, bytes);
+            let ns = costs[chosen.way.index()];
+            if chosen.timed {
+                chooser.learn(Route::Loopback, bytes, chosen.way, ns, bytes);
+            }
+            if chosen.why == Why::Probe {
+                tries += 1;
+            } else {
+                way = chosen.way;
+            }
+        }
+        (tries, way)
+    }
+
+    #[test]
+    fn tries_become_rare_until_what_is_in_use_costs_something_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let socket = Socket::new(&stream).expect("socket");
+        // Wherever the next try was to be.
+        for sends in [100_000, 104_000, 108_000] {
+            let mut chooser = Chooser::new();
+            let (tries, way) = play(&mut chooser, &socket, sends, [1000, 1500, 1600]);
+            assert_eq!(way, Way::Copy);
+            assert!(tries < 250, "{tries} tries");
+            let (_, way) = play(&mut chooser, &socket, 4000, [1400, 1070, 1600]);
+            assert_eq!(way, Way::Splice, "{:?}", chooser.explain());
+            let (tries, way) = play(&mut chooser, &socket, sends, [1400, 1070, 1600]);
+            assert_eq!(way, Way::Splice);
+            assert!(tries < 250, "{tries} tries");
+            let (_, way) = play(&mut chooser, &socket, 4000, [1000, 2000, 1600]);
+            assert_eq!(way, Way::Copy, "{:?}", chooser.explain());
+        }
     }
 }
