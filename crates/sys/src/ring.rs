@@ -5,10 +5,10 @@ use crate::map;
 use crate::segment::{FLAGS, with_message};
 use rustix::fd::OwnedFd;
 use rustix::io_uring::{
-    IORING_OFF_CQ_RING, IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringCqeFlags, IoringEnterFlags,
-    IoringOp, IoringRegisterOp, IoringSendFlags, IoringSetupFlags, io_uring_cqe, io_uring_enter,
-    io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup, io_uring_sqe,
-    io_uring_user_data,
+    IORING_NOTIF_USAGE_ZC_COPIED, IORING_OFF_CQ_RING, IORING_OFF_SQ_RING, IORING_OFF_SQES,
+    IoringCqeFlags, IoringEnterFlags, IoringOp, IoringRegisterOp, IoringSendFlags,
+    IoringSetupFlags, io_uring_cqe, io_uring_enter, io_uring_params, io_uring_ptr,
+    io_uring_register, io_uring_setup, io_uring_sqe, io_uring_user_data,
 };
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -124,7 +124,8 @@ impl Ring {
     }
 
     /// As [`crate::segment::send_pieces`], by reference to registered pages. True if a notification with this mark comes when the kernel is done
-    /// with them, maybe within this call ([`Ring::notified`]): so it is for what fails, too, once the kernel has taken it.
+    /// with them, maybe within this call ([`Ring::notified`]): so it is for what fails, too, once the kernel has taken it. Each is told with whether the
+    /// kernel copied all the same (as it says of what failed, too).
     ///
     /// # Errors
     /// As sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that cannot.
@@ -138,7 +139,7 @@ impl Ring {
         pieces: &[(*const u8, usize)],
         size: Option<u16>,
         mark: u64,
-        notified: &mut impl FnMut(u64),
+        notified: &mut impl FnMut(u64, bool),
     ) -> (io::Result<()>, bool) {
         let socket = socket.as_fd().as_raw_fd();
         with_message(to, pieces, size, |message| {
@@ -147,7 +148,7 @@ impl Ring {
                 fd: socket,
                 ..Default::default()
             };
-            entry.ioprio.send_flags = IoringSendFlags::FIXED_BUF;
+            entry.ioprio.send_flags = IoringSendFlags::FIXED_BUF | IoringSendFlags::ZC_REPORT_USAGE;
             entry.addr_or_splice_off_in.addr =
                 io_uring_ptr::new((&raw const *message).cast_mut().cast());
             entry.len.len = 1;
@@ -162,7 +163,7 @@ impl Ring {
     fn submit(
         &mut self,
         entry: io_uring_sqe,
-        notified: &mut impl FnMut(u64),
+        notified: &mut impl FnMut(u64, bool),
     ) -> (io::Result<()>, bool) {
         let offsets = &self.params.sq_off;
         // SAFETY: the kernel has read the entry before: there is one at a time.
@@ -202,7 +203,7 @@ impl Ring {
             let mut own = None;
             self.completed(&mut |mark, result, follows| {
                 if mark & SEND == 0 {
-                    notified(mark);
+                    notified(mark, is_copied(result));
                 } else {
                     own = Some((result, follows));
                 }
@@ -217,14 +218,14 @@ impl Ring {
         }
     }
 
-    /// Tells the marks of sends with whose pages the kernel is done.
+    /// Tells the marks of sends with whose pages the kernel is done, and whether it copied all the same.
     ///
     /// # Errors
     /// As io_uring_enter(2).
-    pub fn notified(&mut self, tell: &mut impl FnMut(u64)) -> io::Result<()> {
+    pub fn notified(&mut self, tell: &mut impl FnMut(u64, bool)) -> io::Result<()> {
         // SAFETY: nothing is handed over.
         unsafe { io_uring_enter(&self.fd, 0, 0, IoringEnterFlags::GETEVENTS)? };
-        self.completed(&mut |mark, _, _| tell(mark));
+        self.completed(&mut |mark, result, _| tell(mark, is_copied(result)));
         Ok(())
     }
 
@@ -259,6 +260,11 @@ impl Ring {
         // Ordering: release, so that the kernel writes no entry that is still read.
         head.store(at, Ordering::Release);
     }
+}
+
+/// What a notification has in place of a result.
+fn is_copied(usage: i32) -> bool {
+    usage & IORING_NOTIF_USAGE_ZC_COPIED != 0
 }
 
 /// Tells a send's own result from a notification; marks have it not.
@@ -296,8 +302,8 @@ mod tests {
         let target = Some(to.local_addr().expect("an address"));
         // SAFETY: registered, and written no more.
         let (sent, follows) = unsafe {
-            ring.send(&from, target, &pieces, Some(10), 3, &mut |mark| {
-                marks.push(mark)
+            ring.send(&from, target, &pieces, Some(10), 3, &mut |mark, copied| {
+                marks.push((mark, copied));
             })
         };
         match sent {
@@ -312,18 +318,23 @@ mod tests {
                     assert_eq!(bytes[..10], [7; 10]);
                 }
                 while follows && marks.is_empty() {
-                    ring.notified(&mut |mark| marks.push(mark)).expect("enter");
+                    ring.notified(&mut |mark, copied| marks.push((mark, copied)))
+                        .expect("enter");
                 }
-                assert_eq!(marks, [3]);
+                assert_eq!(marks, [(3, true)], "the kernel copies what it loops");
                 // What is too long for a datagram fails, and is told of as well if the kernel says so.
                 let long = [(room.as_ptr().cast_const(), len); 3];
                 // SAFETY: as above.
-                let (sent, follows) =
-                    unsafe { ring.send(&from, target, &long, None, 4, &mut |m| marks.push(m)) };
+                let (sent, follows) = unsafe {
+                    ring.send(&from, target, &long, None, 4, &mut |m, copied| {
+                        marks.push((m, copied))
+                    })
+                };
                 let failed = sent.expect_err("98,304 bytes");
                 assert_eq!(failed.raw_os_error(), Some(libc::EMSGSIZE));
                 while follows && marks.len() < 2 {
-                    ring.notified(&mut |mark| marks.push(mark)).expect("enter");
+                    ring.notified(&mut |mark, copied| marks.push((mark, copied)))
+                        .expect("enter");
                 }
                 assert_eq!(marks.len(), 1 + usize::from(follows));
             }

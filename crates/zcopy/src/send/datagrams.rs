@@ -180,6 +180,13 @@ impl Sender {
         if arena.is_inherited() {
             return;
         }
+        if self.registered.copies(socket.number) {
+            socket.copies_registered = true;
+            self.counts.gave_up_notified += 1;
+        }
+        if socket.copies_registered {
+            return;
+        }
         if self.forced == Some(Way::Registered) {
             socket.registered = self.registered.insist(arena);
             return;
@@ -291,7 +298,8 @@ impl Sender {
         }
         self.counts.calls += 1;
         let (pieces, size) = (self.packet.pieces(), cut(rest, count));
-        self.registered.send(target.fd, target.to, pieces, size)?;
+        self.registered
+            .send((target.fd, socket.number), target.to, pieces, size)?;
         Ok(count)
     }
 }

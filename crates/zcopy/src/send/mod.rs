@@ -21,6 +21,7 @@ mod header;
 mod held;
 mod linger;
 mod list;
+mod marks;
 mod notified;
 mod packet;
 mod registered;

@@ -9,6 +9,7 @@
 //! A range never changes. A new one is made, by a thread of its own, when much of what is sent lies elsewhere; one is given up when too much
 //! of it was freed, for its pages are held as long. Whether a pageblock still has the pages that were registered, its epoch says.
 
+use super::marks::Marks;
 use super::packet::Packet;
 use super::segment::Segment;
 use crate::arena::classes::PAGE;
@@ -175,28 +176,32 @@ impl Registered {
         all
     }
 
-    /// Sends pieces of the range.
+    /// Sends pieces of the range to a socket, which has a number.
     pub(super) fn send(
         &mut self,
-        fd: BorrowedFd<'_>,
+        (fd, socket): (BorrowedFd<'_>, u32),
         to: Option<SocketAddr>,
         pieces: &[(*const u8, usize)],
         size: Option<u16>,
     ) -> io::Result<()> {
         let range = self.range.as_mut().expect("pieces of it");
-        let Log {
-            half, outstanding, ..
-        } = &mut range.log;
-        // Before the call: the kernel may be done with it, and have said so, by the end of it.
-        outstanding[*half] += 1;
-        let mark = *half as u64;
-        let mut done = |mark| release(outstanding, mark);
+        let (half, marks) = (range.log.half, &mut range.marks);
+        let mark = marks.begin(half, socket);
+        let mut done = |mark, copied| marks.done(mark, copied);
         // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send refers to.
         let (sent, follows) = unsafe { range.ring.send(fd, to, pieces, size, mark, &mut done) };
-        if !follows {
-            release(outstanding, mark);
+        match (&sent, follows) {
+            (_, false) => marks.done(mark, false),
+            (Err(_), true) => marks.failed(mark),
+            (Ok(()), true) => {}
         }
         sent
+    }
+
+    /// Has the kernel copied what was sent to a socket out of registered pages? Said once.
+    pub(super) fn copies(&mut self, socket: u32) -> bool {
+        let range = self.range.as_mut();
+        range.is_some_and(|range| range.marks.copies(socket))
     }
 }
 
@@ -224,6 +229,7 @@ struct Range {
     /// The address by which the kernel knows the first one.
     base: usize,
     log: Log,
+    marks: Marks,
 }
 
 impl Range {
@@ -267,8 +273,8 @@ impl Range {
                 area: area.last(LOG)?,
                 used: 0,
                 half: 0,
-                outstanding: [0; 2],
             },
+            marks: Marks::default(),
         })
     }
 
@@ -342,11 +348,12 @@ impl Range {
             return true;
         }
         let other = 1 - log.half;
-        if log.outstanding[other] > 0 {
-            let outstanding = &mut log.outstanding;
-            let _ = self.ring.notified(&mut |mark| release(outstanding, mark));
+        let marks = &mut self.marks;
+        if marks.outstanding(other) > 0 {
+            let done = &mut |mark, copied| marks.done(mark, copied);
+            let _ = self.ring.notified(done);
         }
-        if log.outstanding[other] > 0 {
+        if marks.outstanding(other) > 0 {
             return false;
         }
         (log.half, log.used) = (other, other * HALF);
@@ -361,8 +368,6 @@ struct Log {
     /// Bytes from the start of the log.
     used: usize,
     half: usize,
-    /// Sends that refer to each.
-    outstanding: [u32; 2],
 }
 
 impl Log {
@@ -385,13 +390,6 @@ impl Log {
         self.used = at + len;
         Some(to)
     }
-}
-
-/// A mark is the half that a send refers to.
-fn release(outstanding: &mut [u32; 2], half: u64) {
-    let sends = &mut outstanding[usize::from(half != 0)];
-    debug_assert!(*sends > 0, "a notification of nothing that was sent");
-    *sends = sends.saturating_sub(1);
 }
 
 /// Memory of its own. Whoever refers to its pages keeps them when it is gone.

@@ -2,6 +2,7 @@
 
 use super::held::Held;
 use super::linger;
+use super::marks;
 use super::route::Route;
 use super::way::Way;
 use std::io;
@@ -25,6 +26,10 @@ pub struct Socket {
     pub(super) together: bool,
     /// For the send that is under way: most of it lies in pages that were registered.
     pub(super) registered: bool,
+    /// By which the notifications of such sends name it.
+    pub(super) number: u32,
+    /// The kernel copied what went out of registered pages all the same.
+    pub(super) copies_registered: bool,
     /// Buffers that wait for notifications.
     pub(super) held: Held,
 }
@@ -66,6 +71,8 @@ impl Socket {
             appetite: usize::MAX,
             together: true,
             registered: false,
+            number: marks::number_of_socket(),
+            copies_registered: false,
             held: Held::default(),
         })
     }

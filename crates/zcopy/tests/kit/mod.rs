@@ -119,7 +119,7 @@ pub fn ring_possible() -> Result<(), String> {
         room.as_ptr().write(1);
         ring.register(room, len).expect("a page");
         let to = Some(far.local_addr().expect("an address"));
-        ring.send(&near, to, &pieces, None, 0, &mut |_| {})
+        ring.send(&near, to, &pieces, None, 0, &mut |_, _| {})
     };
     sent.map_err(|error| format!("no SENDMSG_ZC out of registered memory (Linux 6.15): {error}"))
 }
