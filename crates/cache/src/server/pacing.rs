@@ -111,7 +111,7 @@ mod tests {
         let local =
             |own: &str, peer: &str| is_local(own.parse().expect("one"), peer.parse().expect("one"));
         assert!(local("127.0.0.1", "127.0.0.2"));
-        assert!(local("::ffff:127.0.0.1", "::ffff:127.0.0.1"));
+        assert!(local("::ffff:127.0.0.1", "::ffff:127.0.0.2"));
         assert!(local("10.0.0.1", "10.0.0.1"));
         assert!(!local("10.0.0.1", "10.0.0.2"));
     }
