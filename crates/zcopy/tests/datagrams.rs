@@ -219,6 +219,10 @@ fn through_a_device(way: Way, one_socket: bool) {
         enter(0);
         let to = told.recv().expect("an address");
         let near = bound("0.0.0.0:0");
+        // What waits until the other host's address is known may be overtaken when it is.
+        near.send_to(b"first", to).expect("room");
+        expect.send(vec![b"first".to_vec()]).expect("told");
+        done.recv().expect("arrived");
         let mut sender = Sender::new().expect("sender");
         sender.force(Some(way));
         let mut socket = Socket::new(&near).expect("a socket");
