@@ -125,14 +125,15 @@ impl Inner {
         blocks
     }
 
-    /// Fills the page tables that the kernel sends from. As long as the block is marked nobody gives its memory back, which this would make anew.
+    /// Fills the page tables that the kernel sends from, of a block that is marked: as long as it is nobody gives its memory back, which this would
+    /// make anew.
     fn fill_tables(&self, number: u32) {
         let (offset, _) = self.span(number, 1);
         let (bytes, wide) = match &*self.block(number) {
-            Block::Cut(slots) if slots.live > 0 => {
+            Block::Cut(slots) if slots.freezing && slots.live > 0 => {
                 (self.block_bytes as u64, slots.cut.slot_bytes(0) >= PAGE)
             }
-            Block::Large(large) if !large.freed => (large.bytes, true),
+            Block::Large(large) if large.freezing && !large.freed => (large.bytes, true),
             _ => return,
         };
         // Small ones are copied. Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said
@@ -142,5 +143,63 @@ impl Inner {
             self.view
                 .show_to_kernel(offset, usize::try_from(bytes).unwrap_or(0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::alloc::Freed;
+    use super::super::options::Options;
+    use super::*;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+    use tranship_sys::memfd;
+
+    /// Of a large value.
+    const LARGE: usize = 10 * PAGE;
+
+    fn arena() -> Arc<Inner> {
+        Inner::new(&Options::new()).expect("an arena")
+    }
+
+    /// Of which no byte was written, so that it has no memory yet. Its block is full.
+    fn untouched(arena: &Inner, len: usize) -> (NonNull<u8>, u32) {
+        let mut at = arena.alloc(len).expect("memory");
+        arena.filled(at, false);
+        while len < LARGE && lock(&arena.queue).is_empty() {
+            at = arena.alloc(len).expect("memory");
+            arena.filled(at, false);
+        }
+        (at, arena.block_of(at))
+    }
+
+    fn memory(arena: &Inner) -> u64 {
+        memfd::facts(arena.file().0).expect("fstat").blocks * 512
+    }
+
+    #[test]
+    fn page_tables_are_filled_only_while_nobody_gives_the_memory_back() {
+        for (len, all) in [(LARGE, LARGE as u64), (PAGE, 16 * PAGE as u64)] {
+            let arena = arena();
+            let (_, number) = untouched(&arena, len);
+            arena.fill_tables(number);
+            assert_eq!(memory(&arena), 0, "{len}: it is not marked");
+            assert!(arena.begin(number).is_some(), "{len}: it is full");
+            arena.fill_tables(number);
+            assert_eq!(memory(&arena), all, "{len}");
+        }
+    }
+
+    #[test]
+    fn what_is_freed_meanwhile_has_no_page_tables_filled_and_goes_back_at_the_end() {
+        let arena = arena();
+        let (at, number) = untouched(&arena, LARGE);
+        assert!(arena.begin(number).is_some());
+        // SAFETY: just allocated, and nobody uses it.
+        unsafe { arena.free(at, Freed::Value) };
+        assert!(matches!(&*arena.block(number), Block::Large(large) if large.freed));
+        arena.end(number);
+        assert_eq!(memory(&arena), 0);
+        assert!(matches!(&*arena.block(number), Block::Free));
     }
 }
