@@ -38,18 +38,18 @@ impl Store {
     }
 
     /// Moves a shard's wanted values elsewhere, as far as there is room.
-    fn move_away(&self, shard: &Mutex<Shard>, wanted: &impl Fn(&Value) -> bool) {
+    pub(super) fn move_away(&self, shard: &Mutex<Shard>, wanted: &impl Fn(&Value) -> bool) {
         let mut reserved = None::<ValueMut>;
         // The whole shard is looked at, in parts, so that nobody waits long for its lock.
         let mut from = 0;
         loop {
             let mut shard = lock(shard);
             let (found, next) = shard.those_with(from, 4096, wanted);
-            let mut lacks = None;
+            let mut lacks = None::<(u32, usize)>;
             for index in found {
                 let old = shard.entry(index).value.clone();
                 let Some(mut new) = self.room_for(&mut reserved, old.len()) else {
-                    lacks = Some(old.len());
+                    lacks = Some((index, old.len()));
                     break;
                 };
                 new.copy_from_slice(&old);
@@ -58,14 +58,14 @@ impl Store {
                 self.counts.moved.fetch_add(1, Ordering::Relaxed);
             }
             drop(shard);
-            // Now the manager may be asked. What was moved is not wanted any more.
-            reserved = lacks.and_then(|len| self.arena.alloc(len).ok());
-            if reserved.is_none() {
-                match next {
-                    Some(next) => from = next,
-                    None => break,
-                }
-            }
+            // Now the manager may be asked.
+            let lacks = lacks.and_then(|(index, len)| Some((index, self.arena.alloc(len).ok()?)));
+            // On with the one that lacked room: those before it were moved, perhaps to where a block that was wanted has been.
+            (from, reserved) = match (lacks, next) {
+                (Some((index, room)), _) => (index as usize, Some(room)),
+                (None, Some(next)) => (next, None),
+                (None, None) => break,
+            };
         }
     }
 }
