@@ -252,3 +252,36 @@ impl Pools {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::types::Facts;
+
+    const POOL: PoolId = PoolId(1);
+
+    fn one() -> Pools {
+        let table = Fd {
+            token: FdToken(1),
+            facts: Facts::default(),
+        };
+        let shape = Shape::new(1 << 20, 64, 1 << 16, Trust::default());
+        let mut pools = Pools::default();
+        pools.insert(POOL, Pool::new("x", (DomainId(1), 0), shape, table));
+        pools
+    }
+
+    #[test]
+    fn whose_writer_is_gone_counts_once() {
+        let mut pools = one();
+        assert!(!pools.has_orphans());
+        for _ in 0..2 {
+            pools.orphan(POOL);
+            assert_eq!(pools.audit(), Ok(()));
+            assert!(pools.has_orphans());
+        }
+        assert!(pools.remove(POOL).is_some());
+        assert_eq!(pools.audit(), Ok(()));
+        assert!(!pools.has_orphans());
+    }
+}
