@@ -229,3 +229,24 @@ fn has_no_room(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         || error.raw_os_error() == Some(errno::TOO_MANY_IN_FLIGHT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_manager_said_nothing_is_said_of_no_other_one() {
+        let (near, far) = socket::pair().expect("a pair");
+        let mut wire = Wire::new(near);
+        let stalled = |wire: &mut Wire| std::mem::replace(&mut wire.stalled, true);
+        assert!(!stalled(&mut wire));
+        drop(far);
+        let error = wire.receive().map(drop).expect_err("it is gone");
+        assert!(error == Kind::ManagerAway && !stalled(&mut wire));
+        // Its end may be found in another way, too.
+        wire.down();
+        assert!(!stalled(&mut wire));
+        wire.up(socket::pair().expect("a pair").0);
+        assert!(!stalled(&mut wire));
+    }
+}

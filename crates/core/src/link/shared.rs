@@ -434,7 +434,7 @@ impl LinkShared {
         if peer_fd.as_ref().is_some_and(doorbell::press) {
             return true;
         }
-        if !peer_fd.as_ref().is_some_and(socket::is_hung_up) {
+        if peer_fd.as_ref().is_some_and(|fd| !socket::is_hung_up(fd)) {
             return false; // for want of memory
         }
         // The peer may have given it up for another one. If that has come it is pressed in this turn. Nobody waits for a peer's word.

@@ -158,7 +158,8 @@ impl Domain {
     /// Connects to an [address](Domain::listen) at which a receiver listens; waits until somebody does.
     ///
     /// # Errors
-    /// As [`listen`](Domain::listen); `SameRole`; `TimedOut`, if the options have a limit.
+    /// As [`listen`](Domain::listen); `SameRole`; `TimedOut`, if the options have a limit; `Refused` if who listened there left without accepting: open it
+    /// again to wait for another one.
     pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
         self.open_sender_with(address, LinkOptions::default())
     }

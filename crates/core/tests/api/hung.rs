@@ -1,16 +1,17 @@
 //! A manager that is there and does nothing: what exists goes on, and who wants something of it waits no longer than it says.
 
 use crate::kit::*;
-use std::os::fd::{AsFd, OwnedFd};
+use crate::played::*;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tranship_core::{Domain, Kind, Limit, Pool, Receiver, Role, Sender, Shortage};
-use tranship_manager::{Config, Embedded};
-use tranship_proto::{
-    ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Req, Request,
+use tranship_core::{
+    Domain, Error, HeapOptions, Kind, Limit, Pool, Receiver, Role, Sender, Shortage, TimedOut,
 };
-use tranship_region::layout::ControlPageRw;
+use tranship_manager::{Config, Embedded};
+use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, RefusalCode, Req, Request};
 use tranship_ring::{HalfRw, Side};
 use tranship_sys::{pidfd, socket};
 
@@ -69,139 +70,6 @@ impl Left {
                 .expect("send");
             let got = self.receiver.recv().expect("recv");
             assert_eq!(buf(got).to_vec()[0], i);
-        }
-    }
-}
-
-fn refused(req: Req, code: RefusalCode) -> Event {
-    let refusal = Refusal {
-        code,
-        asked: 1,
-        available: 0,
-    };
-    Event::Refused { req, refusal }
-}
-
-fn hang(path: &Path) -> OwnedFd {
-    socket::listen(path, 0o600).expect("listen")
-}
-
-/// A connection of somebody who is back. Nothing more is read of it.
-struct Back {
-    peer: OwnedFd,
-    control_page: Option<ControlPageRw>,
-    /// Its claim of a pool, if it has one: request, pool, size.
-    claim: Option<(Req, PoolId, u64)>,
-}
-
-impl Back {
-    fn say(&self, event: &Event, fd: Option<&OwnedFd>) {
-        let fds: Vec<_> = fd.into_iter().map(AsFd::as_fd).collect();
-        socket::sendmsg(&self.peer, &tranship_proto::encode(event), &fds, false).expect("sendmsg");
-    }
-
-    /// The next request.
-    fn hears(&self) -> Request {
-        let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
-        let got = socket::recvmsg(&self.peer, &mut bytes, false).expect("a request");
-        tranship_proto::decode(&bytes[..got.bytes]).expect("a request")
-    }
-
-    /// Chunks: which, and that all of them are of use, or none.
-    fn is_shown(&self, of_use: u32) -> (Req, Vec<(u32, u32)>) {
-        match self.hears() {
-            Request::ShowChunks {
-                req, chunks, least, ..
-            } if least == of_use => (req, chunks),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn takes(&self, req: Req, pool: PoolId, chunks: u32) {
-        self.say(&Event::ChunksReady { req, pool, chunks }, None);
-    }
-
-    /// The pool gets its place in the control page.
-    fn list(&self) {
-        let Some((_, pool, bytes)) = self.claim else {
-            return;
-        };
-        let entry = self.control_page.as_ref().and_then(|map| map.entry(0));
-        let entry = entry.expect("a control page");
-        entry.quota.store(bytes, Ordering::Release);
-        entry.epoch.store(1, Ordering::Release);
-        entry.pool.store(pool.0.into(), Ordering::Release);
-    }
-
-    fn answer(&self) {
-        self.list();
-        if let Some((req, pool, quota_bytes)) = self.claim {
-            let event = Event::PoolCreated {
-                req,
-                pool,
-                entry: 0,
-                quota_bytes,
-            };
-            self.say(&event, None);
-        }
-    }
-}
-
-/// Takes one connection and welcomes who comes by it.
-fn welcome_new(listener: &OwnedFd) -> Back {
-    let mut back = Back {
-        peer: socket::accept(listener).expect("accept"),
-        control_page: None,
-        claim: None,
-    };
-    assert!(matches!(back.hears(), Request::Hello { resume: None, .. }));
-    let (fd, map) = ControlPageRw::create(8, 77).expect("a control page");
-    let event = Event::Welcome {
-        domain: DomainId(7),
-        instance: 77,
-        resumed: false,
-        control_page_entries: 8,
-        total_bytes: 1 << 30,
-    };
-    back.say(&event, Some(&fd));
-    back.control_page = Some(map);
-    back
-}
-
-/// Takes one connection and welcomes who comes back by it.
-fn welcome_one(listener: &OwnedFd) -> Back {
-    let mut back = Back {
-        peer: socket::accept(listener).expect("accept"),
-        control_page: None,
-        claim: None,
-    };
-    let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
-    loop {
-        let got = socket::recvmsg(&back.peer, &mut bytes, false).expect("a request");
-        match tranship_proto::decode(&bytes[..got.bytes]).expect("a request") {
-            Request::Hello {
-                resume: Some(domain),
-                ..
-            } => {
-                let (fd, map) = ControlPageRw::create(8, 77).expect("a control page");
-                let event = Event::Welcome {
-                    domain,
-                    instance: 77,
-                    resumed: true,
-                    control_page_entries: 8,
-                    total_bytes: 1 << 30,
-                };
-                back.say(&event, Some(&fd));
-                back.control_page = Some(map);
-            }
-            Request::ClaimPool {
-                req,
-                pool,
-                max_bytes,
-                ..
-            } => back.claim = Some((req, pool, max_bytes)),
-            Request::ClaimDone { .. } => return back,
-            _ => {}
         }
     }
 }
@@ -282,8 +150,7 @@ fn one_that_does_not_confirm_a_connection() {
             lines,
         };
         back.say(&incoming, Some(&fd));
-        let control_page = back.control_page.as_ref().expect("a control page");
-        control_page.wake().fetch_add(1, Ordering::Release);
+        back.rings();
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
             let error = listener.accept_receiver_within(wait).expect_err("hung");
             assert_eq!(error.kind(), Kind::TimedOut);
@@ -356,6 +223,62 @@ fn one_that_does_not_answer() {
     });
     left.goes_round();
     drop(peers);
+}
+
+/// Makes heaps, and answers nobody who wants memory for one; says how often that was.
+fn gives_no_memory(path: &Path) -> Arc<AtomicU32> {
+    let listener = hang(path);
+    let asked = Arc::new(AtomicU32::new(0));
+    let counts = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        loop {
+            let back = welcome_new(&listener);
+            while let Ok((request, _)) = back.look(false) {
+                match request {
+                    Request::CreateHeap { req, max_bytes, .. } => {
+                        let event = Event::HeapCreated {
+                            req,
+                            heap: PoolId(1),
+                            quota_bytes: max_bytes,
+                            admitted_bytes: 0,
+                        };
+                        back.say(&event, None);
+                    }
+                    Request::Admit { .. } => _ = counts.fetch_add(1, Ordering::Release),
+                    _ => {}
+                }
+            }
+        }
+    });
+    asked
+}
+
+/// A time of the program's own makes nobody leave off asking: only who waited for as long as what can be done without is waited for does.
+#[test]
+fn one_that_does_not_answer_in_a_short_time_is_asked_again() {
+    const SHORT: Duration = Duration::from_millis(50);
+    /// As often as it takes: the test, too, may be late.
+    fn had<T>(what: impl Fn() -> Result<T, Error>) -> T {
+        loop {
+            match what() {
+                Ok(had) => return had,
+                Err(error) => assert_eq!(error.kind(), Kind::TimedOut, "{error}"),
+            }
+        }
+    }
+    let _dog = dog();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let asked = gives_no_memory(&path);
+    let builder = Domain::builder().socket(&path).manager_timeout(SHORT);
+    let domain = had(|| builder.clone().connect());
+    let heap = had(|| domain.create_heap(HeapOptions::new(1 << 20)));
+    for times in 1..=3 {
+        let error = heap.admit(1, 1 << 10).expect_err("nobody answers");
+        let late = error.find::<TimedOut>().expect("for how long");
+        assert!(late.waited_ms >= 50, "{error}");
+        until(|| asked.load(Ordering::Acquire) == times);
+    }
 }
 
 /// What was asked of it goes on: an answer that comes when nobody waits any more serves the next caller.
