@@ -90,6 +90,35 @@ fn what_is_sent_comes_again_in_the_order_of_its_slots() {
     assert!(began_otherwise > 0, "the order to begin with");
 }
 
+/// Buffers that begin in no order at all are sent in runs of eight in the end: what comes back otherwise is put in order with others. By one thread, as above.
+#[test]
+fn buffers_that_are_in_no_order_are_put_in_order() {
+    let _dog = tranship_testkit::Watchdog::new();
+    let (a, mut sender, mut receiver, _b) = linked();
+    let options = PoolOptions::new(1 << 20).chunk_bytes(1 << 16);
+    let pool = a.create_pool(options.preallocate(1 << 20)).expect("pool");
+    let mut send = |times: usize| {
+        let mut slots = Vec::new();
+        for _ in 0..times {
+            let buf = pool.alloc(4096).expect("alloc").freeze();
+            slots.push(buf.id().slot());
+            sender.send(buf).expect("send");
+            drop(receiver.recv().expect("recv"));
+        }
+        let follows = |two: &&[u32]| two[1] == two[0] + 1;
+        slots.windows(2).filter(follows).count()
+    };
+    let mut bufs: Vec<_> = (0..256)
+        .map(|_| Some(pool.alloc(4096).expect("alloc")))
+        .collect();
+    for n in 0..256 {
+        drop(bufs[n * 37 % 256].take());
+    }
+    send(4000);
+    let in_order = send(512);
+    assert!(in_order >= 440, "{in_order} of 511 follow the one before");
+}
+
 /// Two domains with a channel. One thread plays both, so the other one's answers come from a thread of its own.
 fn linked() -> (Domain, Sender, Receiver, Domain) {
     let a = Domain::builder().name("a").embedded().expect("embedded");

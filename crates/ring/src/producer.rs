@@ -3,6 +3,9 @@
 use crate::line::{Lines, SEQUENCE, WORDS, sequence};
 use tranship_sync::atomic::Ordering;
 
+/// How far ahead of the next line one is asked for.
+const AHEAD: u64 = 2;
+
 /// How the last store of a line is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publish {
@@ -139,6 +142,14 @@ impl Producer {
     pub fn push_known(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
         debug_assert!(self.known_room(lines) > 0);
         self.put(lines, publish, words);
+    }
+
+    /// Asks for a line that is written soon: what the consumer read of it when it was last used is taken from it before the store has to wait for that. Not the
+    /// next one, at which a consumer that waits looks again and again.
+    #[inline(always)]
+    pub fn prefetch_ahead(&self, lines: Lines<'_>) {
+        let line = lines.at(self.tail.wrapping_add(AHEAD));
+        tranship_sync::prefetch_write(std::ptr::from_ref(line).cast());
     }
 
     /// Writes the line at the tail, which is known to be free.

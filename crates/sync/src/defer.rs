@@ -73,9 +73,9 @@ impl DeferQueue {
         is_there.then(|| self.slot(head))
     }
 
-    /// Takes the `N` oldest slots, or, if there are not as many, none. For who has the collector's lock.
+    /// The `N` oldest slots, or, if there are not as many, none. They stay until they are [taken](Self::take_oldest). For who has the collector's lock.
     #[inline(always)]
-    pub fn take_few<const N: usize>(&self) -> Option<[u32; N]> {
+    pub fn few<const N: usize>(&self) -> Option<[u32; N]> {
         // Relaxed, acquire: as in `take`.
         let head = self.head.0.load(Ordering::Relaxed);
         let there = self.tail.0.load(Ordering::Acquire).wrapping_sub(head);
@@ -85,15 +85,18 @@ impl DeferQueue {
             return None;
         }
         let oldest = self.entries.get((head % LENGTH) as usize..);
-        let few = match oldest.and_then(|entries| entries.first_chunk::<N>()) {
-            Some(entries) => entries.each_ref().map(slot_of),
-            None => self.slots_around(head),
-        };
+        match oldest.and_then(|entries| entries.first_chunk::<N>()) {
+            Some(entries) => Some(entries.each_ref().map(slot_of)),
+            None => Some(self.slots_around(head)),
+        }
+    }
+
+    /// Takes so many of those that [`few`](Self::few) has found. For who has had the collector's lock since.
+    #[inline(always)]
+    pub fn take_oldest(&self, count: u32) {
+        let head = self.head.0.load(Ordering::Relaxed).wrapping_add(count);
         // Ordering: release, as in `take`.
-        self.head
-            .0
-            .store(head.wrapping_add(count), Ordering::Release);
-        Some(few)
+        self.head.0.store(head, Ordering::Release);
     }
 
     /// So many that lie around the ring's end.
@@ -206,6 +209,13 @@ impl Drop for DeferProducer {
 mod tests {
     use super::*;
 
+    fn take_few<const N: usize>(queue: &DeferQueue) -> Option<[u32; N]> {
+        let few = queue.few::<N>()?;
+        assert_eq!(queue.few(), Some(few), "they stay");
+        queue.take_oldest(u32::try_from(N).expect("a few"));
+        Some(few)
+    }
+
     fn taken(queue: &DeferQueue, most: usize) -> Vec<u32> {
         let mut slots = Vec::new();
         queue.take(&mut slots, most);
@@ -225,13 +235,13 @@ mod tests {
             }
             assert_eq!(sender.push(message, 7), None, "round {round}: it is full");
             assert_eq!(taken(&queue, 3), [0, 1, 2]);
-            assert_eq!(queue.take_few(), Some([3, 4]));
+            assert_eq!(take_few(&queue), Some([3, 4]));
             assert!(sender.push(message, 1 << 20).is_some());
             message = message.wrapping_add(1);
             let rest = taken(&queue, usize::MAX);
             assert_eq!(rest.len(), LENGTH as usize - 4);
             assert_eq!((rest[0], rest.last()), (5, Some(&(1 << 20))));
-            assert!(taken(&queue, 1).is_empty() && queue.take_few::<1>().is_none());
+            assert!(taken(&queue, 1).is_empty() && take_few::<1>(&queue).is_none());
         }
         drop(queues);
         assert!(!queue.is_over(), "the sender is there");
@@ -251,7 +261,7 @@ mod tests {
         for first in [LENGTH - 8, LENGTH - 7, LENGTH - 1, LENGTH] {
             while slot % LENGTH != first % LENGTH {
                 assert_eq!(sender.push(slot, slot), Some(slot + 1));
-                assert_eq!(queue.take_few(), Some([slot]));
+                assert_eq!(take_few(&queue), Some([slot]));
                 slot += 1;
             }
             let few: [u32; 8] = std::array::from_fn(|_| {
@@ -259,8 +269,8 @@ mod tests {
                 slot += 1;
                 slot - 1
             });
-            assert_eq!(queue.take_few(), Some(few), "from {first} on");
-            assert_eq!(queue.take_few::<1>(), None);
+            assert_eq!(take_few(&queue), Some(few), "from {first} on");
+            assert_eq!(take_few::<1>(&queue), None);
         }
     }
 

@@ -80,8 +80,18 @@ impl Bucket {
     pub(crate) fn push(&mut self, item: u32) -> bool {
         // SAFETY: up to the end, of its own memory.
         let pushed = unsafe { push_many(self.next, self.end, &[item]) };
-        self.next = self.next.wrapping_add(pushed);
-        pushed == 1
+        self.next = self.next.wrapping_add(usize::from(pushed));
+        pushed
+    }
+
+    /// Pushes all of them, in their order; false, and nothing is done, if there is no room for all.
+    pub(crate) fn push_all(&mut self, items: &[u32]) -> bool {
+        // SAFETY: as in `push`.
+        let pushed = unsafe { push_many(self.next, self.end, items) };
+        if pushed {
+            self.next = self.next.wrapping_add(items.len());
+        }
+        pushed
     }
 
     /// Takes all items of one that is smaller than the room left.
@@ -132,26 +142,18 @@ impl Drop for Bucket {
     }
 }
 
-/// Pushes as many as there is room for, in their order, to where the next item of a bucket goes; how many.
+/// Pushes all of them, in their order, to where the next item of a bucket goes; false, and nothing is done, if there is no room for all.
 ///
 /// # Safety
 /// The next item goes to `next`, the bucket ends at `end`, and nobody else has its memory.
 #[inline(always)]
-pub(crate) unsafe fn push_many(next: *mut u32, end: *mut u32, items: &[u32]) -> usize {
-    // SAFETY: below the end, of which there is room for all.
-    let push = |items: &[u32]| unsafe {
-        next.copy_from_nonoverlapping(items.as_ptr(), items.len());
-        items.len()
-    };
-    let room = (end.addr() - next.addr()) / size_of::<u32>();
-    if room == 0 {
-        return 0;
+pub(crate) unsafe fn push_many(next: *mut u32, end: *mut u32, items: &[u32]) -> bool {
+    if end.addr() - next.addr() < size_of_val(items) {
+        return false;
     }
-    if room < items.len() {
-        return push(&items[..room]);
-    }
-    // By itself: of a number that is known where this is compiled into it is a move or two.
-    push(items)
+    // SAFETY: below the end, as there is room. Of a number that is known where this is compiled into it is a move or two.
+    unsafe { next.copy_from_nonoverlapping(items.as_ptr(), items.len()) };
+    true
 }
 
 fn layout(capacity: usize) -> Layout {
@@ -178,21 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn of_several_as_many_are_pushed_as_there_is_room_for() {
-        let mut parts = Bucket::new(3).into_parts();
-        let mut push = |items: &[u32]| {
-            // SAFETY: the parts of a bucket of its own.
-            let pushed = unsafe { push_many(parts[0], parts[2], items) };
-            parts[0] = parts[0].wrapping_add(pushed);
-            pushed
-        };
-        assert_eq!([push(&[1, 2]), push(&[3, 4]), push(&[5])], [2, 1, 0]);
-        let [next, first, end] = parts;
-        // SAFETY: of that bucket.
-        let bucket = unsafe { Bucket::from_parts(next, first, end) };
-        assert_eq!(bucket.items(), [1, 2, 3]);
-        let [next, _, end] = Bucket::none().into_parts();
-        // SAFETY: as above: there is room for none.
-        assert_eq!(unsafe { push_many(next, end, &[1]) }, 0);
+    fn several_are_pushed_if_there_is_room_for_all() {
+        let mut bucket = Bucket::new(3);
+        assert!(bucket.push_all(&[1, 2]) && !bucket.push_all(&[3, 4]));
+        assert!(bucket.push_all(&[5]) && !bucket.push_all(&[6]) && bucket.push_all(&[]));
+        assert_eq!(bucket.items(), [1, 2, 5]);
+        assert!(!Bucket::none().push_all(&[1]));
     }
 }

@@ -94,10 +94,10 @@ fn end_for_nothing(count: &AtomicU64) {
     count.fetch_sub(1, Ordering::Release);
 }
 
-/// One more. One writer, so no read-modify-write.
-fn count_one(count: &AtomicU64) {
+/// So many more. One writer, so no read-modify-write.
+fn count_more(count: &AtomicU64, more: u64) {
     // Ordering: as in `end`.
-    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Release);
 }
 
 impl Front {
@@ -157,24 +157,25 @@ impl Front {
         false
     }
 
-    /// As [`push`](Self::push), of several: how many there was room for, the first ones. The last of them is handed out first.
+    /// As [`push`](Self::push), of several, if there is room for all. The last of them is handed out first.
     ///
     /// # Safety
     /// As [`pop`](Self::pop).
     #[inline(always)]
-    pub(crate) unsafe fn push_many(&self, control: &AtomicU64, items: &[u32]) -> usize {
+    pub(crate) unsafe fn push_many(&self, control: &AtomicU64, items: &[u32]) -> bool {
         let before = begin(&self.frees);
         if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
             // SAFETY: as in `pop`.
             let top = unsafe { &*self.top.get() };
             let next = top.next(self.allocs.load(Ordering::Relaxed), before);
             // SAFETY: up to the end; nobody else has the bucket's memory.
-            let count = unsafe { bucket::push_many(next, top.end, items) };
-            end(&self.frees, before.wrapping_add(2 * count as u64));
-            return count;
+            if unsafe { bucket::push_many(next, top.end, items) } {
+                end(&self.frees, before.wrapping_add(2 * items.len() as u64));
+                return true;
+            }
         }
         end_for_nothing(&self.frees);
-        0
+        false
     }
 
     /// Takes the bucket out, and leaves one for no items.
@@ -221,12 +222,17 @@ impl Front {
 
     /// The owner counts one item handed out in its slow path.
     pub(crate) fn count_alloc(&self) {
-        count_one(&self.slow_allocs);
+        count_more(&self.slow_allocs, 1);
     }
 
     /// The owner counts one item taken back in its slow path.
     pub(crate) fn count_free(&self) {
-        count_one(&self.slow_frees);
+        self.count_frees(1);
+    }
+
+    /// The same of several.
+    pub(crate) fn count_frees(&self, items: usize) {
+        count_more(&self.slow_frees, items as u64);
     }
 
     /// Items handed out.

@@ -215,13 +215,15 @@ impl<B: Backend> Zone<B> {
         unsafe { (*local::front(place)).push(&self.inner.hot.control, item) }
     }
 
-    /// As [`free_cached`](Self::free_cached), of several: how many there was room for, the first ones. The last of them is handed out first.
+    /// As [`free_cached`](Self::free_cached), of several, if one of the thread's buckets has room for all: they stay together. The last of them is handed out
+    /// first.
     #[inline(always)]
     #[must_use]
-    pub fn free_cached_many(&self, items: &[u32]) -> usize {
+    pub fn free_cached_all(&self, items: &[u32]) -> bool {
         let hot = &self.inner.hot;
         // SAFETY: as in `alloc_cached_at`.
-        unsafe { (*local::front(hot.place)).push_many(&hot.control, items) }
+        let pushed = unsafe { (*local::front(hot.place)).push_many(&hot.control, items) };
+        pushed || self.inner.stash_all(items)
     }
 
     /// Gives what is cached to the backend.

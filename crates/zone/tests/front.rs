@@ -107,15 +107,43 @@ fn under_pressure_nothing_is_put_into_a_cache() {
     let _places = places();
     let zone = Zone::new(ZoneConfig::for_item(64), Store::of(0..100));
     let items: Vec<_> = (0..4).map(|_| zone.alloc().expect("100 items")).collect();
-    assert_eq!(zone.free_cached_many(&items[..2]), 2);
+    assert!(zone.free_cached_all(&items[..2]));
     zone.set_pressure(true);
-    assert_eq!(zone.free_cached_many(&items[2..]), 0);
+    assert!(!zone.free_cached_all(&items[2..]));
     assert!(!zone.free_cached(items[2]));
     items[2..].iter().for_each(|item| zone.free(*item));
     assert_eq!(zone.stats().cached(), 0);
     zone.set_pressure(false);
     let item = zone.alloc().expect("100 items");
     assert!(zone.free_cached(item));
+}
+
+/// Items that go back together stay together, whatever is left in the first bucket.
+#[test]
+fn several_items_stay_together_in_a_bucket() {
+    let _places = places();
+    let config = ZoneConfig {
+        initial: 8,
+        max: 8,
+        ..ZoneConfig::for_item(64)
+    };
+    let zone = Zone::new(config, Store::of(0..100));
+    let items: Vec<_> = (0..29).map(|_| zone.alloc().expect("100 items")).collect();
+    // Three are left in the first bucket, the second one is empty.
+    assert_eq!(zone.stats().cached(), 3);
+    let [first, second, third] = [&items[..8], &items[8..16], &items[16..24]];
+    assert!(zone.free_cached_all(first));
+    assert!(!zone.free_cached_all(second), "no bucket is empty");
+    let mut again: Vec<_> = (0..8).map(|_| zone.alloc().expect("cached")).collect();
+    again.reverse();
+    assert_eq!(again, first);
+    assert!(zone.free_cached_all(third) && zone.stats().cached() == 11);
+    let stats = zone.stats();
+    assert_eq!((stats.allocs, stats.frees), (37, 16));
+    assert!(
+        !zone.free_cached_all(&items[..9]),
+        "more than a bucket has room for"
+    );
 }
 
 /// A place is had by the next zone, however many there were at once.

@@ -455,8 +455,9 @@ impl Sender {
             number: &mut number,
         };
         tranship_ledger::send_first(place.handles(), place.generation(), sent, first);
+        self.producer.prefetch_ahead(self.lines);
         if number & self.look_mask == 0 {
-            self.look_at_sent(at, message, number, length);
+            self.look_at_sent(at, number, length);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
+use super::few::FEW_SLOTS;
 use super::gc::{AHEAD, Gc, LOOK, Standing};
-use super::order::{self, take_in_order};
+use super::order::{self, take_fullest, take_lines};
 use super::own::{Class, OwnPool};
 use super::run::each_among;
 use super::slots::Slot;
@@ -103,22 +104,13 @@ impl Words for Own<'_> {
 impl OwnPool {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
     pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        let had_none = self.is_cut_up.load(Ordering::Relaxed);
-        let deferred = match had_none {
-            true => Deferred::Taken,
-            false => Deferred::Left,
-        };
-        let left = self.collect_for(class, out, want, deferred);
+        let left = self.collect_for(class, out, want, Deferred::Left);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
-        let collected = out.len();
-        if collected < want.min(SOME) && !left {
+        if out.len() < want.min(SOME) && (!left || out.is_empty()) {
             self.cut_slabs(class, out, want);
-            let has_none = out.len() == collected;
-            if has_none != had_none {
-                self.is_cut_up.store(has_none, Ordering::Relaxed);
-            }
         }
-        if out.is_empty() && !had_none {
+        // Last: it is the senders' to look at, a few after each few that they send.
+        if out.is_empty() {
             self.collect_for(class, out, want, Deferred::Taken);
         }
         // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which
@@ -141,10 +133,14 @@ impl OwnPool {
             let found = gc.ready[class].is_empty()
                 && self.collect_some(&mut gc, class, out, want, deferred);
             let outcome = found || self.collect_until(&mut gc, Some(class), deferred);
-            let is_unordered = gc.unordered > 0;
+            // Slabs may have whole lines.
+            let waits_for_lines = gc.unordered > 0 && deferred == Deferred::Left;
             let ready = &mut gc.ready[class];
-            if is_unordered && out.is_empty() && ready.len() <= order::MOST {
-                take_in_order(ready, out, want);
+            if out.is_empty() && ready.len() <= order::MOST {
+                take_lines(ready, out, want);
+                if out.is_empty() && !waits_for_lines {
+                    take_fullest(ready, out, want);
+                }
             } else {
                 let keep = (ready.len() + out.len()).saturating_sub(want);
                 // Oldest dead first: they are at the front.
@@ -165,10 +161,10 @@ impl OwnPool {
         false
     }
 
-    /// Looks at the oldest [`SOME`] buffers, and at as many more if more are wanted: nearly always all are dead, and of the class. False: some may be
-    /// `ready`, but here are none.
+    /// Looks at the oldest buffers, [`SOME`] together or as many as are wanted, and at as many more if more are wanted: nearly always all are dead, and of the class.
+    /// False: some may be `ready`, but here are none.
     ///
-    /// Cost: two words a queue and one a reader for each buffer, which were asked for before; a fence for [`SOME`]. No clock, mostly.
+    /// Cost: two words a queue and one a reader for each buffer, which were asked for before; a fence for those looked at together. No clock, mostly.
     fn collect_some(
         &self,
         gc: &mut Gc,
@@ -177,11 +173,23 @@ impl OwnPool {
         want: usize,
         deferred: Deferred,
     ) -> bool {
-        if want < SOME {
-            return false;
+        match want {
+            SOME.. => self.collect_some_of::<SOME>(gc, class, out, want, deferred),
+            FEW_SLOTS.. => self.collect_some_of::<FEW_SLOTS>(gc, class, out, want, deferred),
+            _ => false,
         }
-        self.look_ahead(gc, deferred);
-        if gc.ahead.len() < SOME {
+    }
+
+    fn collect_some_of<const N: usize>(
+        &self,
+        gc: &mut Gc,
+        class: usize,
+        out: &mut Vec<u32>,
+        want: usize,
+        deferred: Deferred,
+    ) -> bool {
+        self.look_ahead(gc, deferred, N);
+        if gc.ahead.len() < N {
             return false;
         }
         // Relaxed, and no read-modify-write: as in `count_collected`.
@@ -189,8 +197,8 @@ impl OwnPool {
         let counted = before.wrapping_add(1);
         self.counters.collections.store(counted, Ordering::Relaxed);
         let started = before.is_multiple_of(TIMED).then(Instant::now);
-        while self.take_some(gc, class, out) && out.len() + SOME <= want.min(MOST) {
-            self.look_ahead(gc, deferred);
+        while self.take_some::<N>(gc, class, out) && out.len() + N <= want.min(MOST) {
+            self.look_ahead(gc, deferred, N);
         }
         if let Some(started) = started {
             self.count_time(started, TIMED);
@@ -198,17 +206,17 @@ impl OwnPool {
         !out.is_empty()
     }
 
-    /// The oldest [`SOME`] ahead, if all are dead and of the class.
+    /// The oldest of those ahead, if all are dead and of the class.
     #[inline(always)]
-    fn take_some(&self, gc: &mut Gc, class: usize, out: &mut Vec<u32>) -> bool {
-        let Some(some) = gc.take_ahead::<SOME>() else {
+    fn take_some<const N: usize>(&self, gc: &mut Gc, class: usize, out: &mut Vec<u32>) -> bool {
+        let Some(some) = gc.take_ahead::<N>() else {
             return false;
         };
         if !self.are_dead(gc, &some) {
             self.judge_one_by_one(gc, &some, |gc, dead| self.put_back(gc, dead));
             return false;
         }
-        self.count_collected(SOME);
+        self.count_collected(N);
         let differs = |slot: &u32| usize::from(self.private(*slot).class()) != class;
         if some.iter().any(differs) {
             self.put_back(gc, &some);
@@ -219,13 +227,14 @@ impl OwnPool {
         true
     }
 
-    /// Has as many of the oldest ahead as there can be.
+    /// Has as many of the oldest ahead as there can be; out of the defer queues no more than `want`: the others are their senders' to look at, a few after
+    /// each few that they send.
     #[inline]
-    fn look_ahead(&self, gc: &mut Gc, deferred: Deferred) {
+    fn look_ahead(&self, gc: &mut Gc, deferred: Deferred, want: usize) {
         let known = gc.ahead.len();
         if deferred == Deferred::Taken {
             for queue in &gc.deferred {
-                let room = AHEAD - gc.ahead.len();
+                let room = want.saturating_sub(gc.ahead.len());
                 queue.take(&mut gc.ahead, room);
             }
         }

@@ -140,7 +140,6 @@ impl OwnPool {
                 sealing: Mutex::default(),
                 _mappings: mappings,
                 contended: AtomicBool::new(false),
-                is_cut_up: AtomicBool::new(false),
                 short: Short::new(&classes, least_bytes, |class| zones[class].place()),
                 zones,
                 slots: (0..slots).map(|_| Slot::default()).collect(),

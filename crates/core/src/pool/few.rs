@@ -2,6 +2,7 @@
 //! at leisure, the oldest as soon as it is dead.
 
 use super::gc::Gc;
+use super::order;
 use super::own::OwnPool;
 use super::run::{Run, each_among};
 use super::slots::Slot;
@@ -9,19 +10,14 @@ use std::iter::repeat;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, TryLockError};
 use tranship_ledger::{Few, Slots};
-use tranship_sync::DeferProducer;
+use tranship_sync::{DeferProducer, DeferQueue};
 
 /// Of those that a sender looks at after it has sent.
 pub(crate) const FEW: u32 = 8;
 /// As the length of an array of them.
-const FEW_SLOTS: usize = FEW as usize;
+pub(super) const FEW_SLOTS: usize = FEW as usize;
 /// The most that become free after one send where they are looked at one by one: more than are sent.
 const WARM: usize = 2;
-/// Large buffers that went round one by one are in no order: the counters of those sent together lie in lines of their own, and nobody can guess which is the
-/// next. So many times what comes back in none is put in order before it is handed out again: several times all that caches and queues hold. Later it is
-/// not: in a pool of which others hold buffers for long there is no better order.
-const UNORDERED: u32 = 1024;
-
 impl OwnPool {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
     ///
@@ -31,15 +27,30 @@ impl OwnPool {
         let Some(gc) = &mut self.at_once() else {
             return;
         };
-        let Some(few) = defer.queue().take_few::<FEW_SLOTS>() else {
+        let Some(few) = defer.queue().few::<FEW_SLOTS>() else {
             return;
         };
         match Run::of(&few) {
-            Some(run) => self.look_at_few(gc, run, few),
-            None => self.look_at_any_few(gc, few),
+            Some(run) => {
+                defer.queue().take_oldest(FEW);
+                gc.unordered = (gc.unordered + order::ORDERED).min(order::UNORDERED);
+                self.look_at_few(gc, run, few);
+            }
+            None => self.look_at_any_few(gc, defer.queue(), few),
         }
         // Asked for long before they are looked at.
         gc.reader_set.prefetch(&[defer.queue().ahead(FEW)]);
+    }
+
+    /// Looks at the oldest [`FEW`] buffers of a sender's defer queue, of which there are more than go round. The dead are kept for whoever runs out.
+    #[cold]
+    pub(crate) fn collect_more(&self, defer: &DeferProducer) {
+        if let Some(gc) = &mut self.at_once()
+            && let Some(few) = defer.queue().few::<FEW_SLOTS>()
+        {
+            defer.queue().take_oldest(FEW);
+            self.judge_one_by_one(gc, &few, |gc, dead| self.put_back(gc, dead));
+        }
     }
 
     /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead. They go to the thread's cache, the last one in first one
@@ -50,12 +61,11 @@ impl OwnPool {
         let Some(gc) = &mut self.at_once() else {
             return;
         };
-        gc.unordered = UNORDERED;
+        gc.unordered = order::UNORDERED;
         for _ in 0..WARM {
             match defer.queue().oldest() {
                 Some(slot) if self.are_dead(gc, &[slot]) => {
-                    let taken = defer.queue().take_few::<1>();
-                    debug_assert_eq!(taken, Some([slot]), "nobody else takes");
+                    defer.queue().take_oldest(1);
                     self.count_collected(1);
                     self.hand_back(gc, &mut [slot]);
                 }
@@ -77,14 +87,19 @@ impl OwnPool {
         }
     }
 
-    /// Slots that do not follow each other are handed out again by their numbers: so the next time they mostly do.
+    /// Slots that do not follow each other. They are put in order with others; or at least they are handed out again by their numbers.
     #[cold]
     #[inline(never)]
-    fn look_at_any_few(&self, gc: &mut Gc, few: [u32; FEW_SLOTS]) {
+    fn look_at_any_few(&self, gc: &mut Gc, queue: &DeferQueue, few: [u32; FEW_SLOTS]) {
         if gc.unordered > 0 {
             gc.unordered -= 1;
-            return self.judge_one_by_one(gc, &few, |gc, dead| self.put_back(gc, dead));
+            // If they are the end of one line and the beginning of another, the next few are lines again.
+            let (few, _) = few.split_at(order::end_of_line(&few));
+            #[allow(clippy::cast_possible_truncation)] // a few
+            queue.take_oldest(few.len() as u32);
+            return self.judge_one_by_one(gc, few, |gc, dead| self.put_back(gc, dead));
         }
+        queue.take_oldest(FEW);
         let mut again = few;
         again.sort_unstable();
         self.look_at_few(gc, &few, again);
@@ -130,9 +145,8 @@ impl OwnPool {
         // The last is handed out first: so it is the order of the sends.
         dead.reverse();
         let zone = class.and_then(|class| self.zones.get(usize::from(class)));
-        let cached = zone.map_or(0, |zone| zone.free_cached_many(dead));
-        if cached < dead.len() {
-            self.put_back(gc, &dead[cached..]);
+        if !zone.is_some_and(|zone| zone.free_cached_all(dead)) {
+            self.put_back(gc, dead);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The collector's state: who counts, what was sent and is alive, what is dead and not yet asked for.
 
 use super::counts::{Counts, Refs};
+use super::order;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Gc {
             sinks: HashMap::new(),
             returning: HashSet::new(),
             standing: Standing::Managed,
-            unordered: 0,
+            unordered: order::UNORDERED,
         }
     }
 

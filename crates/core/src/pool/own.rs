@@ -45,8 +45,6 @@ pub(crate) struct OwnPool {
     pub(super) _mappings: Option<Mappings>,
     /// Set while somebody waits for memory: then nobody passes the queue.
     pub(super) contended: AtomicBool,
-    /// Whether no slab had anything when it was asked last: then all that is sent is looked at. A hint.
-    pub(super) is_cut_up: AtomicBool,
     pub(super) classes: Classes,
     pub(super) short: Short,
     pub(super) zones: Box<[Zone<Class>]>,

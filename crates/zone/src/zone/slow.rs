@@ -157,6 +157,30 @@ impl<B: Backend> Inner<B> {
         caching.then_some(surplus)
     }
 
+    /// Puts several items into this thread's empty spare bucket, which is the first one from then on; false, and nothing is done, if it is not empty, or has no
+    /// room for all.
+    #[cold]
+    pub(super) fn stash_all(&self, items: &[u32]) -> bool {
+        let Some(cache) = self.cache() else {
+            return false;
+        };
+        let mut spill = Vec::new();
+        // SAFETY: `self.cache` returned a cache of this thread.
+        let mut claim = unsafe { cache.claim() };
+        let caching = self.settle(&mut claim, &mut spill);
+        let buckets = claim.buckets();
+        let is_stashed = caching && buckets.spare.is_empty() && buckets.spare.push_all(items);
+        if is_stashed {
+            std::mem::swap(buckets.top, buckets.spare);
+            cache.front().count_frees(items.len());
+        }
+        drop(claim);
+        if !spill.is_empty() {
+            self.release(&spill);
+        }
+        is_stashed
+    }
+
     /// If all threads were asked to flush since this one last looked: does so, into `spill`, and adopts what was asked.
     /// Returns whether items may be cached.
     fn settle(&self, claim: &mut Claim<'_>, spill: &mut Vec<u32>) -> bool {

@@ -15,9 +15,6 @@ use tranship_proto::Trust;
 use tranship_ring::Line;
 use tranship_sys::crash;
 
-/// Counters on a cache line.
-const COUNTERS_AHEAD: u32 = 16;
-
 /// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
@@ -146,11 +143,12 @@ impl Receiver {
             };
             let Ok(()) = receive(|| hold(raise, UNCHECKED, || (), reached), rcvd, reached);
         }
-        // The collector has read the counters since they were last written here: the next line of each is asked back
-        // before a locked instruction has to wait for it.
-        let ahead = slot.wrapping_add(COUNTERS_AHEAD) as usize;
-        tranship_sync::prefetch_write(at_hand.rcvd.as_ptr().wrapping_add(ahead).cast());
-        foreign.prefetch_count(ahead);
+        // The collector has read the counters since they were last written here: they are asked back before they are written again.
+        if let Some(slot) = self.guess.next_block(slot) {
+            let slot = slot as usize;
+            tranship_sync::prefetch_write(at_hand.rcvd.as_ptr().wrapping_add(slot).cast());
+            foreign.prefetch_count(slot);
+        }
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = reference.length as usize;
         let pool = at_hand.foreign;

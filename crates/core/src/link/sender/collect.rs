@@ -1,11 +1,11 @@
 //! After a send: which of the buffers that were sent are looked at, and when. What is dead is at hand when the next one is asked for.
 
-use super::{Out, Sender};
+use super::{Out, Sender, pace};
 use crate::link::shared::Assigned;
 use crate::pool::{FEW, OwnPool};
 use tranship_sys::time;
 
-/// Messages between two looks at how many the receiver has taken.
+/// Messages between two looks at how many the receiver has taken, at most.
 const TAKEN_LOOK: u32 = 32;
 
 /// Bytes of a buffer from which on it matters that the next one is still in the processor's caches: two dozen in turn fill a cache of the second level.
@@ -22,18 +22,29 @@ fn is_little(messages: u32, length: u64, pool: &OwnPool) -> bool {
     messages < pool.slot_count() / 2 && bytes < pool.max_bytes / 2
 }
 
+/// Messages between two looks at how many the receiver has taken: a pool of few buffers must not be out of them meanwhile.
+#[inline]
+fn taken_look(length: u64, pool: &OwnPool) -> u32 {
+    let fit = |count: u32| is_little(2 * count, length, pool);
+    match (fit(64), fit(32)) {
+        (true, _) => TAKEN_LOOK,
+        (false, true) => TAKEN_LOOK / 2,
+        (false, false) => FEW,
+    }
+}
+
 // The bits below are a mask.
 const _: () = assert!(FEW.is_power_of_two());
 
 impl Sender {
     /// Now and then, or after each of large buffers that are sent at leisure.
     #[inline(never)]
-    pub(super) fn look_at_sent(&mut self, at: usize, message: u32, number: u32, length: u64) {
+    pub(super) fn look_at_sent(&mut self, at: usize, number: u32, length: u64) {
         if number.is_multiple_of(FEW) {
-            if length >= LARGE || self.pace.is_large() {
+            if number.is_multiple_of(pace::MANY) && (length >= LARGE || self.pace.is_large()) {
                 self.take_pace(length);
             }
-            self.collect_few(at, message, number, length);
+            self.collect_few(at, number, length);
         }
         if self.look_mask == 0 {
             self.collect_warm(at);
@@ -70,24 +81,27 @@ impl Sender {
     /// the defer queue: so those that are handed back together are sent, and looked at, together again.
     ///
     /// The gate is the receiver's cursor (`is_due`): of what is looked at nearly all is dead.
-    fn collect_few(&mut self, at: usize, message: u32, number: u32, length: u64) {
-        // The receiver's line, which it writes all the time: looked at rarely.
-        if number.is_multiple_of(TAKEN_LOOK) {
-            #[allow(clippy::cast_possible_truncation)] // compared with others nearby
-            (self.taken = self.link.ring.their_head() as u32);
-        }
-        let taken = self.taken;
+    fn collect_few(&mut self, at: usize, number: u32, length: u64) {
         if let Some(Out {
             defer: Some(defer),
             assignment,
             ..
         }) = self.outs.get_mut(at)
             && let Assigned::Own(pool) = &assignment.side
-            // Else most buffers are under way, and who is short looks at many of them at once, which is cheaper.
-            && is_little(message.wrapping_sub(taken), length, pool)
-            && defer.is_due(FEW, taken)
         {
-            pool.collect_few(defer);
+            // The receiver's line, which it writes all the time: looked at rarely.
+            let taken_look = taken_look(length, pool);
+            if number.is_multiple_of(taken_look) {
+                #[allow(clippy::cast_possible_truncation)] // compared with others nearby
+                (self.taken = self.link.ring.their_head() as u32);
+            }
+            if defer.is_due(FEW, self.taken) {
+                pool.collect_few(defer);
+                // It has been behind: what waits longer than others went round for nothing.
+                if defer.is_due(FEW + taken_look, self.taken) {
+                    pool.collect_more(defer);
+                }
+            }
         }
     }
 }
