@@ -8,7 +8,7 @@
 //! * [`ReaderSet::are_dead`]: the same over a few where the writer is the source of every queue.
 //! * [`ReaderSet::is_alive`], [`are_alive`]: the verdict of one pass alone, the latter the manager's about an orphan.
 //! * [`send_first`], [`send_again`], [`send_all`]: a buffer's first send by which its only handle goes, any other, and an aggregate's.
-//! * [`hold`], [`still_names`], [`receive`], [`receive_all`], [`skip`]: how a reference, or an aggregate's, is received.
+//! * [`hold`], [`still_names`], [`receive`], [`receive_all`]: how a reference, or an aggregate's, is received.
 //! * [`raise`], [`release`]: a clone of a reference, and the end of one.
 //! * [`pass_back`], [`take_return`]: the same for a buffer that its receiver hands back.
 //! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
@@ -43,7 +43,7 @@ pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};
 pub use reader_set::{Queue, Reader, ReaderSet, ReaderSetError, Source};
-pub use receipt::{hold, receive, receive_all, skip, still_names};
+pub use receipt::{hold, receive, receive_all, still_names};
 pub use relinquish::{release_and_tell, want_releases};
 pub use send::{FirstSend, Sent, send_again, send_all, send_first};
 pub use transfer::{pass_back, raise, release, take_return};

@@ -11,7 +11,7 @@ use crate::transfer::count;
 /// long as the reference is held. `generation` loads the table's word.
 ///
 /// # Errors
-/// [`StaleReference`]. [`hold`] gives the reference up then; either close the channel, so that its queue leaves, or [`skip`] the message.
+/// [`StaleReference`]. [`hold`] gives the reference up then. Close the channel, so that its queue leaves: the message is never counted as received.
 #[inline(always)]
 pub fn still_names(named: u32, generation: impl FnOnce() -> u32) -> Result<(), StaleReference> {
     // Ordering: partner of the fence in `ReaderSet::collect`: of our reference and its bump at least one is seen by the other
@@ -95,12 +95,6 @@ pub fn receive_all<'a, T, E>(
         reached(ReceiptStep::Count);
     }
     Ok(taken)
-}
-
-/// A message that the sink drops unread (the oldest of a full queue, or a stale one): counted, never held.
-#[inline]
-pub fn skip(rcvd: &AtomicU32) {
-    count(rcvd);
 }
 
 #[cfg(test)]
