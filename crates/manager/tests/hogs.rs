@@ -123,24 +123,22 @@ fn what_is_held_for_longer_than_linger_is_charged_until_it_is_dropped() {
 #[test]
 fn what_was_moved_within_a_user_is_charged_at_the_next_look() {
     let mut house = house("linger = \"1h\"");
-    let (writer, stranger) = pair(&mut house, 2);
+    let (writer, other) = pair(&mut house, 2);
     let reader = Reader::join(&mut house, OWNER, &writer);
     holds(&mut house, &writer, &reader, 2, true);
-    holds(&mut house, &writer, &stranger, 2, true);
+    holds(&mut house, &writer, &other, 2, true);
     period(&mut house);
     period(&mut house);
     let d = domain(&mut house, &writer, reader.id).expect("there");
     assert_eq!(d.lingering_bytes, 2 * CHUNK);
-    let d = domain(&mut house, &writer, stranger.id).expect("there");
+    let d = domain(&mut house, &writer, other.id).expect("there");
     assert_eq!(d.lingering_bytes, 0);
     house.now += Duration::from_secs(3600);
     period(&mut house);
-    let d = domain(&mut house, &writer, stranger.id).expect("there");
+    let d = domain(&mut house, &writer, other.id).expect("there");
     assert_eq!(d.lingering_bytes, 2 * CHUNK);
-    house.part(stranger.client);
-    house.step(Input::ProcessDied {
-        domain: stranger.id,
-    });
+    house.part(other.client);
+    house.step(Input::ProcessDied { domain: other.id });
     // It ends with the reader, whatever its counters say.
     house.part(reader.client);
     house.step(Input::ProcessDied { domain: reader.id });
@@ -405,7 +403,7 @@ const VICTIM: u32 = OTHER + 1;
 
 /// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the pool.
 #[test]
-fn one_small_buffer_of_a_strangers_pool_takes_no_more_than_half_of_a_share() {
+fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
     let mut house = house("linger = \"10ms\"");
     let liar = Writer::join(&mut house, OTHER, TOTAL);
     for n in 0..32 {
@@ -429,9 +427,9 @@ fn one_small_buffer_of_a_strangers_pool_takes_no_more_than_half_of_a_share() {
     assert_eq!(own.grant(&mut house, 1).0, Err(RefusalCode::Charged));
 }
 
-/// What a stranger's table says throws nobody out, unless a rule names its user.
+/// What another user's table says throws nobody out, unless a rule names its user.
 #[test]
-fn what_lingers_in_a_strangers_pool_throws_nobody_out() {
+fn what_lingers_in_another_users_pool_throws_nobody_out() {
     for (action, writers, out) in [
         ("report", "", true),
         ("disconnect", "", false),

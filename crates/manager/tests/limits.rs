@@ -43,7 +43,7 @@ impl Limited {
 
     /// A client of another user: the manager goes by the credentials at connect, which are a thread's own. `None`
     /// where only one user can be had.
-    fn stranger(&self) -> Option<Client> {
+    fn join_as_nobody(&self) -> Option<Client> {
         let become_nobody = || {
             let user = rustix::thread::Uid::from_raw(65534);
             let same = rustix::process::geteuid();
@@ -108,7 +108,7 @@ fn connections() {
     });
     let (mut a, mut b) = (m.join(), m.join());
     assert_eq!(Client::raw(&m.path).expelled(), REFUSED);
-    let other = m.stranger();
+    let other = m.join_as_nobody();
     // A hang-up is not a death: its process lives, so its domain counts on.
     drop(b);
     while a.sync().iter().any(|r| {
@@ -134,7 +134,10 @@ fn pools() {
     assert_eq!(make_pool(&mut b), None);
     assert_eq!(make_pool(&mut a), REFUSED);
     assert_eq!(make_pool(&mut b), REFUSED, "the user's, not the domain's");
-    assert!(m.stranger().is_none_or(|mut c| make_pool(&mut c).is_none()));
+    assert!(
+        m.join_as_nobody()
+            .is_none_or(|mut c| make_pool(&mut c).is_none())
+    );
     a.send(&Request::DestroyPool { pool: first.id }, &[]);
     assert_eq!(make_pool(&mut a), None);
 }
@@ -153,7 +156,7 @@ fn names_that_are_exported_and_names_that_are_waited_for() {
     let again = connect(&mut b, "z", true);
     assert_eq!(answer(&mut b, again), REFUSED);
     assert!(
-        m.stranger()
+        m.join_as_nobody()
             .is_none_or(|mut c| export(&mut c, "o").is_none())
     );
     b.send(&Request::CancelConnect { req: waits }, &[]);
@@ -172,7 +175,7 @@ fn channel_ends() {
     open_channel(&mut a, &mut b, "y");
     let third = connect(&mut b, "x", false);
     assert_eq!(answer(&mut b, third), REFUSED);
-    if let Some(mut other) = m.stranger() {
+    if let Some(mut other) = m.join_as_nobody() {
         connect(&mut other, "x", false);
         a.wait(|e| matches!(e, Event::Incoming { .. }).then_some(()));
     }
@@ -197,7 +200,10 @@ fn descriptors() {
     b.create_pool(1);
     b.create_pool(1);
     assert_eq!(make_pool(&mut a), REFUSED);
-    assert!(m.stranger().is_none_or(|mut c| make_pool(&mut c).is_none()));
+    assert!(
+        m.join_as_nobody()
+            .is_none_or(|mut c| make_pool(&mut c).is_none())
+    );
     a.send(&Request::DestroyPool { pool: first.id }, &[]);
     assert_eq!(make_pool(&mut a), None);
 }
@@ -205,7 +211,7 @@ fn descriptors() {
 #[test]
 fn quotas_are_set_by_the_managers_own_user_and_no_other() {
     let m = limited(Limits::default());
-    let (mut own, Some(mut other)) = (m.join(), m.stranger()) else {
+    let (mut own, Some(mut other)) = (m.join(), m.join_as_nobody()) else {
         return;
     };
     let set = |c: &mut Client, pool, quota_bytes| {

@@ -211,7 +211,7 @@ fn domains_that_may_forward_it() {
 fn all_its_readers_may_forward_it() {
     let mut house = roomy();
     let (writer, _) = house.join(1, None);
-    let [(reader, _), (stranger, _)] = [house.join(1, None), house.join(1, None)];
+    let [(reader, _), (other, _)] = [house.join(1, None), house.join(1, None)];
     let pool = make_pool(&mut house, writer);
     let assign = |house: &mut House, source, sink| {
         let channel = channels(house, source, sink, 1)[0];
@@ -244,7 +244,7 @@ fn all_its_readers_may_forward_it() {
         assign(&mut house, reader, writer).1,
         Some(RefusalCode::NotYours)
     );
-    for who in [reader, stranger] {
+    for who in [reader, other] {
         let refused = refused(&allow_all(&mut house, who)).map(|(code, ..)| code);
         assert_eq!(
             refused,
@@ -262,7 +262,7 @@ fn all_its_readers_may_forward_it() {
     ));
     assert_eq!(assign(&mut house, reader, writer).1, None);
     assert_eq!(
-        assign(&mut house, stranger, writer).1,
+        assign(&mut house, other, writer).1,
         Some(RefusalCode::NotYours)
     );
 }

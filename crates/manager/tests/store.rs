@@ -204,7 +204,7 @@ fn a_reader_that_ended_meanwhile_is_not_awaited() {
     }
 }
 
-/// What lies in the store is looked at like anything that strangers send.
+/// What lies in the store is looked at like anything that untrusted peers send.
 #[test]
 fn what_no_manager_would_have_stored_is_refused() {
     let mut service = Service::new();

@@ -46,7 +46,7 @@ fn labels(family: &Family, values: &[&str]) -> Labels {
     both.map(|(name, value)| (*name, tame(value))).collect()
 }
 
-/// A stranger's word as a label: without control characters, and not too long.
+/// A name that a client chose as a label: without control characters, and not too long.
 fn tame(value: &str) -> String {
     let mut tamed: String = value
         .chars()

@@ -1,7 +1,7 @@
 //! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are had from.
 //!
 //! What it is for: whoever runs it is a client of the manager like any other (it brings a [`Source`]), in a process of its own. The
-//! manager does not know that it is there, hears no stranger's HTTP, and waits for nobody who reads slowly.
+//! manager does not know that it is there, hears no HTTP, and waits for nobody who reads slowly.
 //!
 //! ```text
 //!  manager ──Stat, Figures──► Source ──► Snapshot ─┬─► collect ──► text       /metrics

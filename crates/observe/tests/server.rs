@@ -87,7 +87,7 @@ fn what_is_there_is_answered_and_nothing_else() {
 }
 
 #[test]
-fn strangers_names_methods_and_bodies_are_refused() {
+fn foreign_hosts_methods_and_bodies_are_refused() {
     let _dog = Watchdog::new();
     let (_server, address) = served();
     for (status, request) in [

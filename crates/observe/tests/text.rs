@@ -1,4 +1,4 @@
-//! The text: its grammar, what strangers' names do to it, its size, and that the dashboard asks for what there is.
+//! The text: its grammar, what clients' names do to it, its size, and that the dashboard asks for what there is.
 
 mod text {
     mod dashboard;

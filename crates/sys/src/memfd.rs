@@ -155,7 +155,7 @@ struct CacheStat {
 }
 
 /// Is it a memfd, or a file on tmpfs? Of any other kind of file the kernel says so at once, whatever its maker does with it:
-/// to be asked first of what a stranger sends.
+/// to be asked first of what an untrusted peer sends.
 pub fn has_seals(fd: impl AsFd) -> bool {
     seals(fd).is_ok()
 }

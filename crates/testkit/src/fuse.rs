@@ -1,4 +1,4 @@
-//! A file whose reads, and whose being closed, nobody answers: what a stranger can make with FUSE.
+//! A file whose reads, and whose being closed, nobody answers: what an attacker can make with FUSE.
 //!
 //! Who touches a page of it, or closes it, waits in the kernel until it is let go; SIGKILL does not help. So only children
 //! open it: the process that serves it could never end.

@@ -1,4 +1,4 @@
-//! Workers that look at what strangers made, in processes that can do nothing else: requests and replies with workers that are locked down.
+//! Workers that look at what untrusted peers made, in processes that can do nothing else: requests and replies with workers that are locked down.
 //!
 //! A worker joins, opens its channels, locks itself down, and counts the words of each text that it is sent. Some requests ask it to open
 //! a file instead, as a text might that found a hole in it. The boss takes any worker that comes, and asks the next one what the last one

@@ -23,10 +23,10 @@ pub(crate) fn dog() -> Watchdog {
 /// Quick enough for tests, slow enough for a loaded machine.
 pub(crate) fn timing() -> Timing {
     Timing {
-        beat: Duration::from_millis(200),
-        silence: Duration::from_secs(5),
+        keepalive: Duration::from_millis(200),
+        idle_timeout: Duration::from_secs(5),
         grace: Duration::from_secs(60),
-        acquaintance: Duration::from_secs(30),
+        handshake: Duration::from_secs(30),
         linger: Duration::from_secs(30),
     }
 }

@@ -306,15 +306,15 @@ fn a_sender_that_only_announces() {
 
 /// Who does not say what it is, or wrongly, keeps nobody out.
 #[test]
-fn strangers_at_the_door() {
+fn unknown_peers_at_the_door() {
     let _dog = dog();
     let honest = honest();
     let listener = honest.domain.listen(&honest.address(), Role::Sink);
     let listener = listener.expect("listen");
-    let mut random = Random::printed("strangers");
+    let mut random = Random::printed("unknown_peers");
     let mut silent = Vec::new();
     for round in 0..50 {
-        let mut stranger = honest
+        let mut peer = honest
             .net
             .connect(&format!("{}/x", honest.at))
             .expect("connect");
@@ -327,11 +327,11 @@ fn strangers_at_the_door() {
             1 => bytes.truncate(5),
             2 => bytes.extend([0; 100]),
             _ => {
-                silent.push(stranger);
+                silent.push(peer);
                 continue;
             }
         }
-        say(&mut *stranger, &bytes, None);
+        say(&mut *peer, &bytes, None);
     }
     // What a flipped bit makes of the figures is still a hello.
     let mut to = honest.domain.open_sender(&honest.address()).expect("open");

@@ -132,12 +132,12 @@ fn apart(timing: Timing, name: &str) -> Apart {
     }
 }
 
-/// The network holds everything back for longer than silence may last, and then is there again.
+/// The network holds everything back for longer than the idle timeout, and then is there again.
 #[test]
 fn a_partition_shorter_than_the_grace_is_not_seen() {
     let _dog = dog();
     let timing = Timing {
-        silence: Duration::from_secs(2),
+        idle_timeout: Duration::from_secs(2),
         ..timing()
     };
     let apart = apart(timing, "short");
@@ -166,9 +166,9 @@ fn a_partition_shorter_than_the_grace_is_not_seen() {
 fn a_partition_longer_than_the_grace_ends_the_channel() {
     let _dog = dog();
     let timing = Timing {
-        silence: Duration::from_millis(900),
+        idle_timeout: Duration::from_millis(900),
         grace: Duration::from_millis(800),
-        acquaintance: Duration::from_millis(500),
+        handshake: Duration::from_millis(500),
         ..timing()
     };
     for sender_listens in [false, true] {

@@ -19,7 +19,7 @@ type Start = (PathBuf, SocketAddr, Option<[String; 3]>);
 /// Silence is noticed soon.
 fn soon() -> Timing {
     Timing {
-        silence: Duration::from_secs(2),
+        idle_timeout: Duration::from_secs(2),
         ..timing()
     }
 }
@@ -148,7 +148,8 @@ fn everything_arrives_in_any_weather() {
         ..bad
     });
     let since = Instant::now();
-    while since.elapsed() < soon().silence + 4 * soon().beat || lab.frames().1 < lost + 4 {
+    while since.elapsed() < soon().idle_timeout + 4 * soon().keepalive || lab.frames().1 < lost + 4
+    {
         std::thread::yield_now();
     }
     lab.weather(bad);

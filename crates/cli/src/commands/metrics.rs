@@ -113,7 +113,7 @@ fn place(door: &Door, target: &str) -> std::io::Result<String> {
     })
 }
 
-/// What strangers' requests are read by can do little: no file, no program, no socket but such as lead to the manager.
+/// What reads untrusted requests can do little: no file, no program, no socket but such as lead to the manager.
 fn lock_down() -> Result<()> {
     let also = [
         libc::SYS_accept4,

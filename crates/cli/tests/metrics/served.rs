@@ -141,7 +141,7 @@ fn where_a_unix_socket_is_served_is_said_too() {
 }
 
 #[test]
-fn a_configuration_says_the_same_and_strangers_are_kept_out() {
+fn a_configuration_says_the_same_and_other_sites_are_kept_out() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().expect("a folder");
     let file = dir.path().join("manager.toml");

@@ -60,7 +60,7 @@ impl Store {
         let Some(consent) = &self.consent else {
             return true;
         };
-        // Not under the lock: it is a stranger's code.
+        // Not under the lock: it is the application's code.
         if lock(&self.agreed).contains(&offer.pool) {
             return true;
         }

@@ -312,7 +312,7 @@ fn it_can_be_forwarded_with_pieces_of_ones_own() {
 }
 
 #[test]
-fn forwarding_a_strangers_one_needs_a_pool_for_the_list() {
+fn forwarding_anothers_one_needs_a_pool_for_the_list() {
     let _dog = dog();
     let (a, b) = pair();
     let c = join(&a, "c");

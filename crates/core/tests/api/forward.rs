@@ -31,10 +31,10 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
     outward.send(back).expect("forward");
     assert_eq!(last.recv().expect("recv").to_vec(), [3; 100]);
     pool.alloc_now(2 * CHUNK).expect("all free");
-    let stranger = crate::kit::pool(&b, 1);
+    let other = crate::kit::pool(&b, 1);
     // 0 is not a domain, nor all of them.
     for nobody in [u32::MAX, 0] {
-        let refused = stranger.allow_forward(tranship_core::DomainId(nobody));
+        let refused = other.allow_forward(tranship_core::DomainId(nobody));
         assert_eq!(refused.expect_err("nobody").kind(), Kind::Refused);
     }
 }

@@ -87,7 +87,7 @@ const TRIM: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// Runs a manager until it is stopped or has been idle for as long as the configuration says.
-/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what strangers send is
+/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what untrusted peers send is
 /// handled by processes of its own, a loop that stands still ends the process, and what this process does not need for that it
 /// cannot do from then on (nor can the caller).
 ///

@@ -1,6 +1,6 @@
 //! The service manager's store of descriptors (sd_pid_notify_with_fds(3)): what lies there comes back to the next manager.
 //!
-//! Whatever comes out of it is looked at as if a stranger had sent it.
+//! Whatever comes out of it is looked at as if an untrusted peer had sent it.
 
 use super::keep::Kept;
 use super::parts::Shell;

@@ -341,7 +341,7 @@ impl State {
             *counted.entry((uid, of as usize)).or_default() += n as u64;
         };
         let uid = |domain: &_| self.cx.uid_of(*domain).unwrap_or(u32::MAX);
-        for c in self.cx.clients.strangers() {
+        for c in self.cx.clients.in_handshake() {
             count(c.uid, Of::Connections, 1);
         }
         for d in self.cx.domains.values() {

@@ -88,8 +88,8 @@ impl Clients {
         self.all.get_mut(&client).map(|c| &mut c.stat)
     }
 
-    /// Who has said nothing yet.
-    pub fn strangers(&self) -> impl Iterator<Item = &Client> {
+    /// Those of whom there is no `Hello` yet.
+    pub fn in_handshake(&self) -> impl Iterator<Item = &Client> {
         self.all.values().filter(|c| c.domain.is_none())
     }
 
@@ -270,8 +270,8 @@ impl Clients {
                 ));
             }
         }
-        let strangers = self.all.iter().filter(|(_, c)| c.domain.is_none());
-        if self.handshakes != strangers.map(|(id, c)| (c.since, *id)).collect() {
+        let waiting = self.all.iter().filter(|(_, c)| c.domain.is_none());
+        if self.handshakes != waiting.map(|(id, c)| (c.since, *id)).collect() {
             return Err(format!("handshakes: {:?}", self.handshakes));
         }
         Ok(())

@@ -38,7 +38,7 @@ impl State {
         let Some(rule) = self.cx.config.hog_rule(&d.name, d.uid) else {
             return;
         };
-        // Trust: how much lingers in a pool its writer says. Nobody is thrown out for what a stranger says.
+        // Trust: how much lingers in a pool its writer says. Nobody is thrown out for what another user says.
         let is_believed =
             |uid| uid == d.uid || uid == 0 || accounts.is_owner(uid) || rule.believes(uid);
         let charged = match rule.action {

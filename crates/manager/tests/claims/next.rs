@@ -357,7 +357,7 @@ fn a_reader_that_gives_up_a_pool_later_hears_again_that_it_is_gone() {
 /// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the source.
 #[test]
 fn a_sink_takes_what_a_dead_source_had_sent() {
-    for stranger in [false, true] {
+    for is_other in [false, true] {
         let mut house = House::new(config());
         let mut writer = house.join("writer");
         let (mut middle, mut last) = (house.join("middle"), house.join("last"));
@@ -372,16 +372,16 @@ fn a_sink_takes_what_a_dead_source_had_sent() {
         last.claim_done();
         writer.claim_pool(&pool);
         // Not if the writer has other counters on its reader set than the sink shows.
-        let queue = if stranger { &first } else { &second };
+        let queue = if is_other { &first } else { &second };
         writer.claim_reader_set(&pool, &[&first, &second], &[queue]);
         writer.claim_done();
         let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
-        assert_eq!(last.has_heard(open), !stranger);
+        assert_eq!(last.has_heard(open), !is_other);
         // It takes all, and leaves.
         let channel = second.chan.id;
         last.send(&Request::CloseChannel { channel }, &[]);
         last.sync();
         let left = |e: &Event| matches!(e, Event::QueueLeft { .. });
-        assert_eq!(writer.has_heard(left), !stranger);
+        assert_eq!(writer.has_heard(left), !is_other);
     }
 }

@@ -300,12 +300,12 @@ fn a_reader_that_waits_for_its_writer_is_shown_what_that_one_leaves() {
 
 /// Whoever comes without the counters that the writer has named is shown nothing.
 #[test]
-fn a_stranger_is_shown_nothing_of_what_a_writer_has_left() {
+fn another_domain_is_shown_nothing_of_what_a_writer_has_left() {
     let mut left = left(LONG);
     left.writer_comes_and_goes();
-    let mut stranger = left.house.back(&left.reader);
+    let mut other = left.house.back(&left.reader);
     left.way.counts.refs = Some(RefsRw::create(SLOTS).unwrap());
-    stranger.claim_reader(&left.pool, &left.way, &[]);
-    stranger.claim_done();
-    shown(&mut stranger, left.pool.id).expect_err("not its counters");
+    other.claim_reader(&left.pool, &left.way, &[]);
+    other.claim_done();
+    shown(&mut other, left.pool.id).expect_err("not its counters");
 }

@@ -1,4 +1,4 @@
-//! What is asked, out of the bytes of a stranger.
+//! What is asked, out of the bytes of an untrusted client.
 
 /// The most that the head of a request may be, bytes, and how many headers it may have.
 pub(crate) const HEAD_BYTES: usize = 8 << 10;

@@ -1,4 +1,4 @@
-// Curves over time, and bars. Names are strangers' words: they are only ever text.
+// Curves over time, and bars. Names are untrusted input: they are only ever text.
 
 const NS = "http://www.w3.org/2000/svg";
 const LEFT = 64, RIGHT = 8, TOP = 10, BOTTOM = 20;

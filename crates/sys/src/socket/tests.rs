@@ -94,7 +94,7 @@ fn lowest_free() -> RawFd {
     eventfd::create().expect("eventfd").as_raw_fd()
 }
 
-/// What a stranger may send: more descriptors than we do.
+/// What an untrusted peer may send: more descriptors than we do.
 fn send_many(fd: &OwnedFd, n: usize) {
     let fds = vec![fd.as_raw_fd(); n];
     let mut control = Control([0u8; space(253 * 4)]);

@@ -1,4 +1,4 @@
-//! Nobody waits for a stranger: a manager of its own user, attackers of two others, and a victim of a fourth.
+//! Nobody waits for an untrusted peer: a manager of its own user, attackers of two others, and a victim of a fourth.
 //!
 //! While an attack stands, the victim does everything that needs the manager: it joins, makes a pool, allocates, exports a
 //! name, opens a channel, sends, asks who is there. Nothing of that may be refused, and nothing may wait for an attacker:
@@ -8,7 +8,7 @@
 //! * `floods`: messages without end;
 //! * `greed`: memory and descriptors, as much as there is;
 //! * `locks`: what keeps a manager from its place;
-//! * `queues`: what strangers cause to be queued to somebody;
+//! * `queues`: what untrusted peers cause to be queued to somebody;
 //! * `tables`: what the manager has to go through, or to remember.
 
 mod descriptors;

@@ -1,4 +1,4 @@
-//! What strangers cause to be queued to somebody who is slow.
+//! What untrusted peers cause to be queued to somebody who is slow.
 
 use tranship_proto::{Event, Refusal, RefusalCode, Request, Role};
 use tranship_sys::socket;

@@ -196,7 +196,7 @@ child!(
             std::thread::scope(|scope| {
                 while let Ok(mut sender) = still.accept_sender() {
                     let (kept, buf) = (&kept, buf.clone());
-                    // As long as it takes to agree to the pool; a stranger may never do so.
+                    // As long as it takes to agree to the pool; an untrusted peer may never do so.
                     scope.spawn(move || {
                         sender.set_when_full(WhenFull::Block);
                         let _ = sender.send(buf);

@@ -51,7 +51,7 @@ impl Failure {
 #[error("{0}")]
 pub struct Nobody(String);
 
-/// Why an acquaintance was not made.
+/// Why a handshake failed.
 struct Unmet {
     nobody: bool,
     why: String,
@@ -69,7 +69,7 @@ impl From<&str> for Unmet {
     }
 }
 
-/// Makes a session with who listens there. Blocks for at most the time of an acquaintance.
+/// Makes a session with who listens there. Blocks for at most the time of a handshake.
 pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, Error> {
     let (id, (line, answer, peer)) = dial_first(settings, &address).map_err(|failure| {
         let why = match failure.refused {
@@ -100,7 +100,7 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
 type Met = (Line, Answer, String);
 
 fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), Failure> {
-    let until = Instant::now() + settings.timing.acquaintance;
+    let until = Instant::now() + settings.timing.handshake;
     let (mut pause, mut tries) = (PAUSES[0], 1);
     loop {
         let hello = Hello {
@@ -213,7 +213,7 @@ fn introduce(
     hello: &Hello,
 ) -> Result<(Option<Box<rustls::Connection>>, Answer), Unmet> {
     let timing = &settings.timing;
-    let watched = stream::watch(socket, timing.beat, timing.silence);
+    let watched = stream::watch(socket, timing.keepalive, timing.idle_timeout);
     watched.map_err(|error| error.to_string())?;
     let mut secured = match &settings.security {
         Security::Plain { .. } => None,
@@ -290,7 +290,7 @@ fn redial(session: &Session) {
             name: caller.address.name.clone(),
         };
         drop(inner);
-        let until = Instant::now() + caller.settings.timing.acquaintance;
+        let until = Instant::now() + caller.settings.timing.handshake;
         let met = dial(&caller.settings, &caller.address, &hello, until);
         let mut inner = session.lock();
         let gone = |why: String| Over {
@@ -347,9 +347,9 @@ mod tests {
     use crate::net::port::Port;
     use std::net::TcpListener;
 
-    fn settings(acquaintance: Duration) -> Arc<Settings> {
+    fn settings(handshake: Duration) -> Arc<Settings> {
         let timing = Timing {
-            acquaintance,
+            handshake,
             ..Timing::default()
         };
         Arc::new(Settings {
@@ -369,7 +369,7 @@ mod tests {
             taken: 0,
             name: address.name.clone(),
         };
-        let until = Instant::now() + settings.timing.acquaintance;
+        let until = Instant::now() + settings.timing.handshake;
         dial_any(settings, &address, places, &hello, until)
     }
 

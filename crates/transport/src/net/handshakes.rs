@@ -1,4 +1,4 @@
-//! Connections whose acquaintance is being made: so many at a time. Who comes then takes the place of one that is in the way.
+//! Connections whose handshake is under way: so many at a time. Who comes then takes the place of one that is in the way.
 //!
 //! Those who say nothing for long go first, then those from where most are, there who has said nothing, and of these who
 //! came first; at last those who have shown a certificate. Whoever comes from elsewhere and knows what to say is not kept
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// Connections whose acquaintance is being made; as many more may be on their way out.
+/// Connections whose handshake is under way; as many more may be on their way out.
 pub(super) const MOST: usize = 64;
 /// Who has said nothing for so long goes first.
 const LONG: Duration = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl Handshakes {
         Some((self.next, progress))
     }
 
-    /// Its acquaintance is over.
+    /// Its handshake is over.
     pub(super) fn dismiss(&mut self, number: u64) {
         self.all.remove(&number);
     }

@@ -21,7 +21,7 @@ const ENCRYPTED_BYTES: usize = 256 << 10;
 /// Encrypted bytes that are taken from the socket at once; rustls by itself takes 4 KiB, a quarter of a record.
 const TAKEN_BYTES: usize = 128 << 10;
 
-/// A connection after the acquaintance.
+/// A connection after the handshake.
 #[derive(Debug)]
 pub(super) struct Line {
     socket: Arc<TcpStream>,

@@ -1,4 +1,4 @@
-//! A socket during the acquaintance: it blocks, but the whole acquaintance has one limit, however slowly its bytes come.
+//! A socket during the handshake: it blocks, but the whole handshake has one limit, however slowly its bytes come.
 
 use super::handshakes::Progress;
 use std::io::{self, ErrorKind, Read, Write};
@@ -38,7 +38,7 @@ impl<'a> Patient<'a> {
         match self.until.saturating_duration_since(Instant::now()) {
             left if left < Duration::from_millis(1) => Err(io::Error::new(
                 ErrorKind::TimedOut,
-                "the acquaintance took too long",
+                "the handshake took too long",
             )),
             left => Ok(left),
         }
@@ -89,7 +89,7 @@ impl Write for Patient<'_> {
     }
 }
 
-/// Ends an acquaintance that came to nothing so that the other end hears why: a socket that is closed with bytes unread
+/// Ends a handshake that failed so that the other end hears why: a socket that is closed with bytes unread
 /// takes what was said last along with it.
 pub(super) fn part(socket: &TcpStream) {
     const LONGEST: Duration = Duration::from_millis(500);

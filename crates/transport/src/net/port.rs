@@ -1,6 +1,6 @@
 //! One listening port for all channels of a process that are named at it.
 //!
-//! Each connection makes its acquaintance on a thread of its own; there are so many of them at most ([`Handshakes`]).
+//! Each connection does its handshake on a thread of its own; there are so many of them at most ([`Handshakes`]).
 
 use super::handshakes::{Handshakes, MOST, Progress};
 use super::line::Line;
@@ -301,7 +301,7 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
     }
 }
 
-/// Makes the acquaintance of who has connected.
+/// The handshake with who has connected.
 fn greet(
     port: &Arc<Port>,
     socket: TcpStream,
@@ -310,9 +310,9 @@ fn greet(
 ) -> Result<(), String> {
     let failed = |error: io::Error| tls::explain(&error);
     let timing = &port.settings.timing;
-    let until = Instant::now() + timing.acquaintance;
+    let until = Instant::now() + timing.handshake;
     socket.set_nonblocking(false).map_err(failed)?;
-    stream::watch(&socket, timing.beat, timing.silence).map_err(failed)?;
+    stream::watch(&socket, timing.keepalive, timing.idle_timeout).map_err(failed)?;
     let mut patient = Patient::new(&socket, until).noting(progress);
     let mut secured = match &port.settings.security {
         Security::Plain { .. } => None,

@@ -395,7 +395,7 @@ impl Session {
         let inner = &mut *inner;
         // Whoever takes large buffers all the time leaves the timer thread no moment to say so.
         let said = inner.connection.up().map(|link| link.said.elapsed());
-        if said >= Some(self.timing.beat) {
+        if said >= Some(self.timing.keepalive) {
             inner.news.hurry();
         }
         self.flush(inner);

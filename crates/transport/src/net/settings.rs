@@ -13,13 +13,13 @@ pub const PLAIN_VARIABLE: &str = "TRANSHIP_PLAIN_TCP";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// After so long without a word this end says that it is there.
-    pub beat: Duration,
-    /// After so long without a word from the other end the connection counts as lost: several beats of the other end.
-    pub silence: Duration,
+    pub keepalive: Duration,
+    /// After so long without a word from the other end the connection counts as lost: several keepalives of the other end.
+    pub idle_timeout: Duration,
     /// So long a lost connection is made again; then the other end is gone.
     pub grace: Duration,
     /// TLS and the exchange of names.
-    pub acquaintance: Duration,
+    pub handshake: Duration,
     /// What a program has sent before it let go of a channel may take so long to go out.
     pub linger: Duration,
 }
@@ -28,10 +28,10 @@ impl Default for Timing {
     /// 1 s, 5 s, 10 s, 5 s, 5 s.
     fn default() -> Timing {
         Timing {
-            beat: Duration::from_secs(1),
-            silence: Duration::from_secs(5),
+            keepalive: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(10),
-            acquaintance: Duration::from_secs(5),
+            handshake: Duration::from_secs(5),
             linger: Duration::from_secs(5),
         }
     }

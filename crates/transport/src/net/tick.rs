@@ -1,4 +1,4 @@
-//! What time brings to a session, by the timer thread's hand: beats, silence, the end of patience, farewells. Nothing here takes
+//! What time brings to a session, by the timer thread's hand: keepalives, the idle timeout, the end of patience, farewells. Nothing here takes
 //! longer for an end that never stops talking.
 
 use super::flow::Inner;
@@ -14,7 +14,7 @@ use std::time::Instant;
 const MOST_PIECES: usize = 128;
 
 impl Session {
-    /// What time brings: beats, silence, the end of patience. Says whether the session is to be kept.
+    /// What time brings: keepalives, the idle timeout, the end of patience. Says whether the session is to be kept.
     pub(super) fn tick(self: &Arc<Session>, inner: &mut Inner, now: Instant) -> bool {
         if let Some(left) = inner.program.left_at() {
             let late = now.saturating_duration_since(left) > self.timing.linger;
@@ -60,14 +60,14 @@ impl Session {
     fn look_around(&self, inner: &mut Inner, now: Instant) {
         let since = |at| now.saturating_duration_since(at);
         let said = inner.connection.up().map(|link| since(link.said));
-        if inner.news != News::Nothing || said >= Some(self.timing.beat) {
+        if inner.news != News::Nothing || said >= Some(self.timing.keepalive) {
             inner.news.hurry();
         }
         self.flush(inner);
-        // While the program has not taken what came, nothing more can be heard; that is not silence.
+        // While the program has not taken what came, nothing more can be heard; that is not the idle timeout's.
         // A program that looks itself is not disturbed.
         let heard = inner.connection.up().map(|link| since(link.heard));
-        let quiet = heard >= Some(self.timing.beat / 4);
+        let quiet = heard >= Some(self.timing.keepalive / 4);
         if quiet
             && inner.program.left_at().is_none()
             && self.peek(inner)
@@ -76,12 +76,12 @@ impl Session {
             link.heard = now;
         }
         let heard = inner.connection.up().map(|link| since(link.heard));
-        if let Some(silent) = heard.filter(|silent| *silent > self.timing.silence) {
+        if let Some(silent) = heard.filter(|silent| *silent > self.timing.idle_timeout) {
             let why = format!(
                 "{} has been silent for {} (at most {})",
                 self.peer,
                 seconds(silent),
-                seconds(self.timing.silence)
+                seconds(self.timing.idle_timeout)
             );
             self.lose(inner, why);
         }
@@ -175,7 +175,7 @@ mod tests {
     /// A session that hears at each look, with a connection.
     fn session() -> (Arc<Session>, Arc<TcpStream>, TcpStream) {
         let timing = Timing {
-            beat: Duration::ZERO,
+            keepalive: Duration::ZERO,
             ..Timing::default()
         };
         let session = Session::new([1; 16], timing, "peer".to_owned(), None, None);
@@ -184,15 +184,15 @@ mod tests {
         (session, socket, other)
     }
 
-    fn beats(count: usize) -> Vec<u8> {
-        let beat = Header {
+    fn keepalives(count: usize) -> Vec<u8> {
+        let keepalive = Header {
             kind: FrameKind::News,
             frame_bytes: 0,
             payload_bytes: 0,
             number: 0,
             taken: 0,
         };
-        beat.encode().repeat(count)
+        keepalive.encode().repeat(count)
     }
 
     /// All of it is here before anybody looks.
@@ -234,7 +234,7 @@ mod tests {
         const MANY: usize = 1000;
         let waits = |socket: &TcpStream| rustix::io::ioctl_fionread(socket).expect("ioctl");
         let (session, socket, other) = session();
-        arrives(&socket, &other, &beats(MANY));
+        arrives(&socket, &other, &keepalives(MANY));
         assert!(session.tick(&mut session.lock(), Instant::now()));
         let left = waits(&socket);
         assert!(
@@ -242,7 +242,7 @@ mod tests {
             "{left} bytes"
         );
         let (session, socket, other) = self::session();
-        arrives(&socket, &other, &beats(MANY));
+        arrives(&socket, &other, &keepalives(MANY));
         assert!(session.recv().expect("it is there").is_none());
         let left = waits(&socket);
         assert!(

@@ -1,4 +1,4 @@
-//! The thread that does what time brings, for all sessions of the process: beats, silence, connecting again, farewells,
+//! The thread that does what time brings, for all sessions of the process: keepalives, the idle timeout, connecting again, farewells,
 //! and output that waits for room while the program does something else. It starts with the first session, blocks all
 //! signals, and sleeps when there is no session. A forked child has none: its sessions are its parent's.
 
@@ -84,7 +84,7 @@ fn run(timer: &'static Timer) {
                 all().retain(|other| !Arc::ptr_eq(session, other));
                 continue;
             }
-            pause = pause.min((session.timing.beat / 4).clamp(LOOKS[0], LOOKS[1]));
+            pause = pause.min((session.timing.keepalive / 4).clamp(LOOKS[0], LOOKS[1]));
             inner.watch = match inner.is_blocked() {
                 true => Watch::Timer,
                 false => Watch::No,

@@ -177,7 +177,7 @@ fn shake(
     }
 }
 
-/// Talks through TLS during the acquaintance.
+/// Talks through TLS during the handshake.
 pub(super) struct TlsStream<'a, S> {
     pub tls: &'a mut rustls::Connection,
     pub socket: &'a mut S,

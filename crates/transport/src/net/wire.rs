@@ -1,8 +1,8 @@
-//! The bytes between two machines: the acquaintance, then records. A pure codec.
+//! The bytes between two machines: the handshake, then records. A pure codec.
 //!
 //! All numbers are little-endian.
 //!
-//! | acquaintance | bytes |
+//! | handshake | bytes |
 //! |---|---|
 //! | who connects says | magic (8), version (2), 1 new or 2 going on (1), length of the name (1), session (16), frames taken (8), name |
 //! | who listens says | magic (8), version (2), [`Status`] (1), 0 (1), its process's number (16), frames taken (8) |

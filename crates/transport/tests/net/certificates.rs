@@ -43,9 +43,9 @@ fn both_ends_must_be_of_the_same_authority() {
         certificate::authority("two", DAY).expect("authority"),
     );
     let own = certificate::issue(&other, "x", &["127.0.0.1".to_owned()], DAY).expect("issue");
-    let stranger = Credentials::new(ca.cert.as_bytes(), own.cert.as_bytes(), own.key.as_bytes());
+    let unknown = Credentials::new(ca.cert.as_bytes(), own.cert.as_bytes(), own.key.as_bytes());
     let server = net(issued(&ca, "server", &["127.0.0.1"]));
-    let (here, there) = refused(&server, &net(stranger.expect("credentials")));
+    let (here, there) = refused(&server, &net(unknown.expect("credentials")));
     assert!(here.contains("refuses us"), "{here}");
     assert!(there.contains("not of our authority"), "{there}");
     // Who belongs there is still let in.

@@ -24,8 +24,8 @@ fn asleep(end: &mut End) -> Result<Came, RecvError> {
 /// The timer thread looks so rarely that it does not help.
 fn rarely() -> Timing {
     Timing {
-        beat: Duration::from_secs(600),
-        silence: Duration::from_secs(3600),
+        keepalive: Duration::from_secs(600),
+        idle_timeout: Duration::from_secs(3600),
         ..timing()
     }
 }

@@ -1,5 +1,5 @@
 //! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions, for
-//! a bounded time each. And strangers, who keep nobody out.
+//! a bounded time each. And peers that are not authenticated, which keep nobody out.
 
 use crate::kit::*;
 use std::io::Write;
@@ -18,7 +18,7 @@ fn talks(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {
 }
 
 /// One talks to a name that nobody looks at, one to an end that has been let go, one to a program that looks: another
-/// channel of the process has its beats meanwhile, and every look comes to an end.
+/// channel of the process has its keepalives meanwhile, and every look comes to an end.
 #[test]
 fn who_talks_without_end_holds_nobody_up() {
     let _dog = Watchdog::new();
@@ -31,14 +31,14 @@ fn who_talks_without_end_holds_nobody_up() {
         (name, listener)
     });
     let stop = AtomicBool::new(false);
-    let beat = record(2, b"", 0, 0, 0);
+    let keepalive = record(2, b"", 0, 0, 0);
     let [waits, left, looks] = [1, 2, 3].map(|n: u8| met(at, [n; 16], names[usize::from(n) - 1].0));
     let [_waits, mut leaves, mut looked] = names.map(|(_, listener)| listener);
     drop(accept(&mut leaves));
     let mut looked = accept(&mut looked);
     std::thread::scope(|scope| {
         for socket in [&waits, &left, &looks] {
-            scope.spawn(|| talks(socket, &beat, &stop));
+            scope.spawn(|| talks(socket, &keepalive, &stop));
         }
         long(|| {
             assert_eq!(looked.look(), None);
@@ -49,21 +49,21 @@ fn who_talks_without_end_holds_nobody_up() {
             let _ = socket.shutdown(Shutdown::Both);
         }
     });
-    assert_eq!(relay.connections(), 1, "beats were missed");
+    assert_eq!(relay.connections(), 1, "keepalives were missed");
     talk(&mut honest, 1, PAGE);
 }
 
 /// Who waits for the whole test's time is not given up on a busy machine.
 fn patient() -> Timing {
     Timing {
-        silence: Duration::from_secs(300),
+        idle_timeout: Duration::from_secs(300),
         grace: Duration::from_secs(300),
-        acquaintance: Duration::from_secs(300),
+        handshake: Duration::from_secs(300),
         ..timing()
     }
 }
 
-/// Stops the strangers, also when the test fails.
+/// Stops the peers, also when the test fails.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -88,7 +88,7 @@ fn who_says_nothing_keeps_nobody_out() {
 
 /// The same while others come without end, and say a little of what they should: from elsewhere, and from the same place.
 #[test]
-fn any_number_of_strangers_keeps_nobody_out() {
+fn any_number_of_unknown_peers_keeps_nobody_out() {
     let _dog = Watchdog::new();
     let net = Net::tls(credentials(), patient()).expect("net");
     let at = open(&net);

@@ -1,4 +1,4 @@
-//! Strangers at a port: they say anything, or nothing, and are many. None of them is let in, and none keeps others out.
+//! Peers that are not authenticated, at a port: they say anything, or nothing, and are many. None of them is let in, and none keeps others out.
 
 use crate::kit::*;
 use std::io::{Read, Write};
@@ -9,9 +9,9 @@ use tranship_transport::Backend;
 use tranship_transport::net::{Net, Timing};
 
 #[test]
-fn strangers_may_say_anything() {
+fn unknown_peers_may_say_anything() {
     let _dog = Watchdog::new();
-    let mut random = Random::printed("strangers");
+    let mut random = Random::printed("unknown_peers");
     for net in both() {
         let at = open(&net);
         let mut honest = pair(&net, at, at, "honest");
@@ -44,7 +44,7 @@ fn strangers_may_say_anything() {
 fn those_who_say_nothing_do_not_stay() {
     let _dog = Watchdog::new();
     let timing = Timing {
-        acquaintance: Duration::from_secs(2),
+        handshake: Duration::from_secs(2),
         ..timing()
     };
     let net = Net::plain(timing).expect("net");
@@ -82,7 +82,7 @@ fn those_who_say_nothing_do_not_stay() {
 
 /// Not more than so many: the oldest make room, with words about it.
 #[test]
-fn strangers_are_so_many_at_most() {
+fn unknown_peers_are_so_many_at_most() {
     let _dog = Watchdog::new();
     for (hosts, each) in [(1, 80), (10, 10)] {
         let net = plain();

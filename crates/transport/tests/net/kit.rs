@@ -18,10 +18,10 @@ pub const DAY: Duration = Duration::from_secs(86400);
 /// Quick enough for tests, slow enough for a loaded machine.
 pub fn timing() -> Timing {
     Timing {
-        beat: Duration::from_millis(200),
-        silence: Duration::from_secs(2),
+        keepalive: Duration::from_millis(200),
+        idle_timeout: Duration::from_secs(2),
         grace: Duration::from_secs(60),
-        acquaintance: Duration::from_secs(30),
+        handshake: Duration::from_secs(30),
         linger: Duration::from_secs(30),
     }
 }
@@ -29,15 +29,15 @@ pub fn timing() -> Timing {
 /// Beats often, and is silent only after what no loaded machine keeps a thread waiting.
 pub fn calm() -> Timing {
     Timing {
-        silence: Duration::from_secs(6),
+        idle_timeout: Duration::from_secs(6),
         ..timing()
     }
 }
 
-/// Longer than any silence.
+/// Longer than any idle timeout.
 pub fn long(mut meanwhile: impl FnMut()) {
     let since = Instant::now();
-    while since.elapsed() < calm().silence + Duration::from_secs(2) {
+    while since.elapsed() < calm().idle_timeout + Duration::from_secs(2) {
         meanwhile();
     }
 }
@@ -319,7 +319,7 @@ pub fn say(at: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A connection that has made its acquaintance, new or again.
+/// A connection after its handshake, new or again.
 pub fn met_with(at: SocketAddr, hello: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(at).expect("connect");
     socket.write_all(hello).expect("hello");

@@ -29,7 +29,7 @@ fn what_cannot_be_ends_the_session_with_words() {
             [good.clone(), good.clone()].concat(),
         ),
         ("more taken than sent", record(2, b"", 0, 0, 1)),
-        ("a beat with a frame", record(2, b"x", 0, 0, 0)),
+        ("a keepalive with a frame", record(2, b"x", 0, 0, 0)),
         ("zeros that are none", {
             let mut not = good.clone();
             not[5] = 1;

@@ -61,7 +61,7 @@ fn nothing_is_lost_or_twice_over_cut_connections() {
     }
 }
 
-/// The network holds everything back for longer than silence may last, and then is there again.
+/// The network holds everything back for longer than the idle timeout, and then is there again.
 #[test]
 fn a_partition_shorter_than_the_grace_is_survived() {
     let _dog = Watchdog::new();
@@ -92,9 +92,9 @@ fn a_partition_shorter_than_the_grace_is_survived() {
 fn a_partition_longer_than_the_grace_is_the_end_with_words() {
     let _dog = Watchdog::new();
     let short = Timing {
-        silence: Duration::from_millis(900),
+        idle_timeout: Duration::from_millis(900),
         grace: Duration::from_millis(800),
-        acquaintance: Duration::from_millis(500),
+        handshake: Duration::from_millis(500),
         ..timing()
     };
     let net = Net::plain(short).expect("net");
@@ -117,7 +117,7 @@ fn a_partition_longer_than_the_grace_is_the_end_with_words() {
     }
 }
 
-/// For longer than silence may last nothing at all happens on one connection, and a program does not take what came on
+/// For longer than the idle timeout nothing at all happens on one connection, and a program does not take what came on
 /// another: neither is silent, as the library says that it is there.
 #[test]
 fn who_does_not_look_is_not_gone() {
@@ -133,9 +133,11 @@ fn who_does_not_look_is_not_gone() {
         for round in 0..4 {
             busy.send(b"wait", pattern(round, 1 << 20));
         }
-        // So many beats of both ends that the silence would have been over.
-        let (before, beat) = (relays[0].pieces(), calm().beat.as_millis());
-        while u128::from(relays[0].pieces() - before) * beat < 3 * calm().silence.as_millis() {
+        // So many keepalives of both ends that the idle timeout would have been over.
+        let (before, keepalive) = (relays[0].pieces(), calm().keepalive.as_millis());
+        while u128::from(relays[0].pieces() - before) * keepalive
+            < 3 * calm().idle_timeout.as_millis()
+        {
             assert_eq!(busy.look(), None);
             busy.wait();
         }

@@ -1,4 +1,4 @@
-//! What only a network brings: connections that are lost and made again, ends that fall silent or are replaced, strangers
+//! What only a network brings: connections that are lost and made again, ends that fall silent or are replaced, untrusted peers
 //! and liars, certificates that do not do.
 //!
 //! NOT here: what of it a program sees of a channel (`channel`).

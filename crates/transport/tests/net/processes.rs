@@ -79,7 +79,7 @@ child!(
     }
 );
 
-/// Processes are stopped for longer than silence may last, whoever of the two had connected, and go on: so do the
+/// Processes are stopped for longer than the idle timeout, whoever of the two had connected, and go on: so do the
 /// connections.
 #[test]
 fn a_process_that_was_stopped_goes_on() {
@@ -108,7 +108,7 @@ fn a_process_that_was_stopped_goes_on() {
         (other, relay, end)
     });
     let since = std::time::Instant::now();
-    let silent = timing().silence + Duration::from_secs(2);
+    let silent = timing().idle_timeout + Duration::from_secs(2);
     // Who had connected tries it again.
     let again = |all: &[(_, Relay, End); 2]| all[0].1.connections() > 1;
     while since.elapsed() < silent || !again(&all) {

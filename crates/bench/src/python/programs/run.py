@@ -92,7 +92,7 @@ def main():
     case = SimpleNamespace(**json.loads(sys.argv[1]))
     module = importlib.import_module(case.module)
     os.makedirs(case.folder, exist_ok=True)
-    # Forked, as multiprocessing's queues and pipes reach no stranger; before any of the systems has threads.
+    # Forked, as multiprocessing's queues and pipes reach no unrelated process; before any of the systems has threads.
     case.context = multiprocessing.get_context("fork")
     shared = module.shared(case) if hasattr(module, "shared") else None
     ends = socket.socketpair()

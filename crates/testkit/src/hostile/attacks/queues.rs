@@ -1,4 +1,4 @@
-//! What strangers cause to be queued to somebody.
+//! What untrusted peers cause to be queued to somebody.
 
 use tranship_proto::{Request, Role};
 

@@ -14,7 +14,7 @@ pub use tranship_testkit::hostile::SOCKET;
 
 const MANAGER: u32 = 1;
 const HONEST: u32 = 2;
-const STRANGER: u32 = 3;
+const ATTACKER: u32 = 3;
 
 pub struct Stage {
     /// Who touches it waits.
@@ -85,8 +85,8 @@ impl Stage {
         self.start(launch, HONEST)
     }
 
-    pub fn stranger(&self, launch: Launch) -> Actor {
-        self.start(launch, STRANGER)
+    pub fn attacker(&self, launch: Launch) -> Actor {
+        self.start(launch, ATTACKER)
     }
 
     fn start(&self, launch: Launch, who: u32) -> Actor {

@@ -120,7 +120,7 @@ fn links_that_are_given_up_leave_nothing() {
     };
     let victim = stage.honest(keeps_them_waiting());
     let before: usize = victim.ask(&Ask::Turn);
-    let taker = stage.stranger(gives_up_at_once());
+    let taker = stage.attacker(gives_up_at_once());
     held_after(&victim, &taker, ROUNDS);
     let dog = Watchdog::new();
     while victim.ask::<usize>(&Ask::Turn) != before {
@@ -136,7 +136,7 @@ fn a_queue_that_is_full_has_room_for_other_users() {
     };
     let victim = stage.honest(keeps_them_waiting());
     let before: usize = victim.ask(&Ask::Turn);
-    let taker = stage.stranger(never_gives_up());
+    let taker = stage.attacker(never_gives_up());
     let after = held_after(&victim, &taker, 10);
     // One descriptor each.
     assert!(after <= before + 128, "{before} grew to {after}");

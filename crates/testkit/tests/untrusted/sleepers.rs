@@ -1,4 +1,4 @@
-//! Who sleeps on a word of a stranger's, which can move it to another word.
+//! Who sleeps on a word of an untrusted peer's, which can move it to another word.
 
 use std::sync::atomic::AtomicU32;
 
@@ -57,7 +57,7 @@ fn who_was_taken_away_wakes_all_the_same() {
     };
     let victim = stage.honest(sleeps());
     victim.expect::<()>();
-    let taker = stage.stranger(takes_sleepers_away());
+    let taker = stage.attacker(takes_sleepers_away());
     taker.expect::<()>();
     taker.kill();
     assert_eq!(victim.expect::<u32>(), 1);

@@ -38,7 +38,7 @@ fn memory_is_looked_at_while_its_maker_keeps_its_lock() {
     let Some(stage) = Stage::new() else {
         return;
     };
-    let maker = stage.stranger(writes_to_what_it_shows());
+    let maker = stage.attacker(writes_to_what_it_shows());
     maker.send(stage.file.path()).unwrap();
     let ((), fds) = maker.recv_fds::<()>().unwrap();
     stage.file.wait_for(fuse::READ);

@@ -1,4 +1,4 @@
-//! Sockets that two parties share: of the one that a stranger has too, it keeps the lock.
+//! Sockets that two parties share: of the one that an untrusted peer has too, it keeps the lock.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
@@ -86,7 +86,7 @@ child!(
 );
 
 #[test]
-fn a_descriptor_to_wake_a_stranger_by_keeps_nobody_waiting() {
+fn a_descriptor_to_wake_an_untrusted_peer_by_keeps_nobody_waiting() {
     let Some(stage) = Stage::new() else {
         return;
     };
@@ -94,7 +94,7 @@ fn a_descriptor_to_wake_a_stranger_by_keeps_nobody_waiting() {
     feed.expect::<()>();
     let honest = stage.honest(is_fed());
     honest.ask::<()>(&());
-    let taker = stage.stranger(keeps_the_lock_of_what_it_is_woken_by());
+    let taker = stage.attacker(keeps_the_lock_of_what_it_is_woken_by());
     taker.send(stage.file.path()).unwrap();
     stage.file.wait_for(fuse::READ);
     taker.ask::<()>(&());
