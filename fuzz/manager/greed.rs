@@ -4,7 +4,7 @@ use tranship_proto::{DomainId, PoolId, Req, Request, Trust};
 
 use super::bytes::Bytes;
 use super::scenes::{connect, create_pool, export};
-use super::world::{CHUNK, SLOTS, STRANGERS, World};
+use super::world::{CHUNK, SLOTS, UNTRUSTED, World};
 
 /// More than anybody may have, asked four times each.
 const ROUNDS: u32 = 64;
@@ -38,12 +38,12 @@ const ALL: [Of; 9] = [
 
 impl World {
     pub fn hoard(&mut self, bytes: &mut Bytes<'_>) {
-        let which = bytes.below(STRANGERS.len());
+        let which = bytes.below(UNTRUSTED.len());
         let (of, little) = (ALL[bytes.below(ALL.len())], bytes.small(20));
         let returns = matches!(of, Of::Claims | Of::Rights);
         let crew = [0, 1, 2].map(|n| {
             let client = self.arrive(which);
-            let unknown = UNKNOWN + 4 * STRANGERS[which] + n;
+            let unknown = UNKNOWN + 4 * UNTRUSTED[which] + n;
             self.greet(client, returns.then_some(DomainId(unknown)));
             client
         });
@@ -103,7 +103,7 @@ impl World {
             },
             (Of::Rights, step) => {
                 let its = n % (1 + little % 3);
-                let pool = PoolId(UNKNOWN + 4 * STRANGERS[which] + its);
+                let pool = PoolId(UNKNOWN + 4 * UNTRUSTED[which] + its);
                 let domain = DomainId(req.0);
                 match step {
                     0 if its == n => Request::ClaimPool {

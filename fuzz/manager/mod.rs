@@ -1,11 +1,11 @@
 //! Requests to the manager, any of them from anybody in any order, against its state machine: two honest domains are there
-//! before, and whatever strangers say, nothing contradicts itself, no more is granted than there is, no descriptor is lost, and
+//! before, and whatever untrusted domains say, nothing contradicts itself, no more is granted than there is, no descriptor is lost, and
 //! what the honest ones have, and may do, stays as it was.
 //!
 //! * `bytes`: an input, read as choices;
 //! * `world`: the shell around the state machine, and what must hold after each input;
 //! * `fair`: what each user may have, and whose part of the state an input may change;
-//! * `strangers`: who says what;
+//! * `untrusted`: who says what;
 //! * `scenes`, `greed`, `thief`: several requests that belong together;
 //! * `honest`: two domains with a name, a channel, a pool, a heap, and what they notice.
 
@@ -14,8 +14,8 @@ mod fair;
 mod greed;
 mod honest;
 mod scenes;
-mod strangers;
 mod thief;
+mod untrusted;
 mod world;
 
 use bytes::Bytes;
@@ -27,15 +27,15 @@ const STEPS: usize = 400;
 /// One connection, and the bytes of its messages.
 pub fn messages(data: &[u8]) {
     let (mut bytes, mut world) = (Bytes::of(data), World::new());
-    let stranger = world.arrive(0);
+    let untrusted = world.arrive(0);
     if !bytes.one_in(8) {
-        world.greet(stranger, None);
+        world.greet(untrusted, None);
     }
     for _ in 0..STEPS {
         if bytes.is_over() {
             break;
         }
-        world.datagram(stranger, &mut bytes);
+        world.datagram(untrusted, &mut bytes);
     }
     world.end();
 }

@@ -1,4 +1,4 @@
-//! What bytes alone seldom come to: strangers who share a pool, and what becomes of its chunks.
+//! What bytes alone seldom come to: untrusted domains that share a pool, and what becomes of its chunks.
 
 use tranship_proto::{ChannelId, PoolId, Req, Request, Role, Trust};
 
@@ -25,7 +25,7 @@ impl World {
 
     /// Two get a channel, with a pool of the one or with the newest one, as far as the steps go.
     fn befriend(&mut self, bytes: &mut Bytes<'_>) {
-        let (writer, reader) = (self.stranger(bytes), self.stranger(bytes));
+        let (writer, reader) = (self.untrusted(bytes), self.untrusted(bytes));
         let (steps, anew) = (bytes.below(8), !bytes.one_in(2));
         let (req, lines) = (Req(bytes.number()), 2);
         for step in 0..steps {
@@ -66,7 +66,7 @@ impl World {
 
     /// Chunks of the newest pool come, go, are unmapped by one who may read them, and come again in the same place.
     fn trade(&mut self, bytes: &mut Bytes<'_>) {
-        let (writer, reader) = (self.stranger(bytes), self.stranger(bytes));
+        let (writer, reader) = (self.untrusted(bytes), self.untrusted(bytes));
         let (req, pool) = (Req(bytes.number()), self.newest_pool());
         for _ in 0..bytes.below(8) {
             let what = bytes.below(8);

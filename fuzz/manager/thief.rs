@@ -5,14 +5,14 @@ use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Req, Request,
 
 use super::bytes::Bytes;
 use super::scenes::{create_pool, export};
-use super::world::{CHUNK, SLOTS, STRANGERS, World};
+use super::world::{CHUNK, SLOTS, UNTRUSTED, World};
 
 /// A domain that nobody knows.
 const UNKNOWN: u32 = 70_000;
 
 impl World {
     pub fn trespass(&mut self, bytes: &mut Bytes<'_>) {
-        let which = bytes.below(STRANGERS.len());
+        let which = bytes.below(UNTRUSTED.len());
         let mut thief = self.arrive(which);
         // It has been here before, or says so, or does not.
         match bytes.below(3) {
@@ -22,7 +22,7 @@ impl World {
                 self.greet(thief, None);
                 let known = self.clients.get(&thief).map(|c| (c.process, c.domain));
                 if let Some((process, domain)) = known {
-                    thief = self.connect(STRANGERS[which], process);
+                    thief = self.connect(UNTRUSTED[which], process);
                     self.greet(thief, Some(domain));
                 }
             }

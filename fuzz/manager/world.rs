@@ -15,10 +15,10 @@ use super::honest::Honest;
 pub const CHUNK: u64 = 4096;
 pub const SLOTS: u32 = 16;
 pub const TOTAL: u64 = 64 * CHUNK;
-/// The manager's own, the honest domains', the strangers'.
+/// The manager's own, the honest domains', the untrusted ones'.
 pub const OWNER: u32 = 1;
 pub const HONEST: u32 = 2;
-pub const STRANGERS: [u32; 2] = [3, 4];
+pub const UNTRUSTED: [u32; 2] = [3, 4];
 /// The shell reads no more of who has more than a few dozen descriptors waiting to be closed.
 const PILE: usize = 128;
 
@@ -49,7 +49,7 @@ pub struct World {
     /// Whose process each domain is watched by.
     watched: Vec<(u64, DomainId)>,
     greeting: u64,
-    /// Of the last chunk that a stranger has shown in a scene.
+    /// Of the last chunk that an untrusted domain has shown in a scene.
     pub serial: u32,
     /// What is closed, and the state has not heard of yet.
     pub later: VecDeque<Input>,
@@ -148,7 +148,7 @@ impl World {
     /// A connection of a process of its own.
     pub fn arrive(&mut self, which: usize) -> ClientId {
         let process = self.number();
-        self.connect(STRANGERS[which % 2], process)
+        self.connect(UNTRUSTED[which % 2], process)
     }
 
     pub fn greet(&mut self, client: ClientId, resume: Option<DomainId>) {
@@ -442,14 +442,14 @@ impl World {
         }
     }
 
-    /// The strangers go, the honest have what they had, and then they go: nothing is left.
+    /// The untrusted domains go, the honest have what they had, and then they go: nothing is left.
     pub fn end(mut self) {
         self.still_honest();
-        let strangers = |world: &World| {
+        let untrusted = |world: &World| {
             let all = world.clients.values().filter(|c| c.uid != HONEST);
             all.map(|c| c.process).next()
         };
-        while let Some(process) = strangers(&self) {
+        while let Some(process) = untrusted(&self) {
             self.die(process, process % 2 == 0);
         }
         let rest: BTreeSet<u64> = self.watched.iter().map(|(p, _)| *p).collect();

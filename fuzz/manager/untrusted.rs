@@ -1,4 +1,4 @@
-//! What strangers say: bytes, and requests that are as they should be but for their numbers.
+//! What untrusted domains say: bytes, and requests that are as they should be but for their numbers.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use tranship_proto::{
 use super::bytes::Bytes;
 use super::world::{CHUNK, HONEST, SLOTS, World};
 
-/// Connections of strangers at a time.
+/// Connections of untrusted domains at a time.
 const MOST: usize = 10;
 
 impl World {
-    pub fn stranger(&mut self, bytes: &mut Bytes<'_>) -> ClientId {
+    pub fn untrusted(&mut self, bytes: &mut Bytes<'_>) -> ClientId {
         let all = self.clients.iter().filter(|(_, c)| c.uid != HONEST);
         let all: Vec<ClientId> = all.map(|(id, _)| *id).collect();
         let at = bytes.below(MOST);
@@ -36,7 +36,7 @@ impl World {
 
     /// One step of one of them.
     pub fn something(&mut self, bytes: &mut Bytes<'_>) {
-        let client = self.stranger(bytes);
+        let client = self.untrusted(bytes);
         match bytes.below(32) {
             0 => self.hang_up(client),
             1 => {
