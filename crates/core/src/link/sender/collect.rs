@@ -97,7 +97,7 @@ impl Sender {
             }
             if defer.is_due(FEW, self.taken) {
                 pool.collect_few(defer);
-                // It has been behind: what waits longer than others went round for nothing.
+                // It has been behind: what waits longer than others goes round for nothing.
                 if defer.is_due(FEW + taken_look, self.taken) {
                     pool.collect_more(defer);
                 }
