@@ -42,12 +42,12 @@ impl OwnPool {
         gc.reader_set.prefetch(&[defer.queue().ahead(FEW)]);
     }
 
-    /// Looks at the oldest [`FEW`] buffers of a sender's defer queue, of which there are more than go round, while buffers come back in no order. The dead are
-    /// kept for whoever runs out: of many there are whole lines.
+    /// Looks at the oldest [`FEW`] buffers of a sender's defer queue, of which there are more than go round: in a pool with few buffers, or while they come back
+    /// in no order. The dead are kept for whoever runs out: of many there are whole lines.
     #[cold]
-    pub(crate) fn collect_more(&self, defer: &DeferProducer) {
+    pub(crate) fn collect_more(&self, defer: &DeferProducer, are_few: bool) {
         if let Some(gc) = &mut self.at_once()
-            && gc.unordered < order::UNORDERED
+            && (are_few || gc.unordered < order::UNORDERED)
             && let Some(few) = defer.queue().few::<FEW_SLOTS>()
         {
             defer.queue().take_oldest(FEW);

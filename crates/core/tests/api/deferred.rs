@@ -97,14 +97,14 @@ fn of_many_that_are_dead_the_one_that_is_held_is_left() {
     }
 }
 
-/// However many are under way.
+/// However many are under way. What has waited longer than the others is looked at too, beside the oldest few, in a pool with few buffers.
 #[test]
 fn a_sender_looks_at_what_its_receiver_is_well_past() {
     let _dog = dog();
     let (a, b) = pair();
     let all = 4 * CHUNK / LEN;
     // At the 64th send, by the numbers of messages; a pool of so few buffers asks for the receiver's cursor at each look.
-    for (taken, collected) in [(23, 0), (24, 8), (40, 8)] {
+    for (taken, collected) in [(23, 0), (24, 8), (39, 8), (40, 16)] {
         let pool = pool(&a, 4);
         let options = LinkOptions::new().lines(256);
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{taken}"), options);

@@ -99,7 +99,7 @@ impl Sender {
                 pool.collect_few(defer);
                 // It has been behind: what waits longer than others goes round for nothing.
                 if defer.is_due(FEW + taken_look, self.taken) {
-                    pool.collect_more(defer);
+                    pool.collect_more(defer, taken_look == FEW);
                 }
             }
         }
