@@ -64,7 +64,7 @@ impl Session {
             inner.news.hurry();
         }
         self.flush(inner);
-        // While the program has not taken what came, nothing more can be heard; that is not the idle timeout's.
+        // While the program has not taken what came, nothing more can be heard; that does not count towards the idle timeout.
         // A program that looks itself is not disturbed.
         let heard = inner.connection.up().map(|link| since(link.heard));
         let quiet = heard >= Some(self.timing.keepalive / 4);

@@ -14,19 +14,15 @@ const LARGE: u64 = 64 << 10;
 /// The smallest buffer.
 const LEAST: u64 = 64;
 
-/// Whether so many messages with buffers like this one are less than half of what the pool can have: of its bytes, and of its slots, of which there are mostly more than
-/// buffers find room. (The number is a peer's, and may be anything.)
-#[inline]
-fn is_little(messages: u32, length: u64, pool: &OwnPool) -> bool {
-    let bytes = u64::from(messages).saturating_mul(length.max(LEAST));
-    messages < pool.slot_count() / 2 && bytes < pool.max_bytes / 2
-}
-
-/// Messages between two looks at how many the receiver has taken: a pool of few buffers must not be out of them meanwhile.
+/// Messages between two looks at how many the receiver has taken: a pool that has room for few buffers like this one must not be out of them meanwhile. Its
+/// slots are mostly more than that.
 #[inline]
 fn taken_look(length: u64, pool: &OwnPool) -> u32 {
-    let fit = |count: u32| is_little(2 * count, length, pool);
-    match (fit(64), fit(32)) {
+    let has_more_than = |count: u32| {
+        let bytes = u64::from(count).saturating_mul(length.max(LEAST));
+        count < pool.slot_count() && bytes < pool.max_bytes
+    };
+    match (has_more_than(256), has_more_than(128)) {
         (true, _) => TAKEN_LOOK,
         (false, true) => TAKEN_LOOK / 2,
         (false, false) => FEW,
