@@ -30,6 +30,7 @@ use crate::domain::DomainCore;
 use crate::error::{Awaited, Error, SendError, TimedOut};
 use crate::options::{LinkOptions, Wait};
 use crate::pool::Pool;
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, Role};
@@ -273,11 +274,27 @@ impl Receiver {
     #[inline(always)]
     fn spin_a_little(&self) -> bool {
         let spins = self.wait != Wait::Sleep && self.driver.is_none();
-        spins
-            && (0..SPIN_LOOK).any(|_| {
-                std::hint::spin_loop();
-                self.consumer.ready(self.lines)
-            })
+        spins && self.spin()
+    }
+
+    /// Looks at the line [`SPIN_LOOK`] times: whether it is there. The buffer that is likely to come is asked for each time, as its bytes come from as far as
+    /// the line does, and would come after it.
+    #[inline(always)]
+    fn spin(&self) -> bool {
+        // Or for what is here anyway.
+        let bytes = self.awaited().unwrap_or(ptr::from_ref(self).cast());
+        (0..SPIN_LOOK).any(|_| {
+            std::hint::spin_loop();
+            tranship_sync::prefetch_read(bytes);
+            self.consumer.ready(self.lines)
+        })
+    }
+
+    /// Where the next buffer's bytes are likely to be. Not of one that may be moved here to be written: that is asked for once, and for writing.
+    #[inline(always)]
+    fn awaited(&self) -> Option<*const u8> {
+        let is_read = self.at_hand.as_ref().is_some_and(|pool| !pool.written);
+        (is_read && self.guess.is_any()).then(|| self.guess.next())
     }
 
     /// Waits until a line is there, or something else has to be looked at.
@@ -305,11 +322,8 @@ impl Receiver {
                 Wait::Sleep => false,
             };
             if spin {
-                for _ in 0..SPIN_LOOK {
-                    if self.consumer.ready(self.lines) {
-                        return Ok(());
-                    }
-                    std::hint::spin_loop();
+                if self.spin() {
+                    return Ok(());
                 }
                 polls = polls.wrapping_add(SPIN_LOOK);
                 if polls.is_multiple_of(1 << 22) {

@@ -27,6 +27,11 @@ impl Default for Guess {
 }
 
 impl Guess {
+    /// Whether there was a message to guess from.
+    #[inline(always)]
+    pub(super) fn is_any(&self) -> bool {
+        self.last != 0
+    }
     #[inline(always)]
     pub(super) fn next(&self) -> *const u8 {
         std::ptr::without_provenance(self.last.wrapping_add(self.step))
