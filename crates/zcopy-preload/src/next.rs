@@ -58,7 +58,7 @@ macro_rules! next {
             pub(crate) unsafe fn $name($($arg: $of),*) -> $ret {
                 static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 let name = concat!(stringify!($name), "\0");
-                let found = look_up(&FOUND, name);
+                let found = look_up(&FOUND, name, || libc::RTLD_NEXT);
                 // SAFETY: the C library's function of that name, which has this type.
                 let call = unsafe {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($of),*) -> $ret>(found)
@@ -70,14 +70,18 @@ macro_rules! next {
     };
 }
 
-fn look_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
+fn look_up(
+    found: &AtomicPtr<c_void>,
+    name: &'static str,
+    place: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
     // Relaxed: whoever looks twice finds the same.
     let known = found.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
     // SAFETY: a name with its end.
-    let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+    let known = unsafe { libc::dlsym(place(), name.as_ptr().cast()) };
     assert!(!known.is_null(), "the C library has no {name}");
     found.store(known, Ordering::Relaxed);
     known
@@ -93,5 +97,30 @@ next! {
     close_range: fn(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     dup2: fn(from: c_int, to: c_int) -> c_int;
     dup3: fn(from: c_int, to: c_int, flags: c_int) -> c_int;
-    malloc_usable_size: fn(at: *mut c_void) -> usize;
+}
+
+/// malloc_usable_size(3) of the C library's, whose blocks are asked about: the next one may be another allocator's, with which the program is linked.
+///
+/// # Safety
+/// As its manual page says.
+pub(crate) unsafe fn malloc_usable_size(at: *mut c_void) -> usize {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let found = look_up(&FOUND, "malloc_usable_size\0", c_library);
+    // SAFETY: the C library's function of that name, which has this type.
+    let call = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> usize>(found)
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { call(at) }
+}
+
+/// Where names are looked for in the C library alone; where it goes by another name, behind us.
+fn c_library() -> *mut c_void {
+    // SAFETY: a name with its end; nothing is loaded.
+    let handle =
+        unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    match handle.is_null() {
+        true => libc::RTLD_NEXT,
+        false => handle,
+    }
 }

@@ -185,6 +185,33 @@ fn what_grows_beyond_the_threshold_goes_by_reference() {
     assert!(output.status.success());
 }
 
+/// As varnishd is with jemalloc: it gives no memory, since ours come first, but it would answer what is asked of the next library.
+#[test]
+fn a_program_may_be_linked_with_another_allocator() {
+    let _dog = Watchdog::new();
+    let Some((program, folder)) = in_c(include_str!("programs/grows.c")) else {
+        return;
+    };
+    let other = folder.path().join("libother.so");
+    let source = folder.path().join("other.c");
+    let text = "#include <stdlib.h>\nsize_t malloc_usable_size(void *at) { (void)at; abort(); }\n";
+    std::fs::write(&source, text).expect("write");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&other, &source])
+        .status();
+    assert!(built.expect("cc").success());
+    let both = format!("{}:{}", library().display(), other.display());
+    let output = preloaded(&program, Path::new(&both))
+        .output()
+        .expect("runs");
+    let [sends, referred, copied] = said(&output);
+    assert!(
+        sends == 64 && referred + copied == 4 << 20,
+        "{sends} sends, {referred} bytes by reference, {copied} copied"
+    );
+}
+
 /// Pageblocks of each size, with each threshold of large values.
 #[test]
 fn how_pageblocks_are_made_can_be_said() {

@@ -95,6 +95,7 @@ impl View {
             unsafe {
                 map::map_inherited(at, &*view.file, access, Sharing::Shared, len, 0)?;
                 without_huge_pages(at, len)?;
+                map::hint(at, len, Hint::DontDump)?;
             }
         }
         Ok(view)
@@ -210,6 +211,11 @@ impl View {
             map::map_inherited(at, file, Access::ReadWrite, sharing, len, offset as u64)?;
             // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
             let _ = without_huge_pages(at, len);
+            // As the rest of what is shared: a core dump reads all pages, and those of a file that it has not get memory by that. What is frozen is
+            // there, and may be wanted.
+            if let Sharing::Shared = sharing {
+                let _ = map::hint(at, len, Hint::DontDump);
+            }
         }
         Ok(())
     }
@@ -237,5 +243,43 @@ impl Drop for View {
             // SAFETY: nobody uses it after this.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a core dump of this process leaves the mapping of an address out (proc_pid_smaps(5), `dd`).
+    fn is_left_out(at: NonNull<u8>) -> bool {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+        let holds = |line: &str| {
+            let (first, rest) = line.split_once(' ')?.0.split_once('-')?;
+            let number = |hex| usize::from_str_radix(hex, 16).ok();
+            Some((number(first)?..number(rest)?).contains(&at.addr().get()))
+        };
+        let mut lines = smaps.lines().skip_while(|line| holds(line) != Some(true));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
+        flags
+            .expect("a mapping")
+            .split_whitespace()
+            .any(|f| f == "dd")
+    }
+
+    #[test]
+    fn a_core_dump_gives_no_memory_to_what_has_none() {
+        const LEN: usize = 1 << 20;
+        let view = View::new(16 * LEN, 4096).expect("addresses");
+        let at = view.window_at(3 * LEN);
+        assert!(is_left_out(at) && is_left_out(view.pages_at(0)));
+        view.freeze(3 * LEN, LEN).expect("frozen");
+        assert!(!is_left_out(at), "what is frozen is there");
+        assert!(is_left_out(view.window_at(LEN)));
+        // SAFETY: nobody uses it.
+        unsafe { view.thaw(3 * LEN, LEN) }.expect("thawed");
+        assert!(is_left_out(at));
+        // SAFETY: as above.
+        unsafe { view.renew(3 * LEN, LEN) }.expect("renewed");
+        assert!(is_left_out(at));
     }
 }
