@@ -54,7 +54,7 @@ fn place(home: Home, at: NonNull<u8>) -> Place {
             Place {
                 chunk_bytes: pool.chunk_bytes(),
                 offset: pool.offset_of(at),
-                fork: pool.domain.fork,
+                fork: pool.domain().fork,
             }
         }
         Home::Foreign(pool) => {

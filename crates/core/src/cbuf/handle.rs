@@ -110,7 +110,7 @@ impl Handle {
     pub(super) fn is_inherited(self) -> bool {
         match self.home() {
             // SAFETY: pools outlive their outstanding slots.
-            Home::Own(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
+            Home::Own(pool) => unsafe { pool.as_ref() }.domain().fork.is_child(),
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
         }
@@ -120,7 +120,7 @@ impl Handle {
     pub(crate) fn is_of(self, domain: &DomainCore) -> bool {
         match self.home() {
             // SAFETY: pools outlive their outstanding slots.
-            Home::Own(pool) => unsafe { pool.as_ref() }.domain.is(domain),
+            Home::Own(pool) => unsafe { pool.as_ref() }.domain().is(domain),
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.domain.is(domain),
         }

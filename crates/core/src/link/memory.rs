@@ -52,7 +52,7 @@ impl Future for Allocating {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let (own, len) = (this.pool.own_ref(), this.len);
-        own.domain.check_fork()?;
+        own.domain().check_fork()?;
         let place = match &this.place {
             Some(place) => place,
             None => {
@@ -64,18 +64,20 @@ impl Future for Allocating {
                 }
                 this.place.insert(Place {
                     ticket: own.join_queue(),
-                    key: own.domain.tasks.key(),
+                    key: own.domain().tasks.key(),
                     since: Instant::now(),
                 })
             }
         };
-        let put = reactor::put(&own.domain, place.key, context.waker());
+        let put = reactor::put(own.domain(), place.key, context.waker());
         let found = put.and_then(|()| CbufMut::alloc_in_queue(own, len, Some(place.ticket)));
         if let Some(done) = found.transpose() {
             this.leave();
             return Poll::Ready(done);
         }
-        own.domain.tasks.wake_at(place.key, Instant::now() + PAUSE);
+        own.domain()
+            .tasks
+            .wake_at(place.key, Instant::now() + PAUSE);
         Poll::Pending
     }
 }
@@ -84,9 +86,9 @@ impl Allocating {
     fn leave(&mut self) {
         let own = self.pool.own_ref();
         if let Some(place) = self.place.take()
-            && !own.domain.fork.is_child()
+            && !own.domain().fork.is_child()
         {
-            own.domain.tasks.forget(place.key);
+            own.domain().tasks.forget(place.key);
             own.leave_queue(place.ticket, place.since);
         }
     }

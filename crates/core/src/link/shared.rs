@@ -160,7 +160,7 @@ impl Assigned {
     }
     pub(crate) fn domain_is(&self, domain: &DomainCore) -> bool {
         match self {
-            Assigned::Own(pool) => pool.domain.is(domain),
+            Assigned::Own(pool) => pool.domain().is(domain),
             Assigned::Foreign(pool) => pool.domain.is(domain),
         }
     }

@@ -1,20 +1,15 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
 use super::few::FEW_SLOTS;
-use super::gc::{AHEAD, Gc, LOOK, Standing};
+use super::gc::{AHEAD, Collector, Gc, LOOK, Standing};
+use super::memory::Memory;
 use super::order::{self, take_fullest, take_lines};
-use super::own::{Class, OwnPool};
-use super::run::each_among;
-use super::slots::Slot;
 use crate::base::lock;
-use std::iter::repeat;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tranship_ledger::{Few, Generations, Slots, Words};
-use tranship_region::layout::{LoadU64, Slot as TableSlot};
+use tranship_ledger::{Few, Slots};
+use tranship_region::layout::LoadU64;
 use tranship_sync::{DeferProducer, Pop};
-use tranship_sys::crash;
-use tranship_zone::Backend;
 
 /// Of those that who is out of buffers looks at together.
 const SOME: usize = 16;
@@ -31,87 +26,17 @@ enum Deferred {
     Taken,
 }
 
-/// The pool's private and shared slots as the collector sees them: their places at hand, since every load is an acquire, after which
-/// nothing else stays known. Candidates come out of the pool's own queue.
-struct Own<'a> {
-    slots: &'a [Slot],
-    table: &'a [TableSlot],
-}
-
-impl Own<'_> {
-    #[inline(always)]
-    fn of(pool: &OwnPool) -> Own<'_> {
-        Own {
-            slots: &pool.slots,
-            table: pool.table.slots(),
-        }
-    }
-
-    #[inline(always)]
-    fn generation(&self, slot: u32) -> &AtomicU32 {
-        debug_assert!((slot as usize) < self.table.len());
-        // SAFETY: as for `OwnPool::entry`.
-        unsafe { &self.table.get_unchecked(slot as usize).generation }
-    }
-}
-
-impl Generations for Own<'_> {
-    #[inline(always)]
-    fn load(&self, slot: u32) -> u32 {
-        self.generation(slot).load(Ordering::Relaxed)
-    }
-    #[inline(always)]
-    fn store(&self, slot: u32, generation: u32) {
-        self.generation(slot).store(generation, Ordering::Relaxed);
-        crash::point("collect.after_bump");
-    }
-    #[inline(always)]
-    fn change_each(&self, slots: impl Slots, change: impl Fn(u32) -> u32) {
-        debug_assert!(slots.each().all(|slot| (slot as usize) < self.table.len()));
-        let change = |(), entry: &TableSlot| {
-            let was = entry.generation.load(Ordering::Relaxed);
-            entry.generation.store(change(was), Ordering::Relaxed);
-            crash::point("collect.after_bump");
-        };
-        // SAFETY: as for `OwnPool::entry`.
-        unsafe { each_among(self.table.as_ptr(), slots, repeat(()), change) };
-    }
-}
-
-impl Words for Own<'_> {
-    #[inline(always)]
-    fn load(&self, slot: u32) -> u32 {
-        debug_assert!((slot as usize) < self.slots.len());
-        // SAFETY: as for `OwnPool::private`.
-        unsafe { self.slots.get_unchecked(slot as usize) }
-            .handles
-            .count()
-    }
-    #[inline(always)]
-    fn load_each<T>(
-        &self,
-        slots: impl Slots,
-        beside: impl Iterator<Item = T>,
-        mut take: impl FnMut(T, u32),
-    ) {
-        debug_assert!(slots.each().all(|slot| (slot as usize) < self.slots.len()));
-        let load = |t, slot: &Slot| take(t, slot.handles.count());
-        // SAFETY: as for `OwnPool::private`.
-        unsafe { each_among(self.slots.as_ptr(), slots, beside, load) };
-    }
-}
-
-impl OwnPool {
+impl Collector {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
-    pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        let left = self.collect_for(class, out, want, Deferred::Left);
+    pub(super) fn import(&self, memory: &Memory, class: usize, out: &mut Vec<u32>, want: usize) {
+        let left = self.collect_for(memory, class, out, want, Deferred::Left);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
         if out.len() < want.min(SOME) && (!left || out.is_empty()) {
-            self.cut_slabs(class, out, want);
+            memory.cut_slabs(class, out, want);
         }
         // Last: it is the senders' to look at, a few after each few that they send.
         if out.is_empty() {
-            self.collect_for(class, out, want, Deferred::Taken);
+            self.collect_for(memory, class, out, want, Deferred::Taken);
         }
         // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which
         // counters lie side by side and receivers guess where the next buffer is.
@@ -123,6 +48,7 @@ impl OwnPool {
     /// Dead buffers of one class. Looks at everything before it gives up. Says whether some are left.
     fn collect_for(
         &self,
+        memory: &Memory,
         class: usize,
         out: &mut Vec<u32>,
         want: usize,
@@ -131,8 +57,8 @@ impl OwnPool {
         for _ in 0..3 {
             let mut gc = lock(&self.gc);
             let found = gc.ready[class].is_empty()
-                && self.collect_some(&mut gc, class, out, want, deferred);
-            let outcome = found || self.collect_until(&mut gc, Some(class), deferred);
+                && self.collect_some(memory, &mut gc, class, out, want, deferred);
+            let outcome = found || self.collect_until(memory, &mut gc, Some(class), deferred);
             // Slabs may have whole lines.
             let waits_for_lines = gc.unordered > 0 && deferred == Deferred::Left;
             let ready = &mut gc.ready[class];
@@ -150,13 +76,18 @@ impl OwnPool {
             drop(gc);
             // What was sent was read by others: taking a first line back takes as long as everything else together.
             for &slot in &*out {
-                tranship_sync::prefetch_write(self.at(self.private(slot).offset()).as_ptr());
+                tranship_sync::prefetch_write(
+                    memory
+                        .chunks
+                        .at(memory.slots.private(slot).offset())
+                        .as_ptr(),
+                );
             }
             if outcome || !out.is_empty() {
                 return left;
             }
             // The reader set is older than the control page: take the manager's news without the lock, then again.
-            self.domain.turn_quietly();
+            memory.domain().turn_quietly();
         }
         false
     }
@@ -167,6 +98,7 @@ impl OwnPool {
     /// Cost: two words a queue and one a reader for each buffer, which were asked for before; a fence for those looked at together. No clock, mostly.
     fn collect_some(
         &self,
+        memory: &Memory,
         gc: &mut Gc,
         class: usize,
         out: &mut Vec<u32>,
@@ -174,14 +106,17 @@ impl OwnPool {
         deferred: Deferred,
     ) -> bool {
         match want {
-            SOME.. => self.collect_some_of::<SOME>(gc, class, out, want, deferred),
-            FEW_SLOTS.. => self.collect_some_of::<FEW_SLOTS>(gc, class, out, want, deferred),
+            SOME.. => self.collect_some_of::<SOME>(memory, gc, class, out, want, deferred),
+            FEW_SLOTS.. => {
+                self.collect_some_of::<FEW_SLOTS>(memory, gc, class, out, want, deferred)
+            }
             _ => false,
         }
     }
 
     fn collect_some_of<const N: usize>(
         &self,
+        memory: &Memory,
         gc: &mut Gc,
         class: usize,
         out: &mut Vec<u32>,
@@ -197,7 +132,7 @@ impl OwnPool {
         let counted = before.wrapping_add(1);
         self.counters.collections.store(counted, Ordering::Relaxed);
         let started = before.is_multiple_of(TIMED).then(Instant::now);
-        while self.take_some::<N>(gc, class, out) && out.len() + N <= want.min(MOST) {
+        while self.take_some::<N>(memory, gc, class, out) && out.len() + N <= want.min(MOST) {
             self.look_ahead(gc, deferred, N);
         }
         if let Some(started) = started {
@@ -208,21 +143,29 @@ impl OwnPool {
 
     /// The oldest of those ahead, if all are dead and of the class.
     #[inline(always)]
-    fn take_some<const N: usize>(&self, gc: &mut Gc, class: usize, out: &mut Vec<u32>) -> bool {
+    fn take_some<const N: usize>(
+        &self,
+        memory: &Memory,
+        gc: &mut Gc,
+        class: usize,
+        out: &mut Vec<u32>,
+    ) -> bool {
         let Some(some) = gc.take_ahead::<N>() else {
             return false;
         };
-        if !self.are_dead(gc, &some) {
-            self.judge_one_by_one(gc, &some, |gc, dead| self.put_back(gc, dead));
+        if !self.are_dead(memory, gc, &some) {
+            self.judge_one_by_one(memory, gc, &some, |gc, dead| {
+                self.put_back(memory, gc, dead)
+            });
             return false;
         }
         self.count_collected(N);
-        let differs = |slot: &u32| usize::from(self.private(*slot).class()) != class;
+        let differs = |slot: &u32| usize::from(memory.slots.private(*slot).class()) != class;
         if some.iter().any(differs) {
-            self.put_back(gc, &some);
+            self.put_back(memory, gc, &some);
             return false;
         }
-        self.bury(class, &some);
+        self.bury(memory, class, &some);
         out.extend_from_slice(&some);
         true
     }
@@ -249,13 +192,18 @@ impl OwnPool {
     /// Whether all of them are dead, in one pass: nearly always they are, and the writer is the source of every queue. False says nothing of any one of
     /// them. Under the lock neither the control page nor the place in it changes.
     #[inline(always)]
-    pub(super) fn are_dead<const N: usize>(&self, gc: &Gc, slots: impl Few<N>) -> bool {
-        let own = Own::of(self);
+    pub(super) fn are_dead<const N: usize>(
+        &self,
+        memory: &Memory,
+        gc: &Gc,
+        slots: impl Few<N>,
+    ) -> bool {
+        let own = memory.slots.words();
         let are_dead = |epoch: LoadU64<'_>| {
             let epoch_now = || epoch.load(Ordering::Acquire);
             gc.standing == Standing::Managed && gc.reader_set.are_dead(slots, &own, &own, epoch_now)
         };
-        self.epoch_word().is_some_and(are_dead)
+        memory.registration.epoch_word().is_some_and(are_dead)
     }
 
     /// Each by itself.
@@ -263,13 +211,14 @@ impl OwnPool {
     #[inline(never)]
     pub(super) fn judge_one_by_one(
         &self,
+        memory: &Memory,
         gc: &mut Gc,
         slots: impl Slots,
         bury: impl FnOnce(&mut Gc, &mut [u32]),
     ) {
         gc.candidates.clear();
         gc.candidates.extend(slots.each());
-        self.verdict(gc, bury);
+        self.verdict(memory, gc, bury);
     }
 
     /// A defer queue for a sender of this pool's buffers.
@@ -286,14 +235,20 @@ impl OwnPool {
     }
 
     /// Collects everything that is dead now. False if the reader set is stale.
-    pub(super) fn collect_all(&self) -> bool {
+    pub(super) fn collect_all(&self, memory: &Memory) -> bool {
         let mut gc = lock(&self.gc);
-        self.collect_until(&mut gc, None, Deferred::Taken)
+        self.collect_until(memory, &mut gc, None, Deferred::Taken)
     }
 
     /// Looks at candidates, oldest first, until some of `class` are dead (`None`: at all of them). False if the
     /// reader set is stale.
-    fn collect_until(&self, gc: &mut Gc, class: Option<usize>, deferred: Deferred) -> bool {
+    fn collect_until(
+        &self,
+        memory: &Memory,
+        gc: &mut Gc,
+        class: Option<usize>,
+        deferred: Deferred,
+    ) -> bool {
         let enough = |gc: &Gc| class.is_some_and(|class| !gc.ready[class].is_empty());
         if enough(gc) {
             return true;
@@ -325,7 +280,7 @@ impl OwnPool {
                 break;
             }
             started.get_or_insert_with(Instant::now);
-            if !self.judge(gc) {
+            if !self.judge(memory, gc) {
                 good = false;
                 break;
             }
@@ -338,26 +293,31 @@ impl OwnPool {
     }
 
     /// The verdict over `gc.candidates`; the dead go to `ready`, the living to `held`.
-    fn judge(&self, gc: &mut Gc) -> bool {
+    fn judge(&self, memory: &Memory, gc: &mut Gc) -> bool {
         gc.reader_set.prefetch(&gc.candidates);
-        self.verdict(gc, |gc, dead| self.put_back(gc, dead))
+        self.verdict(memory, gc, |gc, dead| self.put_back(memory, gc, dead))
     }
 
     /// The same; what becomes of the dead is the caller's. False if the reader set is stale: then none is dead.
     #[inline(always)]
-    pub(super) fn verdict(&self, gc: &mut Gc, bury: impl FnOnce(&mut Gc, &mut [u32])) -> bool {
+    pub(super) fn verdict(
+        &self,
+        memory: &Memory,
+        gc: &mut Gc,
+        bury: impl FnOnce(&mut Gc, &mut [u32]),
+    ) -> bool {
         let mut batch = std::mem::take(&mut gc.batch);
         batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
         let (standing, known) = (gc.standing, gc.reader_set.epoch());
-        let own = Own::of(self);
+        let own = memory.slots.words();
         let verdict = gc.reader_set.collect(
             &candidates,
             &own,
             &own,
             || match standing {
-                Standing::Managed => self.control_page_epoch(),
-                Standing::Unlisted if self.is_listed() => u64::MAX,
+                Standing::Managed => memory.registration.epoch(),
+                Standing::Unlisted if memory.registration.is_listed() => u64::MAX,
                 Standing::Alone | Standing::Unlisted => known,
             },
             &mut batch,
@@ -368,7 +328,7 @@ impl OwnPool {
         };
         for &slot in alive {
             // A handle that came back queues it again when it goes.
-            if self.handles(slot).stays_queued() {
+            if memory.slots.handles(slot).stays_queued() {
                 gc.held.push_back(slot);
             }
         }
@@ -397,33 +357,35 @@ impl OwnPool {
 
     /// The dead are of one class, and the backend's again.
     #[inline(always)]
-    fn bury(&self, class: usize, dead: &[u32]) {
+    fn bury(&self, memory: &Memory, class: usize, dead: &[u32]) {
         let count = dead.len() as u64;
-        self.zones[class].took_back(count);
-        self.count_bytes(count * self.capacity_of(dead[0]));
+        memory.zones[class].took_back(count);
+        self.count_bytes(count * memory.slots.capacity_of(dead[0]));
     }
 
     /// The dead are the backend's again.
     #[cold]
     #[inline(never)]
-    pub(super) fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
+    pub(super) fn put_back(&self, memory: &Memory, gc: &mut Gc, dead: &[u32]) {
         // Neighbours are mostly of one class: the zone is told once per run of them.
-        for same in dead.chunk_by(|a, b| self.private(*a).class() == self.private(*b).class()) {
-            let class = usize::from(self.private(same[0]).class());
+        for same in dead
+            .chunk_by(|a, b| memory.slots.private(*a).class() == memory.slots.private(*b).class())
+        {
+            let class = usize::from(memory.slots.private(same[0]).class());
             match gc.ready.get_mut(class) {
                 Some(ready) => {
                     ready.extend_from_slice(same);
-                    self.bury(class, same);
+                    self.bury(memory, class, same);
                 }
-                None => same.iter().for_each(|slot| self.bury_alone(*slot)),
+                None => same.iter().for_each(|slot| self.bury_alone(memory, *slot)),
             }
         }
     }
 
     /// One that is larger than a chunk.
-    fn bury_alone(&self, slot: u32) {
-        self.count_bytes(self.capacity_of(slot));
-        self.free_huge(slot);
+    fn bury_alone(&self, memory: &Memory, slot: u32) {
+        self.count_bytes(memory.slots.capacity_of(slot));
+        memory.free_huge(slot);
     }
 
     #[inline(always)]
@@ -434,45 +396,34 @@ impl OwnPool {
     }
 
     /// Everything that is dead or cached goes back to the slabs, and empty slabs to the runs.
-    pub(super) fn reclaim(&self) -> bool {
-        for zone in &self.zones {
-            if zone.stats().cached() > 0 {
-                zone.drain(tranship_zone::Level::All);
-            }
-        }
-        let good = self.collect_idle();
-        self.reap();
+    pub(super) fn reclaim(&self, memory: &Memory) -> bool {
+        memory.drain_caches();
+        let good = self.collect_idle(memory);
+        memory.reap();
         good
     }
 
     /// Collects everything that is dead now and gives it to the kegs, so that it counts as free.
     /// False if the reader set is older than the control page: the manager's news come first.
-    pub(super) fn collect_idle(&self) -> bool {
-        let good = self.collect_all();
+    pub(super) fn collect_idle(&self, memory: &Memory) -> bool {
+        let good = self.collect_all(memory);
         let ready: Vec<u32> = lock(&self.gc)
             .ready
             .iter_mut()
             .flat_map(|ready| ready.drain(..))
             .collect();
-        self.to_kegs(&ready);
+        memory.to_kegs(&ready);
         good
     }
-}
 
-impl Backend for Class {
-    fn import(&self, out: &mut Vec<u32>, want: usize) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.import(self.class, out, want);
-        }
-    }
-    fn release(&self, items: &[u32]) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.to_kegs(items);
-        }
-    }
-    fn pressure_free(&self) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.waiters.memory_came_back();
-        }
+    /// The same, and how much that was is known from then on.
+    pub(super) fn collect_garbage(&self, memory: &Memory) -> bool {
+        let (collected, garbage) = (&self.counters.collected_bytes, &self.counters.garbage_bytes);
+        let before = collected.load(Ordering::Relaxed);
+        let good = self.collect_idle(memory);
+        let after = collected.load(Ordering::Relaxed);
+        // Relaxed: statistics.
+        garbage.store(after.saturating_sub(before), Ordering::Relaxed);
+        good
     }
 }

@@ -1,88 +1,111 @@
 //! Making a pool: its table, its place with the manager, its window and zones.
 
-use super::gc::Gc;
+use super::chunks::Chunks;
+use super::class::Class;
+use super::gc::Collector;
 use super::guard;
-use super::larges::Larges;
-use super::own::{Class, Counters, OwnPool};
+use super::memory::{Memory, Returned};
+use super::own::OwnPool;
+use super::registration::Registration;
 use super::resizing::Resizing;
-use super::short::Short;
-use super::slots::Slot;
+use super::sizes::Sizes;
+use super::slot_table::SlotTable;
 use super::store::Store;
 use super::tag::Tag;
 use super::waiters::Waiters;
-use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::{self, Error, Kind, OutOfRange};
 use crate::options::PoolOptions;
-use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_proto::{Event, Request, Trust};
 use tranship_region::layout::TableRw;
-use tranship_sync::SlotQueue;
-use tranship_zone::{Classes, Keg, PAGE, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig};
+use tranship_zone::{Classes, PAGE, Zone, ZoneConfig};
 
 /// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
 const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
 
+/// How much of what a pool consists of.
+struct Shape {
+    chunk: u64,
+    chunks: u32,
+    slots: u32,
+    max_bytes: u64,
+}
+
+/// What the options ask for, if it can be.
+fn checked(options: &PoolOptions) -> Result<Shape, Error> {
+    let chunk = options.chunk();
+    let bad = |what, value, min, max| {
+        Error::from(OutOfRange {
+            what,
+            value,
+            min,
+            max,
+        })
+    };
+    if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
+        return Err(bad(
+            "the chunk size in bytes (a power of two)",
+            chunk,
+            64 << 10,
+            64 << 20,
+        ));
+    }
+    if options.max_bytes == 0 || options.max_bytes > MAX_BYTES {
+        return Err(bad(
+            "the pool's maximum in bytes",
+            options.max_bytes,
+            1,
+            MAX_BYTES,
+        ));
+    }
+    let align = options.align_bytes;
+    if !align.is_power_of_two() || align > chunk {
+        return Err(bad(
+            "the alignment of buffers in bytes (a power of two)",
+            align,
+            1,
+            chunk,
+        ));
+    }
+    let max_bytes = options.max_bytes.next_multiple_of(chunk);
+    if options.preallocated_bytes > max_bytes {
+        return Err(bad(
+            "what the pool is to begin with, in bytes",
+            options.preallocated_bytes,
+            0,
+            max_bytes,
+        ));
+    }
+    let slots = options.slot_count();
+    let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
+    let slots = u32::try_from(slots)
+        .ok()
+        .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
+        .ok_or(bad("slots", slots, 1, slot_limit))?;
+    let chunks = max_bytes / chunk;
+    let chunks = u32::try_from(chunks)
+        .map_err(|_: std::num::TryFromIntError| bad("chunks", chunks, 1, u32::MAX.into()))?;
+    crate::base::checked_name(&options.name)?;
+    Ok(Shape {
+        chunk,
+        chunks,
+        slots,
+        max_bytes,
+    })
+}
+
 impl OwnPool {
     pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Arc<OwnPool>, Error> {
-        let chunk = options.chunk();
-        let bad = |what, value, min, max| {
-            Error::from(OutOfRange {
-                what,
-                value,
-                min,
-                max,
-            })
-        };
-        if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
-            return Err(bad(
-                "the chunk size in bytes (a power of two)",
-                chunk,
-                64 << 10,
-                64 << 20,
-            ));
-        }
-        if options.max_bytes == 0 || options.max_bytes > MAX_BYTES {
-            return Err(bad(
-                "the pool's maximum in bytes",
-                options.max_bytes,
-                1,
-                MAX_BYTES,
-            ));
-        }
-        let align = options.align_bytes;
-        if !align.is_power_of_two() || align > chunk {
-            return Err(bad(
-                "the alignment of buffers in bytes (a power of two)",
-                align,
-                1,
-                chunk,
-            ));
-        }
+        let Shape {
+            chunk,
+            chunks,
+            slots,
+            max_bytes,
+        } = checked(&options)?;
         let half = options.trust == Trust::Half;
-        let max_bytes = options.max_bytes.next_multiple_of(chunk);
-        if options.preallocated_bytes > max_bytes {
-            return Err(bad(
-                "what the pool is to begin with, in bytes",
-                options.preallocated_bytes,
-                0,
-                max_bytes,
-            ));
-        }
-        let slots = options.slot_count();
-        let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
-        let slots = u32::try_from(slots)
-            .ok()
-            .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
-            .ok_or(bad("slots", slots, 1, slot_limit))?;
-        let chunks = max_bytes / chunk;
-        let chunks = u32::try_from(chunks)
-            .map_err(|_: std::num::TryFromIntError| bad("chunks", chunks, 1, u32::MAX.into()))?;
-        crate::base::checked_name(&options.name)?;
-
         // Before anything is made.
         let mappings = half.then(|| guard::mappings(slots, chunks.into()));
         let mappings = mappings.transpose()?;
@@ -108,8 +131,13 @@ impl OwnPool {
         };
         let seals_from = options.seals_from();
         let classes = Classes::up_to(chunk, seals_from - 1);
-        let least_bytes = align.max(if half { PAGE } else { 1 });
-        let (sent, taker) = SlotQueue::new(slots);
+        let least_bytes = options.align_bytes.max(if half { PAGE } else { 1 });
+        let flags = {
+            let slices = !options.trust.all_write() || options.trusted;
+            let flag = |yes, flag| if yes { flag } else { 0 };
+            let long = half || domain.leaks.is_some();
+            flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG)
+        };
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| {
             let zones: Box<[_]> = (0..classes.count())
                 .map(|class| {
@@ -122,59 +150,30 @@ impl OwnPool {
                     Zone::new(config, Class { pool, class })
                 })
                 .collect();
+            let store = Store::new(&classes, slots, chunks, chunk);
+            let collector = Collector::new(slots, classes.count());
+            let place = |class: usize| zones[class].place();
             OwnPool {
-                domain: domain.clone(),
-                fork: domain.fork,
-                id,
-                base: crate::pool::base(&window),
-                flags: {
-                    let slices = !options.trust.all_write() || options.trusted;
-                    let flag = |yes, flag| if yes { flag } else { 0 };
-                    let long = half || domain.leaks.is_some();
-                    AtomicU32::new(
-                        flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG),
-                    )
+                memory: Memory {
+                    registration: Registration::new(domain, id, entry, options, max_bytes),
+                    flags: AtomicU32::new(flags),
+                    sizes: Sizes::new(classes, least_bytes, seals_from, place),
+                    zones,
+                    slots: SlotTable::new(table, table_fd),
+                    chunks: Chunks::new(window),
+                    store: Mutex::new(store),
+                    resizing: Mutex::new(Resizing::new()),
+                    sealing: Mutex::default(),
+                    returned: Returned::default(),
+                    _mappings: mappings,
                 },
-                least_bytes,
-                seals_from,
-                sealing: Mutex::default(),
-                _mappings: mappings,
-                contended: AtomicBool::new(false),
-                short: Short::new(&classes, least_bytes, |class| zones[class].place()),
-                zones,
-                slots: (0..slots).map(|_| Slot::default()).collect(),
-                table,
-                sent,
-                gc: Mutex::new(Gc::new(taker, classes.count())),
-                store: Mutex::new(Store {
-                    runs: RunAllocator::new(chunks, chunk),
-                    kegs: (0..classes.count())
-                        .map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk)))
-                        .collect(),
-                    numbers: SlotNumbers::new(slots),
-                    huge: HashMap::new(),
-                    huge_allocs: 0,
-                    large: Larges::default(),
-                }),
-                classes,
+                collector,
                 waiters: Waiters::default(),
-                resizing: Mutex::new(Resizing::new()),
-                chunk_fds: Mutex::default(),
-                window,
-                chunk_shift: chunk.trailing_zeros(),
-                serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
-                table_fd,
-                control_page_entry: AtomicU32::new(entry),
-                handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
                 shrink_target: AtomicU64::new(u64::MAX),
-                options,
-                max_bytes,
-                counters: Counters::default(),
+                handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
                 me: me.clone(),
             }
         });
-        // A pool's control page entry starts there.
-        lock(&pool.gc).resume();
         domain.register.add_own(id, pool.clone());
         if domain.era() != era {
             // The manager that made it is gone, and the next one was perhaps not told of it.

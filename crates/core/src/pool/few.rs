@@ -1,13 +1,11 @@
 //! What a sender collects after it has sent: the few oldest buffers of its own defer queue in one pass, or, of large ones that it sends
 //! at leisure, the oldest as soon as it is dead.
 
-use super::gc::Gc;
+use super::gc::{Collector, Gc};
+use super::memory::Memory;
 use super::order;
-use super::own::OwnPool;
-use super::run::{Run, each_among};
+use super::run::Run;
 use super::slots::Slot;
-use std::iter::repeat;
-use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, TryLockError};
 use tranship_ledger::{Few, Slots};
 use tranship_sync::{DeferProducer, DeferQueue};
@@ -18,12 +16,13 @@ pub(crate) const FEW: u32 = 8;
 pub(super) const FEW_SLOTS: usize = FEW as usize;
 /// The most that become free after one send where they are looked at one by one: more than are sent.
 const WARM: usize = 2;
-impl OwnPool {
+
+impl Collector {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
     ///
     /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
     #[inline]
-    pub(crate) fn collect_few(&self, defer: &DeferProducer) {
+    pub(super) fn collect_few(&self, memory: &Memory, defer: &DeferProducer) {
         let Some(gc) = &mut self.at_once() else {
             return;
         };
@@ -34,9 +33,9 @@ impl OwnPool {
             Some(run) => {
                 defer.queue().take_oldest(FEW);
                 gc.unordered = (gc.unordered + order::ORDERED).min(order::UNORDERED);
-                self.look_at_few(gc, run, few);
+                self.look_at_few(memory, gc, run, few);
             }
-            None => self.look_at_any_few(gc, defer.queue(), few),
+            None => self.look_at_any_few(memory, gc, defer.queue(), few),
         }
         // Asked for long before they are looked at.
         gc.reader_set.prefetch(&[defer.queue().ahead(FEW)]);
@@ -45,13 +44,13 @@ impl OwnPool {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue, of which there are more than go round: in a pool with few buffers, or while they come back
     /// in no order. The dead are kept for whoever runs out: of many there are whole lines.
     #[cold]
-    pub(crate) fn collect_more(&self, defer: &DeferProducer, are_few: bool) {
+    pub(super) fn collect_more(&self, memory: &Memory, defer: &DeferProducer, are_few: bool) {
         if let Some(gc) = &mut self.at_once()
             && (are_few || gc.unordered < order::UNORDERED)
             && let Some(few) = defer.queue().few::<FEW_SLOTS>()
         {
             defer.queue().take_oldest(FEW);
-            self.judge_one_by_one(gc, &few, |gc, dead| self.put_back(gc, dead));
+            self.judge_one_by_one(memory, gc, &few, |gc, dead| self.put_back(memory, gc, dead));
         }
     }
 
@@ -59,29 +58,26 @@ impl OwnPool {
     /// out. One that is held stays where it is. Nothing is waited for.
     ///
     /// Cost: the lock, a look at each queue's counters, of which the receiver has just written one; a fence for each that is dead.
-    pub(crate) fn collect_warm(&self, defer: &DeferProducer) {
+    pub(super) fn collect_warm(&self, memory: &Memory, defer: &DeferProducer) {
         let Some(gc) = &mut self.at_once() else {
             return;
         };
         gc.unordered = order::UNORDERED;
         for _ in 0..WARM {
             match defer.queue().oldest() {
-                Some(slot) if self.are_dead(gc, &[slot]) => {
+                Some(slot) if self.are_dead(memory, gc, &[slot]) => {
                     defer.queue().take_oldest(1);
                     self.count_collected(1);
-                    self.hand_back(gc, &mut [slot]);
+                    self.hand_back(memory, gc, &mut [slot]);
                 }
                 _ => return,
             }
         }
     }
 
-    /// The collector, if nobody has it, nor waits for memory: he collects by himself, and nothing goes past him.
+    /// The collector's state, if nobody has it.
     #[inline(always)]
     fn at_once(&self) -> Option<MutexGuard<'_, Gc>> {
-        if self.contended.load(Ordering::Relaxed) {
-            return None;
-        }
         match self.gc.try_lock() {
             Ok(gc) => Some(gc),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -92,63 +88,73 @@ impl OwnPool {
     /// Slots that do not follow each other. They are put in order with others; or at least they are handed out again by their numbers.
     #[cold]
     #[inline(never)]
-    fn look_at_any_few(&self, gc: &mut Gc, queue: &DeferQueue, few: [u32; FEW_SLOTS]) {
+    fn look_at_any_few(
+        &self,
+        memory: &Memory,
+        gc: &mut Gc,
+        queue: &DeferQueue,
+        few: [u32; FEW_SLOTS],
+    ) {
         if gc.unordered > 0 {
             gc.unordered -= 1;
             // If they are the end of one line and the beginning of another, the next few are lines again.
             let (few, _) = few.split_at(order::end_of_line(&few));
             #[allow(clippy::cast_possible_truncation)] // a few
             queue.take_oldest(few.len() as u32);
-            return self.judge_one_by_one(gc, few, |gc, dead| self.put_back(gc, dead));
+            return self
+                .judge_one_by_one(memory, gc, few, |gc, dead| self.put_back(memory, gc, dead));
         }
         queue.take_oldest(FEW);
         let mut again = few;
         again.sort_unstable();
-        self.look_at_few(gc, &few, again);
+        self.look_at_few(memory, gc, &few, again);
     }
 
     /// `again`: the same in the order in which they are handed out again.
     #[inline(always)]
-    fn look_at_few(&self, gc: &mut Gc, few: impl Few<FEW_SLOTS>, mut again: [u32; FEW_SLOTS]) {
-        if self.are_dead(gc, few) {
+    fn look_at_few(
+        &self,
+        memory: &Memory,
+        gc: &mut Gc,
+        few: impl Few<FEW_SLOTS>,
+        mut again: [u32; FEW_SLOTS],
+    ) {
+        if self.are_dead(memory, gc, few) {
             self.count_collected(FEW_SLOTS);
-            let class = self.ask_for(few);
-            self.hand_back_of(gc, class, &mut again);
+            let class = self.ask_for(memory, few);
+            self.hand_back_of(memory, gc, class, &mut again);
         } else {
-            self.judge_one_by_one(gc, few, |gc, dead| self.hand_back(gc, dead));
+            self.judge_one_by_one(memory, gc, few, |gc, dead| self.hand_back(memory, gc, dead));
         }
     }
 
     /// The dead go to the thread's cache, as far as there is room.
-    fn hand_back(&self, gc: &mut Gc, dead: &mut [u32]) {
-        let class = self.ask_for(&*dead);
-        self.hand_back_of(gc, class, dead);
+    fn hand_back(&self, memory: &Memory, gc: &mut Gc, dead: &mut [u32]) {
+        let class = self.ask_for(memory, &*dead);
+        self.hand_back_of(memory, gc, class, dead);
     }
 
     /// Asks for what will be written first of these buffers: what was sent was read by others, and to take a line back takes as long as everything else
     /// together. Their class, if they have one in common.
     #[inline(always)]
-    fn ask_for(&self, dead: impl Slots) -> Option<u8> {
-        debug_assert!(dead.each().all(|slot| slot < self.slot_count()));
+    fn ask_for(&self, memory: &Memory, dead: impl Slots) -> Option<u8> {
         let (mut first, mut differ) = (None, 0);
-        let look = |(), private: &Slot| {
+        memory.slots.each_private(dead, |private: &Slot| {
             let class = private.class();
             differ |= class ^ *first.get_or_insert(class);
-            tranship_sync::prefetch_write(self.at(private.offset()).as_ptr());
-        };
-        // SAFETY: as for `private`.
-        unsafe { each_among(self.slots.as_ptr(), dead, repeat(()), look) };
+            tranship_sync::prefetch_write(memory.chunks.at(private.offset()).as_ptr());
+        });
         first.filter(|_| differ == 0)
     }
 
     /// The same of a class in common, if there is one.
     #[inline(always)]
-    fn hand_back_of(&self, gc: &mut Gc, class: Option<u8>, dead: &mut [u32]) {
+    fn hand_back_of(&self, memory: &Memory, gc: &mut Gc, class: Option<u8>, dead: &mut [u32]) {
         // The last is handed out first: so it is the order of the sends.
         dead.reverse();
-        let zone = class.and_then(|class| self.zones.get(usize::from(class)));
+        let zone = class.and_then(|class| memory.zones.get(usize::from(class)));
         if !zone.is_some_and(|zone| zone.free_cached_all(dead)) {
-            self.put_back(gc, dead);
+            self.put_back(memory, gc, dead);
         }
     }
 }

@@ -1,57 +1,79 @@
-//! What the manager is told of a pool, for a policy to divide memory by. From slow paths only: whoever allocates from caches touches none of it.
+//! What the manager is told of a pool, for a policy to divide memory by: each part says its own. From slow paths only: whoever allocates from caches
+//! touches none of it.
 
-use super::own::OwnPool;
+use super::gc::Collector;
+use super::memory::Memory;
 use super::resizing::PERIODS;
 use crate::base::lock;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use tranship_region::layout::table::Figures;
 
-impl OwnPool {
-    /// The callers that wait, and what is in use: whenever that may have changed much.
-    pub(super) fn say_use(&self) {
-        let words = self.table.figures();
-        let mut queue = self.waiters.lock_queue();
-        let blocked = queue.waited_ns(Instant::now());
-        // Ordering: Relaxed, here and below; statistics, each for itself. Under the queue's lock, so that time does not go back.
-        words.blocked_ns.store(blocked, Ordering::Relaxed);
-        words.waiters.store(queue.len() as u64, Ordering::Relaxed);
-        drop(queue);
-        let busy = u64::from(lock(&self.store).runs.busy()) << self.chunk_shift;
+/// Buffers of all sizes.
+pub(super) struct Counts {
+    pub(super) allocs: u64,
+    pub(super) frees: u64,
+    pub(super) cached: u64,
+}
+
+impl Memory {
+    /// Handed out so far, come back so far, and in this process's caches.
+    pub(super) fn counts(&self) -> Counts {
+        let (mut allocs, mut frees, mut cached) = (0, 0, 0);
+        for zone in self.zones.iter().map(|zone| zone.stats()) {
+            allocs += zone.allocs;
+            frees += zone.frees;
+            cached += zone.cached();
+        }
+        let store = lock(&self.store);
+        Counts {
+            allocs: allocs + store.huge_allocs,
+            frees: frees + store.huge_allocs - store.huge_live(),
+            cached,
+        }
+    }
+
+    /// What is in use.
+    pub(super) fn say_use(&self, words: &Figures) {
+        let busy = self.chunks.bytes_of(lock(&self.store).runs.busy());
+        // Ordering: Relaxed, here and below; statistics, each for itself.
         words.live_bytes.store(busy, Ordering::Relaxed);
         words.peak_bytes.fetch_max(busy, Ordering::Relaxed);
     }
 
-    /// All of it, once a period; the most chunks in use in each of the last.
-    pub(super) fn say_figures(&self, peaks: &[u32; PERIODS]) {
-        let words = self.table.figures();
-        let peak = u64::from(peaks[0]) << self.chunk_shift;
+    /// The most chunks in use in each of the last periods; what is cached, and of each class dead and not yet asked for, which is at hand as well.
+    pub(super) fn say(&self, words: &Figures, peaks: &[u32; PERIODS], ready: &[u64]) {
+        let peak = self.chunks.bytes_of(peaks[0]);
         words.peak_bytes.store(peak, Ordering::Relaxed);
-        self.say_use();
-        let (mut allocs, mut frees, mut cached, mut cached_bytes) = (0, 0, 0, 0);
-        // Dead, collected, and not yet asked for: at hand as well. Not under both locks: whoever collects takes them the other way round.
-        let ready = lock(&self.gc).ready();
+        self.say_use(words);
+        let of = self.counts();
         let store = lock(&self.store);
-        for ((zone, keg), ready) in self.zones.iter().zip(&store.kegs).zip(ready) {
-            let stats = zone.stats();
-            allocs += stats.allocs;
-            frees += stats.frees;
-            cached += stats.cached();
-            cached_bytes += (stats.cached() + ready) * keg.shape().item_bytes;
-        }
-        allocs += store.huge_allocs;
-        frees += store.huge_allocs - store.huge_live();
+        let cached = self.zones.iter().zip(&store.kegs).zip(ready);
+        let cached_bytes = cached
+            .map(|((zone, keg), ready)| (zone.stats().cached() + ready) * keg.shape().item_bytes);
+        let cached_bytes = cached_bytes.sum();
         drop(store);
+        words.allocs.store(of.allocs, Ordering::Relaxed);
+        words.cached.store(of.cached, Ordering::Relaxed);
+        words.cached_bytes.store(cached_bytes, Ordering::Relaxed);
+        let padding = self.slots.padding_bytes();
+        words.padding_bytes.store(padding, Ordering::Relaxed);
+        let live = of.allocs.saturating_sub(of.frees);
+        words.live_buffers.store(live, Ordering::Relaxed);
+    }
+}
+
+impl Collector {
+    /// Dead buffers that nobody has asked for yet, by classes.
+    pub(super) fn ready(&self) -> Vec<u64> {
+        lock(&self.gc).ready()
+    }
+
+    /// How long it took, and what it last found of what nobody had asked for.
+    pub(super) fn say(&self, words: &Figures) {
         let collecting = self.counters.collect_ns.load(Ordering::Relaxed);
         words.collect_ns.store(collecting, Ordering::Relaxed);
-        words.allocs.store(allocs, Ordering::Relaxed);
-        words.cached.store(cached, Ordering::Relaxed);
-        words.cached_bytes.store(cached_bytes, Ordering::Relaxed);
         let garbage = self.counters.garbage_bytes.load(Ordering::Relaxed);
         words.garbage_bytes.store(garbage, Ordering::Relaxed);
-        let padding = self.counters.padding_bytes.load(Ordering::Relaxed);
-        words.padding_bytes.store(padding, Ordering::Relaxed);
-        let live = allocs.saturating_sub(frees);
-        words.live_buffers.store(live, Ordering::Relaxed);
     }
 }
 
@@ -69,7 +91,7 @@ mod tests {
         let options = PoolOptions::new(2 * CHUNK).chunk_bytes(CHUNK);
         let pool = domain.create_pool(options).expect("a pool");
         let own = pool.own_arc();
-        let words = own.table.figures();
+        let words = own.memory.slots.shared.figures();
         let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let chunk = usize::try_from(CHUNK).expect("small");
         let held = [(); 2].map(|()| pool.alloc(chunk).expect("room"));
@@ -105,7 +127,7 @@ mod tests {
         };
         let half = pool(Trust::Half);
         let own = half.own_arc();
-        let padding = || own.counters.padding_bytes.load(Ordering::Relaxed);
+        let padding = || own.memory.slots.padding_bytes();
         let one = half.alloc(5000).expect("room");
         assert_eq!(padding(), 8192 - 5000);
         let two = half.alloc(1).expect("room");
@@ -118,15 +140,21 @@ mod tests {
         let long = half.alloc(chunk + 10).expect("room");
         assert_eq!(padding(), 8192 - 8000 + 4095 + 4086);
         own.say_figures(&Default::default());
-        let said = own.table.figures().padding_bytes.load(Ordering::Relaxed);
+        let said = own
+            .memory
+            .slots
+            .shared
+            .figures()
+            .padding_bytes
+            .load(Ordering::Relaxed);
         assert_eq!(said, padding());
         drop((one, two, long));
-        let _ = own.reclaim();
+        let _ = own.collector.reclaim(&own.memory);
         assert_eq!(padding(), 0);
 
         let shared = pool(Trust::Producer);
         let own = shared.own_arc();
         let _one = shared.alloc(5000).expect("room");
-        assert_eq!(own.counters.padding_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(own.memory.slots.padding_bytes(), 0);
     }
 }

@@ -4,15 +4,49 @@ use super::counts::{Counts, Refs};
 use super::order;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use tranship_ledger::{Batch, ReaderSet};
 use tranship_proto::{ChannelId, DomainId};
-use tranship_sync::{DeferQueue, Taker};
+use tranship_sync::{DeferQueue, SlotQueue, Taker};
 
 /// Candidates looked at together: four cache lines of each counter.
 pub(super) const LOOK: usize = 64;
 /// Those whose counters are asked for before they are looked at.
 pub(super) const AHEAD: usize = 32;
+
+/// Finds which of the pool's sent buffers are dead.
+pub(super) struct Collector {
+    /// Sent buffers that nobody here has any more.
+    pub(super) sent: SlotQueue,
+    pub(super) gc: Mutex<Gc>,
+    pub(super) counters: Counters,
+}
+
+/// What it has done.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) collect_ns: AtomicU64,
+    pub(super) collections: AtomicU64,
+    pub(super) collected: AtomicU64,
+    pub(super) collected_bytes: AtomicU64,
+    /// Dead when it was last looked, bytes.
+    pub(super) garbage_bytes: AtomicU64,
+}
+
+impl Collector {
+    /// The pool is new in a control page.
+    pub(super) fn new(slots: u32, classes: usize) -> Collector {
+        let (sent, taker) = SlotQueue::new(slots);
+        let mut gc = Gc::new(taker, classes);
+        gc.resume();
+        Collector {
+            sent,
+            gc: Mutex::new(gc),
+            counters: Counters::default(),
+        }
+    }
+}
 
 /// The collector's state: one thread at a time.
 pub(super) struct Gc {
@@ -66,7 +100,7 @@ pub(super) struct Sink {
 }
 
 impl Gc {
-    pub(super) fn new(taker: Taker, classes: usize) -> Gc {
+    fn new(taker: Taker, classes: usize) -> Gc {
         Gc {
             reader_set: ReaderSet::new(0),
             taker,

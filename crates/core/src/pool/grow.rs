@@ -1,18 +1,15 @@
-//! More memory: makes chunks, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
+//! Chunks come and go. More memory: makes chunks, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
 //! them. As many as one message carries go in one; what is much, or was refused lately, is asked for before it is made.
 //!
 //! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes
 //! late serves the next caller, and who does not want to wait only looks.
 
-use super::own::OwnPool;
+use super::memory::Memory;
 use super::resizing::{Growing, Resizing, What};
 use crate::base::lock;
-use crate::domain::PATIENCE;
 use crate::error::{self, Error, Kind, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, MAX_FDS, Refusal, RefusalCode, Request};
 use tranship_region::{Headroom, MakeError, Sealing, WindowError};
@@ -39,15 +36,13 @@ pub(super) enum Growth {
 const UNASKED_BYTES: u64 = 4 << 20;
 /// What is made for one message, but for a single chunk: others who need memory of the pool wait for it.
 const MADE_BYTES: u64 = 64 << 20;
-/// How one shows in `/proc/PID/maps`.
-pub(super) const CHUNK_NAME: &str = "tranship-chunk";
 
-impl OwnPool {
+impl Memory {
     /// Makes chunks until a run of that many pages fits. Each answer of the manager may take so long.
     pub(super) fn grow_for(&self, pages: u32, prompt: Duration) -> Growth {
-        self.grow_until(prompt, What::All, |pool| {
-            let runs = &lock(&pool.store).runs;
-            let free = pool.max_bytes / PAGE - runs.total_used_pages();
+        self.grow_until(prompt, What::All, |memory| {
+            let runs = &lock(&memory.store).runs;
+            let free = memory.registration.max_bytes / PAGE - runs.total_used_pages();
             runs.plan_growth(pages)
                 .ok_or(Growth::No(if free < pages.into() {
                     Limit::Quota
@@ -62,40 +57,10 @@ impl OwnPool {
         match growth {
             // There is room for the bytes, but nothing to name them by.
             Growth::Fits => Limit::Slots {
-                slots: self.shape().slots,
+                slots: self.slots.count(),
             },
             Growth::No(limit) => limit,
             Growth::Late => Limit::Late,
-        }
-    }
-
-    /// Makes what the pool is to begin with.
-    pub(super) fn preallocate(&self) -> Result<(), Error> {
-        let bytes = self.options.preallocated_bytes;
-        let chunks = bytes.div_ceil(self.chunk_bytes());
-        let plan = |pool: &OwnPool| {
-            let runs = &lock(&pool.store).runs;
-            let missing = chunks.saturating_sub(runs.present().into());
-            let places = (0u32..).take(pool.serials.len());
-            let absent = places.filter(|index| !runs.has_chunk(*index));
-            Ok(absent
-                .take(usize::try_from(missing).unwrap_or(usize::MAX))
-                .collect())
-        };
-        let begun = Instant::now();
-        loop {
-            let seen = self.domain.wake();
-            let limit = match self.grow_until(PROMPT, What::All, plan) {
-                Growth::Fits => return Ok(()),
-                Growth::Late if begun.elapsed() < PATIENCE => {
-                    self.domain.wait_news(seen, None);
-                    continue;
-                }
-                Growth::No(Limit::Away) => return Err(Kind::ManagerAway.into()),
-                growth => self.limit_of(growth),
-            };
-            let error = self.out_of_memory(bytes, limit, begun);
-            return Err(error.context("the pool cannot begin with what it is to have"));
         }
     }
 
@@ -104,11 +69,11 @@ impl OwnPool {
         &self,
         prompt: Duration,
         what: What,
-        plan: impl Fn(&OwnPool) -> Result<Vec<u32>, Growth>,
+        plan: impl Fn(&Memory) -> Result<Vec<u32>, Growth>,
     ) -> Growth {
         let mut since = Instant::now();
         loop {
-            let seen = self.domain.wake();
+            let seen = self.domain().wake();
             let mut resizing = lock(&self.resizing);
             let progress = resizing.progress;
             let growth = self.go_on(&mut resizing, what, &plan);
@@ -124,7 +89,7 @@ impl OwnPool {
                 return growth;
             }
             drop(resizing);
-            self.domain.wait_news(seen, Some(since + prompt));
+            self.domain().wait_news(seen, Some(since + prompt));
         }
     }
 
@@ -133,7 +98,7 @@ impl OwnPool {
         &self,
         resizing: &mut Resizing,
         what: What,
-        plan: &impl Fn(&OwnPool) -> Result<Vec<u32>, Growth>,
+        plan: &impl Fn(&Memory) -> Result<Vec<u32>, Growth>,
     ) -> Growth {
         loop {
             let Some(growing) = resizing.growing.take() else {
@@ -147,7 +112,7 @@ impl OwnPool {
                 }
                 continue;
             };
-            let answer = self.domain.answer(growing.asked, Some(Instant::now()));
+            let answer = self.domain().answer(growing.asked, Some(Instant::now()));
             if matches!(answer, Ok(None)) {
                 resizing.growing = Some(growing);
                 return Growth::Late;
@@ -164,7 +129,7 @@ impl OwnPool {
             match next {
                 Ok(next) => resizing.growing = next,
                 Err(error) => {
-                    tracing::debug!(pool = %self.id, %error, "no chunk");
+                    tracing::debug!(pool = %self.registration.id, %error, "no chunk");
                     self.give_up_part();
                     resizing.ask_first |= is_short(&error);
                     return Growth::No(limit(&error));
@@ -180,18 +145,21 @@ impl OwnPool {
         what: What,
         rest: VecDeque<u32>,
     ) -> Result<Growing, Error> {
-        let bytes = (rest.len() as u64) << self.chunk_shift;
+        let bytes = self.chunks.bytes_of(rest.len() as u64);
         let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
         // Where a policy moves quotas, who is to give has often not given yet when others may have more; and the total is kept at every moment.
-        let scheduled = self.domain.control_page().is_scheduled();
-        let likely = !resizing.ask_first && !scheduled && self.domain.is_managed();
-        if little && likely && self.bytes_present() + bytes <= self.quota_bytes() {
+        let scheduled = self.domain().control_page().is_scheduled();
+        let likely = !resizing.ask_first && !scheduled && self.domain().is_managed();
+        if little && likely && self.bytes_present() + bytes <= self.registration.quota_bytes() {
             return self.make_some(resizing, what, rest);
         }
-        let (pool, chunks) = (self.id, u32::try_from(rest.len()).unwrap_or(u32::MAX));
+        let (pool, chunks) = (
+            self.registration.id,
+            u32::try_from(rest.len()).unwrap_or(u32::MAX),
+        );
         let make = |req| Request::Grant { req, pool, chunks };
         Ok(Growing {
-            asked: self.domain.ask_now(make, &[])?,
+            asked: self.domain().ask_now(make, &[])?,
             what,
             shown: Vec::new(),
             rest,
@@ -220,7 +188,7 @@ impl OwnPool {
             // Part of a run is no use, nor is part of what a pool is to begin with; who kept it and waited for the other part could
             // wait for one who does the same.
             if (chunks as usize) < rest.len() {
-                self.ungrant(chunks);
+                self.registration.ungrant(chunks);
                 return Err(self.granted_less(rest.len(), chunks));
             }
             resizing.ask_first = false;
@@ -235,7 +203,7 @@ impl OwnPool {
                 return Err(error::protocol("an answer to ShowChunks that is none"));
             }
             for (index, serial) in shown.drain(..taken) {
-                self.serials[index as usize].store(serial, Ordering::Release);
+                self.chunks.begin(index, serial);
                 let store = &mut *lock(&self.store);
                 store.runs.add_chunk(index);
                 if what == What::Large {
@@ -264,13 +232,14 @@ impl OwnPool {
         for (index, serial) in made {
             self.unmake_chunk(*index, *serial, !short);
         }
-        self.ungrant(u32::try_from(made.len() + unmade).unwrap_or(u32::MAX));
+        self.registration
+            .ungrant(u32::try_from(made.len() + unmade).unwrap_or(u32::MAX));
     }
 
     /// What is under way is waited for by nobody any more.
     pub(super) fn stop_growing(&self, resizing: &mut Resizing) {
         if let Some(growing) = resizing.growing.take() {
-            self.domain.forget(growing.asked);
+            self.domain().forget(growing.asked);
             self.undo(growing, false);
             self.give_up_part();
         }
@@ -278,24 +247,18 @@ impl OwnPool {
 
     /// Why the manager granted fewer chunks than were asked for.
     fn granted_less(&self, asked: usize, granted: u32) -> Error {
-        let chunks = |n: u64| n << self.chunk_shift;
-        let asked = chunks(asked as u64);
-        let code = if self.bytes_present() + asked > self.quota_bytes() {
+        let asked = self.chunks.bytes_of(asked as u64);
+        let code = if self.bytes_present() + asked > self.registration.quota_bytes() {
             RefusalCode::Quota
         } else {
             RefusalCode::Total
         };
-        let available = chunks(granted.into());
+        let available = self.chunks.bytes_of(granted);
         error::refused(Refusal {
             code,
             asked,
             available,
         })
-    }
-
-    fn ungrant(&self, chunks: u32) {
-        let pool = self.id;
-        let _ = self.domain.tell(&Request::Ungrant { pool, chunks }, &[]);
     }
 
     /// Makes as many of the chunks as go into one message, and shows them.
@@ -309,7 +272,7 @@ impl OwnPool {
         rest: VecDeque<u32>,
     ) -> Result<Growing, Error> {
         let mut rest = rest;
-        let most = usize::try_from(MADE_BYTES >> self.chunk_shift).unwrap_or(MAX_FDS);
+        let most = usize::try_from(MADE_BYTES / self.chunks.chunk_bytes()).unwrap_or(MAX_FDS);
         let count = rest.len().min(most.clamp(1, MAX_FDS));
         let mut made = Vec::with_capacity(count);
         for index in rest.drain(..count).collect::<Vec<_>>() {
@@ -328,22 +291,17 @@ impl OwnPool {
     /// Makes, fills, maps and seals one chunk: its serial.
     fn make_chunk(&self, resizing: &mut Resizing, what: What, index: u32) -> Result<u32, Error> {
         let serial = resizing.next_serial;
-        let fd = self.window.make_chunk(
-            index,
-            CHUNK_NAME,
-            tranship_region::Opts {
-                huge: self.options.huge_pages,
-                sealing: match (what, self.options.trust.all_write()) {
-                    (What::Large, _) => Sealing::Open,
-                    (What::All, true) => Sealing::Shared,
-                    (What::All, false) => Sealing::OneWriter,
-                },
+        let opts = tranship_region::Opts {
+            huge: self.registration.options.huge_pages,
+            sealing: match (what, self.registration.options.trust.all_write()) {
+                (What::Large, _) => Sealing::Open,
+                (What::All, true) => Sealing::Shared,
+                (What::All, false) => Sealing::OneWriter,
             },
-        )?;
-        crash::point("grow.after_make");
-        resizing.next_serial = serial.wrapping_add(1).max(1);
+        };
         // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected by `give_up`.
-        lock(&self.chunk_fds).insert(index, (serial, Arc::new(fd)));
+        self.chunks.make(index, serial, opts)?;
+        resizing.next_serial = serial.wrapping_add(1).max(1);
         Ok(serial)
     }
 
@@ -354,15 +312,12 @@ impl OwnPool {
         made: Vec<(u32, u32)>,
         rest: VecDeque<u32>,
     ) -> Result<Growing, Error> {
-        let pool = self.id;
-        let fds: Vec<_> = {
-            let all = lock(&self.chunk_fds);
-            let fd = |(index, _): &(u32, u32)| all.get(index).map(|(_, fd)| fd.clone());
-            made.iter().filter_map(fd).collect()
-        };
+        let pool = self.registration.id;
+        let fd = |(index, _): &(u32, u32)| self.chunks.get(*index).map(|(_, fd)| fd);
+        let fds: Vec<_> = made.iter().filter_map(fd).collect();
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         let least = u32::try_from(made.len()).unwrap_or(u32::MAX);
-        let asked = self.domain.ask_now(
+        let asked = self.domain().ask_now(
             |req| Request::ShowChunks {
                 req,
                 pool,
@@ -388,19 +343,48 @@ impl OwnPool {
 
     /// A chunk is taken back, also from the manager, if it may know of it.
     fn unmake_chunk(&self, index: u32, serial: u32, known: bool) {
-        let pool = self.id;
-        lock(&self.chunk_fds).remove(&index);
         // SAFETY: nothing was allocated from it yet.
-        let _ = unsafe { self.window.detach(index) };
+        unsafe { self.chunks.remove(index) };
         if known {
-            let _ = self.domain.tell(
-                &Request::ReturnChunk {
-                    pool,
-                    index,
-                    serial,
-                },
-                &[],
-            );
+            self.registration.tell_returned(index, serial);
+        }
+    }
+
+    /// A chunk goes back. Whether the manager was told.
+    ///
+    /// # Safety
+    /// No buffer lies in it, and none will.
+    // Crash: unmapped and closed before the manager hears of it, so the memory is gone whatever follows.
+    pub(super) unsafe fn return_chunk(&self, index: u32) -> bool {
+        // SAFETY: as the caller says.
+        let serial = unsafe { self.chunks.remove(index) };
+        crash::point("shrink.before_return");
+        self.registration.tell_returned(index, serial)
+    }
+
+    /// Returns wholly free chunks, highest first, while more than `keep` are there.
+    pub(super) fn return_free_chunks(&self, keep: u32) {
+        loop {
+            let index = {
+                let mut store = lock(&self.store);
+                if store.runs.present() <= keep {
+                    return;
+                }
+                let Some(index) = store.runs.free_chunks().last() else {
+                    return;
+                };
+                store.runs.set_draining(index, false);
+                if !store.runs.take_chunk(index) {
+                    return;
+                }
+                index
+            };
+            // SAFETY: wholly free, and taken from the run allocator: no buffer lies in it.
+            let told = unsafe { self.return_chunk(index) };
+            // That one is gone; the others stay, for there is nobody to ask for them again.
+            if !told && keep > 0 {
+                return;
+            }
         }
     }
 }

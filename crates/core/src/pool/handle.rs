@@ -1,7 +1,6 @@
 //! The public handle of one's own pool.
 
 use super::own::OwnPool;
-use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::{Error, Kind};
 use crate::options::PoolOptions;
@@ -59,7 +58,7 @@ impl Pool {
             own: OwnPool::create(domain, options)?,
         };
         pool.own.preallocate()?;
-        if pool.own.options.readers_forward {
+        if pool.own.options().readers_forward {
             pool.give_right(ALL_READERS)?;
         }
         Ok(pool)
@@ -86,12 +85,12 @@ impl Pool {
 
     /// The largest size, bytes.
     pub fn max_bytes(&self) -> u64 {
-        self.own.max_bytes
+        self.own.max_bytes()
     }
 
     /// Who can write it.
     pub fn trust(&self) -> Trust {
-        self.own.options.trust
+        self.own.options().trust
     }
 
     /// What the pool may have now, bytes.
@@ -121,19 +120,19 @@ impl Pool {
     fn give_right(&self, domain: DomainId) -> Result<(), Error> {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
-        self.own.domain.register.add_right(pool, domain);
+        self.own.domain().register.add_right(pool, domain);
         let make = |req| Request::AllowForward { req, pool, domain };
-        let core = &self.own.domain;
+        let core = self.own.domain();
         core.patiently(None, || core.call(make, &[]).map(|_| ()))
     }
 
     /// How many of its buffers somebody has, here or elsewhere: what is dead is collected first. For who waits until others have given
     /// everything back. While the manager has news of who counts it may be too many, never too few.
     pub fn in_use(&self) -> u64 {
-        if self.own.domain.fork.is_child() {
+        if self.own.domain().fork.is_child() {
             return 0;
         }
-        let _ = self.own.collect_idle(); // what is missed counts as used
+        let _ = self.own.collector.collect_idle(&self.own.memory); // what is missed counts as used
         let stats = self.stats();
         stats.allocs.saturating_sub(stats.frees)
     }
@@ -141,31 +140,20 @@ impl Pool {
     /// What it has done and has.
     pub fn stats(&self) -> PoolStats {
         let own = &*self.own;
-        if own.domain.fork.is_child() {
+        if own.domain().fork.is_child() {
             return PoolStats::default();
         }
-        let zones = own.zones.iter().map(|zone| zone.stats());
-        let (mut allocs, mut frees, mut cached) = (0, 0, 0);
-        for zone in zones {
-            allocs += zone.allocs;
-            frees += zone.frees;
-            cached += zone.cached();
-        }
-        let store = lock(&own.store);
-        allocs += store.huge_allocs;
-        frees += store.huge_allocs - store.huge_live();
-        let chunk_bytes_present = u64::from(store.runs.present()) << own.chunk_shift;
-        drop(store);
+        let (counts, counters) = (own.memory.counts(), &own.collector.counters);
         PoolStats {
-            allocs,
-            frees,
-            cached,
-            chunk_bytes_present,
+            allocs: counts.allocs,
+            frees: counts.frees,
+            cached: counts.cached,
+            chunk_bytes_present: own.memory.bytes_present(),
             quota_bytes: own.quota_bytes(),
-            collected: own.counters.collected.load(Ordering::Relaxed),
-            collections: own.counters.collections.load(Ordering::Relaxed),
-            collect_ns: own.counters.collect_ns.load(Ordering::Relaxed),
-            blocked_ns: own.counters.blocked_ns.load(Ordering::Relaxed),
+            collected: counters.collected.load(Ordering::Relaxed),
+            collections: counters.collections.load(Ordering::Relaxed),
+            collect_ns: counters.collect_ns.load(Ordering::Relaxed),
+            blocked_ns: own.waiters.blocked_ns(),
             waiting: own.waiters.count(),
         }
     }
@@ -179,10 +167,11 @@ impl Clone for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.own.handles.fetch_sub(1, Ordering::AcqRel) == 1 && !self.own.domain.fork.is_child()
+        if self.own.handles.fetch_sub(1, Ordering::AcqRel) == 1
+            && !self.own.domain().fork.is_child()
         {
             self.own.tend();
-            self.own.domain.let_go();
+            self.own.domain().let_go();
         }
     }
 }

@@ -1,36 +1,35 @@
 //! One's own buffers by their ids, as others name them.
 
-use super::own::OwnPool;
+use super::gc::Collector;
+use super::memory::Memory;
 use super::raw::RawBuf;
 use super::slots::HUGE;
 use super::tag::Tag;
 use crate::base::lock;
 use crate::error::{Error, Kind, StaleId, Violation};
-use std::sync::atomic::Ordering;
 use tranship_ledger::{StaleReference, is_named};
 use tranship_proto::CbufId;
 use tranship_sys::map::Access;
 
-impl OwnPool {
+impl Collector {
     /// A buffer of ours that another domain sends back: the reference is counted, and the range inside the slot's memory. Under the collector's lock: while it is held, an even
     /// generation that matches cannot become odd.
-    pub(crate) fn take_back(
+    pub(super) fn take_back(
         &self,
+        memory: &Memory,
         id: CbufId,
         offset: u64,
         length: u64,
     ) -> Result<RawBuf, Violation> {
         let slot = id.slot();
-        let slots = self.slot_count();
-        let private = self
-            .slots
-            .get(slot as usize)
-            .ok_or(Violation::Slot { slot, slots })?;
+        let slots = memory.slots.count();
+        let private = memory.slots.get(slot);
+        let private = private.ok_or(Violation::Slot { slot, slots })?;
         let _gc = lock(&self.gc);
         let start = private.offset();
         let stale = |StaleReference { found: now, .. }| Violation::Dead { id, now };
         let check = || {
-            let capacity = self.entry(slot).length.load(Ordering::Relaxed);
+            let capacity = memory.slots.capacity_of(slot);
             let inside = offset
                 .checked_sub(start)
                 .and_then(|at| at.checked_add(length))
@@ -39,91 +38,96 @@ impl OwnPool {
                 return Err(Violation::Range {
                     offset,
                     length,
-                    max_bytes: self.max_bytes,
+                    max_bytes: memory.registration.max_bytes,
                 });
             }
-            if self.is_guarded() && self.is_away(slot, id.generation()) {
+            if memory.registration.is_guarded() && memory.slots.is_away(slot, id.generation()) {
                 // Taken away when it was moved, before anybody had the id.
-                self.window.open(start, capacity, Access::Read);
+                memory.chunks.window.open(start, capacity, Access::Read);
             }
             Ok(())
         };
-        let generation = self.generation_word(slot);
+        let generation = memory.slots.generation_word(slot);
         private
             .handles
             .find(generation, id.generation(), stale, check)?;
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
         Ok(RawBuf {
-            ptr: self.at(offset),
+            ptr: memory.chunks.at(offset),
             len,
-            place: self.place_of_class(private.class()),
-            tag: Tag::own(slot, private.class(), self.flags()),
+            place: memory.sizes.place_of_class(private.class()),
+            tag: Tag::own(slot, private.class(), memory.flags()),
         })
     }
 
     /// The same of one that another domain moves to us. It was sent, so it can be written only under its next generation.
-    pub(crate) fn take_back_moved(
+    pub(super) fn take_back_moved(
         &self,
+        memory: &Memory,
         id: CbufId,
         offset: u64,
         length: u64,
     ) -> Result<RawBuf, Violation> {
         // It is read now, or written when it is handed out again, and who had it may have written: its miss begins before the checks. Wherever a
         // liar's offset points, nothing is read there.
-        #[allow(clippy::cast_possible_truncation)]
-        tranship_sync::prefetch_write(self.base.as_ptr().wrapping_add(offset as usize));
-        let raw = self.take_back(id, offset, length)?;
-        let flags = self.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
+        tranship_sync::prefetch_write(memory.chunks.anywhere(offset));
+        let raw = self.take_back(memory, id, offset, length)?;
+        let flags = memory.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
         let tag = Tag::own(id.slot(), HUGE, flags);
         Ok(RawBuf { tag, ..raw })
     }
 
     /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
     /// as a liar that moves it back twice can have it, they stay.
-    pub(crate) fn leave_again(&self, id: CbufId) {
+    pub(super) fn leave_again(&self, memory: &Memory, id: CbufId) {
         let slot = id.slot();
-        if !self.is_guarded() {
+        if !memory.registration.is_guarded() {
             return;
         }
         // While it is held nobody here gets a handle, and no slot gets another buffer.
         let _gc = lock(&self.gc);
-        let is_it = is_named(self.generation_word(slot), id.generation()).is_ok();
-        if is_it && self.is_away(slot, id.generation()) && self.handles(slot).count() == 0 {
-            self.close_slot(slot, Access::None);
+        let is_it = is_named(memory.slots.generation_word(slot), id.generation()).is_ok();
+        if is_it
+            && memory.slots.is_away(slot, id.generation())
+            && memory.slots.handles(slot).count() == 0
+        {
+            memory.close_slot(slot, Access::None);
         }
     }
 
     /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
     /// `take_back`.
-    pub(crate) fn lookup(&self, id: CbufId) -> Result<RawBuf, Error> {
+    pub(super) fn lookup(&self, memory: &Memory, id: CbufId) -> Result<RawBuf, Error> {
         let slot = id.slot();
-        let stale = StaleId { id, pool: self.id };
-        if self.fork.is_child() || id.pool() != self.id || slot >= self.slot_count() {
+        let pool = memory.registration.id;
+        let stale = StaleId { id, pool };
+        let is_ours = id.pool() == pool && slot < memory.slots.count();
+        if memory.registration.fork.is_child() || !is_ours {
             return Err(stale.into());
         }
         let _gc = lock(&self.gc);
-        let private = self.private(slot);
+        let private = memory.slots.private(slot);
         let check = || {
-            if self.is_away(slot, id.generation()) {
+            if memory.slots.is_away(slot, id.generation()) {
                 let text = format!(
                     "buffer {id} was moved to another domain: whoever has it now may share it"
                 );
                 return Err(Error::new(Kind::BufferInvalid, text));
             }
-            Ok(self.entry(slot).length.load(Ordering::Relaxed)) // own word
+            Ok(memory.slots.capacity_of(slot))
         };
-        let (generation, stale) = (self.generation_word(slot), |_| stale.into());
+        let (generation, stale) = (memory.slots.generation_word(slot), |_| stale.into());
         let length = private
             .handles
             .find(generation, id.generation(), stale, check)?;
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
         let len = length as usize;
         Ok(RawBuf {
-            ptr: self.at(private.offset()),
+            ptr: memory.chunks.at(private.offset()),
             len,
-            place: self.place_of_class(private.class()),
-            tag: Tag::own(slot, private.class(), self.flags()),
+            place: memory.sizes.place_of_class(private.class()),
+            tag: Tag::own(slot, private.class(), memory.flags()),
         })
     }
 }
@@ -168,14 +172,14 @@ mod tests {
         let (pool, _sender, _receiver) = pool_and_link();
         let own = pool.own_arc();
         let producers: Vec<_> = (0..50).map(|_| own.new_defer_queue()).collect();
-        assert_eq!(own.defer_queues(), 50);
+        assert_eq!(own.collector.defer_queues(), 50);
         drop(producers);
         for _ in 0..50 {
             drop(own.new_defer_queue());
             assert!(
-                own.defer_queues() <= 1,
+                own.collector.defer_queues() <= 1,
                 "{} queues of nobody",
-                own.defer_queues()
+                own.collector.defer_queues()
             );
         }
     }
@@ -192,7 +196,7 @@ mod tests {
             sender.send(buf).expect("send");
         }
         let got = [1, 2].map(|_| receiver.recv().expect("recv"));
-        let lengths = slots.map(|slot| &own.entry(slot).length);
+        let lengths = slots.map(|slot| &own.memory.slots.entry(slot).length);
         for length in lengths {
             length.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
         }
@@ -222,7 +226,7 @@ mod tests {
         sender.send(buf).expect("send");
         let _held = receiver.recv().expect("recv");
         let own = pool.own_arc();
-        let start = own.private(slot).offset();
+        let start = own.memory.slots.private(slot).offset();
         let part = |offset, length| Cbuf::taken_back(&own, id, offset, length);
         for (offset, length) in [(start, len), (start + 1, len - 1), (start + len, 0)] {
             assert_eq!(part(offset, length).expect("a part").len() as u64, length);
@@ -261,7 +265,10 @@ mod tests {
             let buf = buf.freeze();
             let guessed = CbufId::new(pool.id(), buf.handle().slot(), buf.id().generation());
             let (found, own) = (Rc::new(Cell::new(None)), pool.own_arc());
-            let (put, start) = (Rc::clone(&found), own.private(buf.handle().slot()).offset());
+            let (put, start) = (
+                Rc::clone(&found),
+                own.memory.slots.private(buf.handle().slot()).offset(),
+            );
             crash::insert(point, move || {
                 put.set(Cbuf::taken_back(&own, guessed, start, CHUNK as u64).ok());
             });

@@ -1,19 +1,18 @@
 //! Pools as the domain's register knows them.
 
 use super::foreign::ForeignPool;
-use super::own::{NO_ENTRY, OwnPool};
+use super::own::OwnPool;
 use crate::base::lock;
 use crate::base::retired::Retired;
 use crate::domain::{DomainCore, ForeignMember, Had, Joined, Offer, OwnMember};
 use crate::error::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 
 impl Retired for OwnPool {
     fn is_inherited(&self) -> bool {
-        self.fork.is_child()
+        self.memory.registration.fork.is_child()
     }
     /// It is taken down after that only.
     fn nothing_held(&self) -> bool {
@@ -26,59 +25,56 @@ impl OwnMember for OwnPool {
         self.shape()
     }
     fn name(&self) -> &str {
-        &self.options.name
+        &self.options().name
     }
     fn table_fd(&self) -> &OwnedFd {
-        &self.table_fd
+        &self.memory.slots.fd
     }
     fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)> {
-        let fds = lock(&self.chunk_fds);
-        let all = fds.iter();
-        all.map(|(index, (serial, fd))| (*index, *serial, fd.clone()))
-            .collect()
+        self.memory.chunks.all()
     }
     fn readers(&self) -> Vec<(DomainId, u64)> {
-        lock(&self.gc).readers()
+        lock(&self.collector.gc).readers()
     }
     fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
-        lock(&self.gc).queues()
+        lock(&self.collector.gc).queues()
     }
 
     /// No collection by it until the pool's place in it is known. Before the control page
     /// changes, so that nobody takes the old place in the new control page for ours. Who stood alone goes on as long as the new control page
     /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
     fn suspend(&self) {
-        let mut gc = lock(&self.gc); // none runs
+        let mut gc = lock(&self.collector.gc); // none runs
         gc.suspend();
-        self.control_page_entry.store(NO_ENTRY, Ordering::SeqCst);
+        self.memory.registration.leave_page();
     }
     /// The last connection was read
     /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
     /// (`manager`, `writer_told`), so the reader set has all that were: we collect with it whatever a control page says.
     fn stand_alone(&self) {
-        lock(&self.gc).stand_alone();
-        self.waiters.memory_came_back();
+        lock(&self.collector.gc).stand_alone();
+        self.memory.returned.raise();
     }
     /// Whatever reader set events follow count from its first epoch: none under a new
     /// manager until all claims are in, and under the old one the whole reader set again, to which the control page's epoch
     /// has been raised already. So nothing is collected with a reader set that lacks anybody.
     fn resume(&self, entry: u32) {
-        let mut gc = lock(&self.gc);
+        let mut gc = lock(&self.collector.gc);
         gc.resume();
-        self.control_page_entry.store(entry, Ordering::Release);
+        self.memory.registration.enter_page(entry);
     }
 
     fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>) {
-        self.queue_joined(queue, fds);
+        self.collector.queue_joined(&self.memory, queue, fds);
     }
     fn queue_left(&self, channel: ChannelId, epoch: u64) {
-        self.queue_left(channel, epoch);
+        self.collector.queue_left(&self.memory, channel, epoch);
     }
     fn reader_left(&self, domain: DomainId, epoch: u64) {
-        self.reader_left(domain, epoch);
+        self.collector.reader_left(&self.memory, domain, epoch);
     }
     fn reap_dead_readers(&self) -> bool {
-        self.reap_dead_readers()
+        self.collector.reap_dead_readers(&self.memory)
     }
 
     fn set_shrink_target(&self, bytes: u64) {
@@ -88,7 +84,7 @@ impl OwnMember for OwnPool {
         self.lift_shrink_target(quota_bytes);
     }
     fn set_traced(&self, on: bool) {
-        self.set_traced(on);
+        self.memory.set_traced(on);
     }
     fn tend(&self) {
         self.tend();
@@ -97,16 +93,9 @@ impl OwnMember for OwnPool {
     fn had(&self, slot: u32) -> Had {
         Had {
             id: self.id_of(slot),
-            bytes: self.capacity_of(slot),
+            bytes: self.memory.slots.capacity_of(slot),
             handles: self.handles(slot).count(),
         }
-    }
-}
-
-impl OwnPool {
-    /// The one of that id, if it is this domain's.
-    pub(crate) fn find(domain: &DomainCore, pool: PoolId) -> Option<Arc<OwnPool>> {
-        domain.register.own_as(pool)
     }
 }
 

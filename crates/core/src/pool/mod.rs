@@ -6,6 +6,8 @@
 //! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
 //! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
 
+mod chunks;
+mod class;
 mod collect;
 mod counts;
 mod create;
@@ -21,18 +23,22 @@ mod larges;
 mod long;
 mod lookup;
 mod member;
+mod memory;
 mod order;
 mod own;
 mod pins;
 mod place;
 mod raw;
 mod reader_set;
+mod registration;
 mod resizing;
 mod run;
 mod short;
 mod shortage;
 mod shrink;
+mod sizes;
 mod slabs;
+mod slot_table;
 mod slots;
 mod store;
 mod tag;

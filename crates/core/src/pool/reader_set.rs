@@ -1,18 +1,20 @@
 //! Whose counters count: what the manager announces, mapped and put on the reader set.
 
 use super::counts::{Counts, Refs};
-use super::gc::Sink;
-use super::own::OwnPool;
+use super::gc::{Collector, Sink};
+use super::memory::Memory;
 use crate::base::lock;
 use crate::domain::Joined;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tranship_ledger::Source;
 use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::{CountsRo, RefsRo, Way};
 
-impl OwnPool {
+impl Collector {
     /// A queue (and perhaps a reader) joins. Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
-    pub(super) fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>) {
+    pub(super) fn queue_joined(&self, memory: &Memory, queue: Joined, fds: Vec<OwnedFd>) {
         let Joined {
             channel,
             sink,
@@ -21,14 +23,13 @@ impl OwnPool {
             with_sent,
             new_reader,
         } = queue;
-        let slots = self.slot_count();
+        let slots = memory.slots.count();
         let mut fds = fds.into_iter();
         // We are the sink ourselves if somebody forwards our buffers back.
-        let ours = self
-            .domain
-            .link(channel)
-            .and_then(|link| link.counts_of(self.id));
-        let we_sink = sink == self.domain.id();
+        let (domain, pool) = (memory.domain(), memory.registration.id);
+        let link = domain.link(channel);
+        let ours = link.and_then(|link| link.counts_of(pool));
+        let we_sink = sink == domain.id();
         let rcvd = match (fds.next(), &ours) {
             (_, Some(counts)) if we_sink => Some(Counts::ours(counts.clone())),
             (Some(fd), _) => CountsRo::open(&fd, Way::Rcvd, slots)
@@ -67,7 +68,7 @@ impl OwnPool {
         };
         let queue = channel.0.into();
         if let Err(error) = gc.reader_set.add_queue(queue, source, sent, rcvd) {
-            tracing::warn!(pool = %self.id, %error, "reader_set");
+            tracing::warn!(%pool, %error, "reader_set");
         }
         let named = Sink {
             domain: sink,
@@ -80,7 +81,7 @@ impl OwnPool {
             let _ = gc.reader_set.remove_reader(sink.0.into());
             gc.refs_inodes.insert(sink, refs_inode);
             if let Err(error) = gc.reader_set.add_reader(sink.0.into(), refs) {
-                tracing::warn!(pool = %self.id, %error, "reader_set");
+                tracing::warn!(%pool, %error, "reader_set");
             }
         }
         if let Some(pidfd) = pidfd {
@@ -90,35 +91,43 @@ impl OwnPool {
     }
 
     /// Both counters of a queue leave together.
-    pub(super) fn queue_left(&self, channel: ChannelId, epoch: u64) {
-        self.save_replies(channel);
+    pub(super) fn queue_left(&self, memory: &Memory, channel: ChannelId, epoch: u64) {
+        save_replies(memory, channel);
         let mut gc = lock(&self.gc);
         gc.remove_queue(channel);
         gc.advance(epoch);
         drop(gc);
-        self.waiters.memory_came_back();
-    }
-
-    /// What the sink of a queue has passed back is kept by the queue's counters alone, which are about to go.
-    fn save_replies(&self, channel: ChannelId) {
-        if let Some(link) = self.domain.link(channel) {
-            link.queue_leaves();
-        }
+        memory.returned.raise();
     }
 
     /// A reader is gone; its references count no more.
-    pub(super) fn reader_left(&self, domain: DomainId, epoch: u64) {
+    pub(super) fn reader_left(&self, memory: &Memory, domain: DomainId, epoch: u64) {
         let mut gc = lock(&self.gc);
         gc.remove_reader(domain);
         gc.advance(epoch);
         drop(gc);
-        self.waiters.memory_came_back();
+        memory.returned.raise();
+    }
+
+    /// The readers' pages, with their wake words as they are before the look.
+    pub(super) fn reader_words(&self) -> Vec<(Arc<RefsRo>, u32)> {
+        let gc = lock(&self.gc);
+        let pages = gc
+            .reader_set
+            .readers()
+            .iter()
+            .filter_map(|reader| reader.refs.page.clone());
+        // Ordering: Acquire pairs with a reader's Release after its reference went (`release_and_tell`).
+        pages
+            .map(|page| (page.wake().load(Ordering::Acquire), page))
+            .map(|(seen, page)| (page, seen))
+            .collect()
     }
 
     /// Takes readers off the reader set that died before a new manager heard of them: their references, and the queues to
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.
-    pub(super) fn reap_dead_readers(&self) -> bool {
+    pub(super) fn reap_dead_readers(&self, memory: &Memory) -> bool {
         let gc = lock(&self.gc);
         if gc.unnamed().is_empty() {
             return false;
@@ -126,7 +135,8 @@ impl OwnPool {
         let dead = gc.dead();
         let over = gc.queues_to(&dead);
         drop(gc);
-        over.iter().for_each(|channel| self.save_replies(*channel));
+        over.iter()
+            .for_each(|channel| save_replies(memory, *channel));
         let mut gc = lock(&self.gc);
         for domain in &dead {
             gc.remove_reader(*domain);
@@ -135,8 +145,15 @@ impl OwnPool {
             gc.remove_queue(channel);
         }
         if !dead.is_empty() {
-            self.waiters.memory_came_back();
+            memory.returned.raise();
         }
         !gc.unnamed().is_empty()
+    }
+}
+
+/// What the sink of a queue has passed back is kept by the queue's counters alone, which are about to go.
+fn save_replies(memory: &Memory, channel: ChannelId) {
+    if let Some(link) = memory.domain().link(channel) {
+        link.queue_leaves();
     }
 }

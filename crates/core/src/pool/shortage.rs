@@ -1,35 +1,25 @@
 //! Why there is no memory: whose it is.
 
-use super::gc::Gc;
-use super::own::OwnPool;
-use crate::base::{lock, millis};
-use crate::error::{Error, Holder, Limit, Shortage};
+use super::gc::{Collector, Gc};
+use super::memory::Memory;
+use crate::base::lock;
+use crate::error::Holder;
 use std::collections::BTreeMap;
-use std::time::Instant;
 use tranship_ledger::Words;
 use tranship_proto::DomainId;
 
 /// So many of the buffers that were sent are asked for their holders: an error is no time for a survey.
 const ASKED: usize = 16;
 
-impl OwnPool {
-    pub(super) fn out_of_memory(&self, need_bytes: u64, limit: Limit, started: Instant) -> Error {
-        let has_handle = |slot| self.handles(slot).count() > 0;
-        let holder = lock(&self.gc).holder(self.domain.id(), has_handle);
-        Error::from(Shortage {
-            need_bytes,
-            limit,
-            live_bytes: self.bytes_present(),
-            quota_bytes: self.quota_bytes(),
-            holder,
-            waited_ms: millis(started.elapsed()),
-        })
+impl Collector {
+    /// Who holds most of the oldest buffers that were sent.
+    pub(super) fn holder(&self, memory: &Memory) -> Option<Holder> {
+        let has_handle = |slot| memory.slots.handles(slot).count() > 0;
+        lock(&self.gc).holder(memory.domain().id(), has_handle)
     }
-}
 
-impl OwnPool {
     /// Whether another domain holds a slot, or has not taken a message with it.
-    pub(crate) fn is_held_by(&self, slot: u32, domain: DomainId) -> bool {
+    pub(super) fn is_held_by(&self, slot: u32, domain: DomainId) -> bool {
         lock(&self.gc).holders(slot).any(|holder| holder == domain)
     }
 }

@@ -1,95 +1,141 @@
 //! Items of slabs, and runs of their own: where new slots come from, and where those go that no zone caches.
 
-use super::own::OwnPool;
+use super::memory::Memory;
+use super::slots::HUGE;
+use super::store::Store;
 use crate::base::lock;
-use std::sync::atomic::Ordering;
-use tranship_zone::{NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
+use tranship_zone::{Keg, NewSlab, PAGE, Place, RunAllocator, SlabHooks, SlotNumbers, SlotSet};
 
-impl OwnPool {
+/// No item of a slab.
+const NOWHERE: Place = Place { slab: 0, index: 0 };
+
+impl Memory {
     pub(super) fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        let store = &mut *lock(&self.store);
-        let keg = &mut store.kegs[class];
-        keg.alloc(out, want - out.len());
-        let mut hooks = Hooks {
-            pool: self,
-            class,
-            numbers: &mut store.numbers,
-        };
-        while out.len() < want && keg.grow(&mut store.runs, &mut hooks).is_ok() {
+        self.with_keg(&mut lock(&self.store), class, |keg, runs, hooks| {
             keg.alloc(out, want - out.len());
-        }
+            while out.len() < want && keg.grow(runs, hooks).is_ok() {
+                keg.alloc(out, want - out.len());
+            }
+        });
     }
 
     /// Items go back from a zone to their slabs.
     pub(super) fn to_kegs(&self, items: &[u32]) {
         let store = &mut *lock(&self.store);
         for &slot in items {
-            let private = &self.slots[slot as usize];
+            let private = self.slots.private(slot);
             let class = usize::from(private.class());
-            let Some(keg) = store.kegs.get_mut(class) else {
-                continue;
-            };
-            let mut hooks = Hooks {
-                pool: self,
-                class,
-                numbers: &mut store.numbers,
-            };
-            keg.free(private.place(), &mut store.runs, &mut hooks);
+            self.with_keg(store, class, |keg, runs, hooks| {
+                keg.free(private.place(), runs, hooks);
+            });
         }
     }
 
     /// Empty slabs go back to the runs.
     pub(super) fn reap(&self) {
         let store = &mut *lock(&self.store);
-        for (class, keg) in store.kegs.iter_mut().enumerate() {
+        for class in 0..store.kegs.len() {
+            self.with_keg(store, class, |keg, runs, hooks| {
+                keg.reap(runs, hooks);
+            });
+        }
+    }
+
+    /// Nothing more is allocated from a chunk, or again.
+    pub(super) fn set_draining(&self, store: &mut Store, index: u32, drain: bool) {
+        store.runs.set_draining(index, drain);
+        let pages = store.runs.pages_of(index);
+        for class in 0..store.kegs.len() {
+            self.with_keg(store, class, |keg, runs, hooks| {
+                keg.set_draining(pages.clone(), drain, runs, hooks);
+            });
+        }
+    }
+
+    /// Does something with a class's keg, if it has one.
+    fn with_keg(
+        &self,
+        store: &mut Store,
+        class: usize,
+        work: impl FnOnce(&mut Keg, &mut RunAllocator, &mut Hooks<'_>),
+    ) {
+        if let Some(keg) = store.kegs.get_mut(class) {
             let mut hooks = Hooks {
-                pool: self,
+                memory: self,
                 class,
                 numbers: &mut store.numbers,
             };
-            keg.reap(&mut store.runs, &mut hooks);
+            work(keg, &mut store.runs, &mut hooks);
         }
     }
 
     /// A run of its own for a buffer larger than a chunk.
     pub(super) fn alloc_huge(&self, len: usize) -> Option<u32> {
         let store = &mut *lock(&self.store);
-        let pages = u32::try_from(self.rounded(len).div_ceil(4096)).ok()?;
-        let run = store.runs.alloc(pages)?;
-        let Some(set) = store.numbers.take(1) else {
+        let run = store.runs.alloc(self.sizes.pages_of_run(len))?;
+        let Some(slot) = store.take_number() else {
             store.runs.free(run);
             return None;
         };
-        let slot = set.get(0)?;
-        self.enter(
-            slot,
-            run.offset(),
-            run.bytes(),
-            Self::HUGE,
-            Place { slab: 0, index: 0 },
-        );
+        self.enter(slot, run.offset(), run.bytes(), HUGE, NOWHERE);
         store.huge.insert(slot, run);
         store.huge_allocs += 1;
         Some(slot)
     }
 
-    /// Writes a slot's entry: where its memory is from now on. Its generation stays odd.
-    pub(super) fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
-        self.slots[slot as usize].place_at(offset, class, place);
-        let entry = &self.table.slots()[slot as usize];
-        entry.offset.store(offset, Ordering::Relaxed);
-        entry.length.store(length, Ordering::Relaxed);
-        entry
-            .serial
-            .store(self.serial_at(offset), Ordering::Relaxed);
+    /// One of a run of its own, or a large one, is nobody's any more.
+    #[cold]
+    pub(super) fn free_huge(&self, slot: u32) {
+        let mut store = lock(&self.store);
+        let huge = store.huge.remove(&slot);
+        if let Some(run) = huge {
+            store.runs.free(run);
+            self.slots.set_padding(slot, 0);
+        }
+        if huge.is_some() || store.large.end(slot) {
+            store.give_number(slot);
+        }
+        drop(store);
+        self.returned.raise();
+    }
+
+    /// A large one out of what was made for it.
+    pub(super) fn begin_large(&self, pages: u32) -> Option<u32> {
+        let store = &mut *lock(&self.store);
+        let run = store.large.take_ready(pages)?;
+        let Some(slot) = store.take_number() else {
+            store.large.give_ready(run);
+            return None;
+        };
+        self.enter(slot, run.offset(), run.bytes(), HUGE, NOWHERE);
+        store.large.begin(slot, run);
+        store.huge_allocs += 1;
+        Some(slot)
+    }
+
+    /// Whether what is in use, but for what is only cached, would fit into fewer chunks.
+    pub(super) fn is_scattered(&self) -> bool {
+        let store = lock(&self.store);
+        let all = self.zones.iter().zip(&store.kegs);
+        let cached: u64 = all
+            .map(|(zone, keg)| zone.stats().cached() * keg.shape().item_bytes)
+            .sum();
+        let used = (store.runs.total_used_pages() * PAGE).saturating_sub(cached);
+        u64::from(store.runs.busy()) > used.div_ceil(self.chunks.chunk_bytes())
+    }
+
+    fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, item: Place) {
+        let serial = self.chunks.serial_at(offset);
+        self.slots
+            .enter(slot, (offset, length), serial, class, item);
     }
 }
 
 /// Gives the items of a new slab their slots.
-pub(super) struct Hooks<'a> {
-    pub(super) pool: &'a OwnPool,
-    pub(super) class: usize,
-    pub(super) numbers: &'a mut SlotNumbers,
+struct Hooks<'a> {
+    memory: &'a Memory,
+    class: usize,
+    numbers: &'a mut SlotNumbers,
 }
 
 impl SlabHooks for Hooks<'_> {
@@ -98,22 +144,19 @@ impl SlabHooks for Hooks<'_> {
         let class = u8::try_from(self.class).ok()?;
         for (index, slot) in (0u16..).zip(set.iter()) {
             let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
-            self.pool.enter(
-                slot,
-                offset,
-                slab.item_bytes,
-                class,
-                Place {
-                    slab: slab.slab,
-                    index,
-                },
-            );
+            let item = Place {
+                slab: slab.slab,
+                index,
+            };
+            self.memory
+                .enter(slot, offset, slab.item_bytes, class, item);
         }
         Some(set)
     }
     fn retire(&mut self, _slab: u32, slots: &SlotSet) {
-        if self.pool.is_guarded() {
-            slots.iter().for_each(|slot| self.pool.set_padding(slot, 0));
+        if self.memory.registration.is_guarded() {
+            let slots_of = &self.memory.slots;
+            slots.iter().for_each(|slot| slots_of.set_padding(slot, 0));
         }
         self.numbers.give(slots);
     }

@@ -2,7 +2,7 @@
 
 use super::larges::Larges;
 use std::collections::HashMap;
-use tranship_zone::{Keg, Run, RunAllocator, SlotNumbers};
+use tranship_zone::{Classes, Keg, Run, RunAllocator, SlabShape, SlotNumbers, SlotSet};
 
 /// Slabs and runs, under one lock.
 pub(super) struct Store {
@@ -17,8 +17,33 @@ pub(super) struct Store {
 }
 
 impl Store {
+    pub(super) fn new(classes: &Classes, slots: u32, chunks: u32, chunk_bytes: u64) -> Store {
+        let shape = |class| SlabShape::new(classes.bytes_of(class), chunk_bytes);
+        Store {
+            runs: RunAllocator::new(chunks, chunk_bytes),
+            kegs: (0..classes.count()).map(|c| Keg::new(shape(c))).collect(),
+            numbers: SlotNumbers::new(slots),
+            huge: HashMap::new(),
+            huge_allocs: 0,
+            large: Larges::default(),
+        }
+    }
+
     /// Buffers that are runs of their own.
     pub(super) fn huge_live(&self) -> u64 {
         (self.huge.len() + self.large.len()) as u64
+    }
+
+    /// A slot for one of them.
+    pub(super) fn take_number(&mut self) -> Option<u32> {
+        self.numbers.take(1).and_then(|set| set.get(0))
+    }
+
+    /// It is free again.
+    pub(super) fn give_number(&mut self, slot: u32) {
+        self.numbers.give(&SlotSet::Range {
+            first: slot,
+            count: 1,
+        });
     }
 }

@@ -1,43 +1,50 @@
-//! Who waits for memory of a pool: a queue of tickets, and what wakes the first of them.
+//! Who waits for memory of a pool: a queue of tickets, and what is done while there are some.
 
+use super::memory::Memory;
 use crate::base::lock;
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::Instant;
-use tranship_region::layout::TableRw;
-use tranship_sys::futex;
+use std::time::{Duration, Instant};
+use tranship_region::layout::table::Figures;
 
 /// Who waits for memory of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    pub(super) queue: Mutex<WaitQueue>,
-    pub(super) moved: Condvar,
-    pub(super) next: AtomicU64,
-    /// Raised when memory came back inside this process.
-    pub(super) local: AtomicU32,
-    pub(super) wanting: Mutex<Wanting>,
+    queue: Mutex<WaitQueue>,
+    moved: Condvar,
+    next: AtomicU64,
+    /// Set while somebody waits: then nobody passes the queue.
+    contended: AtomicBool,
+    wanting: Mutex<Wanting>,
+    blocked_ns: AtomicU64,
 }
 
 /// Why readers are to tell of releases (`relinquish`), and nothing is cached.
 #[derive(Debug, Default)]
-pub(super) struct Wanting {
-    pub(super) shrinking: bool,
-    pub(super) waiting: bool,
+struct Wanting {
+    shrinking: bool,
+    waiting: bool,
+}
+
+impl Wanting {
+    fn press(&self, memory: &Memory) {
+        memory.press(self.shrinking || self.waiting);
+    }
 }
 
 /// Tickets, first come first; and for how long they have waited.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    pub(super) tickets: VecDeque<u64>,
-    pub(super) since: Option<Instant>,
-    pub(super) waited_ns: u64,
+    tickets: VecDeque<u64>,
+    since: Option<Instant>,
+    waited_ns: u64,
 }
 
 impl WaitQueue {
     /// How long callers have waited up to now, those in the queue included, summed.
-    pub(super) fn waited_ns(&mut self, now: Instant) -> u64 {
+    fn waited_ns(&mut self, now: Instant) -> u64 {
         let since = self
             .since
             .replace(now)
@@ -59,23 +66,117 @@ impl Deref for WaitQueue {
 }
 
 impl Waiters {
-    pub(super) fn lock_queue(&self) -> MutexGuard<'_, WaitQueue> {
+    fn lock_queue(&self) -> MutexGuard<'_, WaitQueue> {
         lock(&self.queue)
     }
 
-    /// Memory came back inside this process, or the reader set changed.
-    pub(super) fn memory_came_back(&self) {
-        self.local.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.local, 1);
+    /// The last place in the queue.
+    pub(super) fn join(&self) -> u64 {
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut queue = self.lock_queue();
+        queue.waited_ns(Instant::now());
+        queue.tickets.push_back(ticket);
+        ticket
     }
 
-    pub(super) fn set(table: &TableRw, wanted: bool) {
-        if (table.relinquish().load(Ordering::Relaxed) != 0) != wanted {
-            tranship_ledger::want_releases(table.relinquish(), wanted);
-        }
+    /// Who has that place goes, and has waited since then. `left`: under the queue's lock, whether it is empty now.
+    pub(super) fn leave(&self, ticket: u64, since: Instant, left: impl FnOnce(bool)) {
+        let mut queue = self.lock_queue();
+        queue.waited_ns(Instant::now());
+        queue.tickets.retain(|t| *t != ticket);
+        left(queue.is_empty());
+        drop(queue);
+        self.moved.notify_all();
+        let waited = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.blocked_ns.fetch_add(waited, Ordering::Relaxed);
+    }
+
+    /// Whose turn it is.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.lock_queue().front().copied()
     }
 
     pub(super) fn count(&self) -> usize {
-        lock(&self.queue).len()
+        self.lock_queue().len()
+    }
+
+    /// Whether it is that one's turn; if not, and there is time for it, waits until the queue may have moved.
+    pub(super) fn is_turn(&self, ticket: u64, longest: Duration) -> bool {
+        let queue = self.lock_queue();
+        let is_first = queue.front() == Some(&ticket);
+        if !is_first && !longest.is_zero() {
+            drop(self.moved.wait_timeout(queue, longest));
+        }
+        is_first
+    }
+
+    #[inline(always)]
+    pub(super) fn is_contended(&self) -> bool {
+        self.contended.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_contended(&self, memory: &Memory, contended: bool) {
+        self.contended.store(contended, Ordering::Relaxed);
+        let mut wanting = lock(&self.wanting);
+        wanting.waiting = contended;
+        wanting.press(memory);
+    }
+
+    /// The pool is to have less than it uses, or not any more. What is freed meanwhile is not cached: its chunk may be one that is to go, which
+    /// would stay for as long as somebody takes from the cache what he has just freed.
+    ///
+    /// Not under the lock of the slabs.
+    pub(super) fn set_shrinking(&self, memory: &Memory, shrinking: bool) {
+        let mut wanting = lock(&self.wanting);
+        if wanting.shrinking != shrinking {
+            wanting.shrinking = shrinking;
+            wanting.press(memory);
+        }
+    }
+
+    /// How long callers were blocked that wait no more, summed.
+    pub(super) fn blocked_ns(&self) -> u64 {
+        self.blocked_ns.load(Ordering::Relaxed)
+    }
+
+    /// The callers that wait, and for how long.
+    pub(super) fn say(&self, words: &Figures) {
+        let mut queue = self.lock_queue();
+        let blocked = queue.waited_ns(Instant::now());
+        // Ordering: Relaxed; statistics, each for itself. Under the queue's lock, so that time does not go back.
+        words.blocked_ns.store(blocked, Ordering::Relaxed);
+        words.waiters.store(queue.len() as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_come_first_served_and_who_leaves_holds_up_nobody() {
+        let waiters = Waiters::default();
+        let [a, b, c] = [(); 3].map(|()| waiters.join());
+        assert_eq!((waiters.first(), waiters.count()), (Some(a), 3));
+        let now = Instant::now();
+        waiters.leave(b, now, |is_empty| assert!(!is_empty));
+        assert!(waiters.is_turn(a, Duration::ZERO) && !waiters.is_turn(c, Duration::ZERO));
+        waiters.leave(a, now, |is_empty| assert!(!is_empty));
+        assert!(waiters.is_turn(c, Duration::ZERO));
+        waiters.leave(c, now, |is_empty| assert!(is_empty));
+        assert_eq!((waiters.first(), waiters.count()), (None, 0));
+    }
+
+    #[test]
+    fn time_counts_for_each_that_waits() {
+        let mut queue = WaitQueue::default();
+        let begin = Instant::now();
+        assert_eq!(queue.waited_ns(begin), 0);
+        queue.tickets.extend([0, 1, 2]);
+        assert_eq!(queue.waited_ns(begin + Duration::from_nanos(10)), 30);
+        queue.tickets.pop_front();
+        assert_eq!(queue.waited_ns(begin + Duration::from_nanos(15)), 40);
+        queue.tickets.clear();
+        assert_eq!(queue.waited_ns(begin + Duration::from_secs(1)), 40);
     }
 }

@@ -20,7 +20,7 @@ const LEAST: u64 = 64;
 fn taken_look(length: u64, pool: &OwnPool) -> u32 {
     let has_more_than = |count: u32| {
         let bytes = u64::from(count).saturating_mul(length.max(LEAST));
-        count < pool.slot_count() && bytes < pool.max_bytes
+        count < pool.slot_count() && bytes < pool.max_bytes()
     };
     match (has_more_than(256), has_more_than(128)) {
         (true, _) => TAKEN_LOOK,

@@ -1,0 +1,206 @@
+//! What the pool's buffers lie in: an allocator over chunks that the manager grants. Which buffers are dead it does not know, nor who waits.
+//!
+//! Slots and their memory go from chunks to runs, slabs (`slabs.rs`) and zones, and back. How chunks come and go is `grow.rs`, how those of large
+//! buffers do `large.rs`, what else is done with buffers that go the long way `long.rs`.
+
+use super::chunks::Chunks;
+use super::class::Class;
+use super::place::Place;
+use super::raw::RawBuf;
+use super::registration::Registration;
+use super::resizing::Resizing;
+use super::short::Kind;
+use super::sizes::Sizes;
+use super::slot_table::SlotTable;
+use super::slots::HUGE;
+use super::store::Store;
+use super::tag::Tag;
+use crate::base::lock;
+use crate::domain::{DomainCore, Offer};
+use crate::error::{Error, TooLarge};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_ledger::{generation, want_releases};
+use tranship_proto::CbufId;
+use tranship_region::Mappings;
+use tranship_zone::Zone;
+
+/// The pool's memory.
+pub(super) struct Memory {
+    pub(super) registration: Registration,
+    /// Of all handles: whether their bytes may be had as slices.
+    pub(super) flags: AtomicU32,
+    pub(super) sizes: Sizes,
+    pub(super) zones: Box<[Zone<Class>]>,
+    pub(super) slots: SlotTable,
+    pub(super) chunks: Chunks,
+    pub(super) store: Mutex<Store>,
+    /// Held while chunks are added or returned. Never waited for under the socket's lock.
+    pub(super) resizing: Mutex<Resizing>,
+    /// Held while a large buffer is sealed.
+    pub(super) sealing: Mutex<()>,
+    pub(super) returned: Returned,
+    /// At level `half`: the mappings that it may need.
+    pub(super) _mappings: Option<Mappings>,
+}
+
+/// Raised when memory came back inside this process, or the reader set changed.
+#[derive(Debug, Default)]
+pub(super) struct Returned(pub(super) AtomicU32);
+
+impl Returned {
+    pub(super) fn raise(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+        let _ = tranship_sys::futex::wake(&self.0, 1);
+    }
+}
+
+impl Memory {
+    #[inline(always)]
+    pub(super) fn domain(&self) -> &DomainCore {
+        &self.registration.domain
+    }
+
+    pub(super) fn shape(&self) -> Offer {
+        let (slots, chunk_bytes) = (self.slots.count(), self.chunks.chunk_bytes());
+        self.registration.offer(slots, chunk_bytes)
+    }
+
+    /// What handles of its buffers have.
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u32 {
+        // Relaxed: all but one bit stay as they are, and that one says only whether something is recorded.
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// What is done with buffers that are allocated from now on is recorded, or not.
+    pub(super) fn set_traced(&self, on: bool) {
+        match on {
+            true => self.flags.fetch_or(Tag::TRACED, Ordering::Relaxed),
+            false => self.flags.fetch_and(!Tag::TRACED, Ordering::Relaxed),
+        };
+    }
+
+    #[inline(always)]
+    pub(super) fn hand_out(&self, slot: u32, kind: Kind, len: usize) -> RawBuf {
+        let (class, place) = (kind.class(), kind.place());
+        let tag = Tag::own(slot, class, self.flags());
+        if tag.has(Tag::LONG | Tag::TRACED) {
+            self.hand_out_long(slot, len);
+        }
+        // Cut out of an attached chunk, at least `len` long by its class, which is one of the pool's; it stays outstanding until its handle is gone.
+        let ptr = self.chunks.at(self.slots.private(slot).offset());
+        RawBuf {
+            ptr,
+            len,
+            place,
+            tag,
+        }
+    }
+
+    /// The same of a run of its own, with these flags besides.
+    pub(super) fn hand_out_huge(&self, slot: u32, len: usize, flags: u32) -> RawBuf {
+        self.hand_out_long(slot, len);
+        RawBuf {
+            ptr: self.chunks.at(self.slots.private(slot).offset()),
+            len,
+            place: self.sizes.place_of_class(HUGE),
+            tag: Tag::own(slot, HUGE, flags | Tag::LONG),
+        }
+    }
+
+    /// The id under which others know the slot's buffer, or will.
+    #[inline(always)]
+    pub(super) fn id_of(&self, slot: u32) -> CbufId {
+        let generation = generation::published(self.slots.generation(slot));
+        CbufId::new(self.registration.id, slot, generation)
+    }
+
+    /// What a line says of the chunks that bytes of a slot's buffer lie in: one that is no larger than a chunk lies in one chunk.
+    #[inline(always)]
+    pub(super) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
+        match class {
+            HUGE => self.chunks.serial_of(offset, length),
+            #[allow(clippy::cast_possible_truncation)] // 64-bit only
+            _ => self.serial_of_one(self.slots.place_of(slot), offset, length as usize),
+        }
+    }
+
+    /// The same of one that is no larger than a chunk.
+    #[inline(always)]
+    pub(super) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
+        if length == 0 {
+            // It may be said to lie where the next one begins.
+            std::hint::cold_path();
+            return self.chunks.serial_of(offset, 0);
+        }
+        place.serial()
+    }
+
+    /// One out of the zone of its class, which asks for more if it has none.
+    pub(super) fn take(&self, kind: Kind, len: usize) -> Option<RawBuf> {
+        let slot = self.zones[usize::from(kind.class())].alloc();
+        slot.map(|slot| self.hand_out(slot, kind, len))
+    }
+
+    /// A run of its own.
+    pub(super) fn take_huge(&self, len: usize) -> Option<RawBuf> {
+        let slot = self.alloc_huge(len)?;
+        Some(self.hand_out_huge(slot, len, self.flags()))
+    }
+
+    /// Pages one behind the other that such a buffer needs, or a slab of such.
+    pub(super) fn pages_for(&self, len: usize) -> u32 {
+        match self.sizes.kind_of(len) {
+            Some(kind) => {
+                lock(&self.store).kegs[usize::from(kind.class())]
+                    .shape()
+                    .pages
+            }
+            None => self.sizes.pages_of_run(len),
+        }
+    }
+
+    /// Bytes of chunks that must exist for such a buffer.
+    pub(super) fn need_bytes(&self, len: usize) -> u64 {
+        (len as u64)
+            .max(1)
+            .checked_next_multiple_of(self.chunks.chunk_bytes())
+            .unwrap_or(u64::MAX)
+    }
+
+    /// What can never be had is no reason to wait.
+    pub(super) fn check_need(&self, need_bytes: u64) -> Result<(), Error> {
+        let quota_bytes = self.registration.most_bytes();
+        if need_bytes > quota_bytes {
+            return Err(TooLarge {
+                need_bytes,
+                quota_bytes,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes_present(&self) -> u64 {
+        self.chunks.bytes_of(lock(&self.store).runs.present())
+    }
+
+    /// What is freed is not cached, and readers tell of releases, or not any more. Not under the lock of the slabs.
+    pub(super) fn press(&self, wanted: bool) {
+        self.zones.iter().for_each(|zone| zone.set_pressure(wanted));
+        let relinquish = self.slots.shared.relinquish();
+        if (relinquish.load(Ordering::Relaxed) != 0) != wanted {
+            want_releases(relinquish, wanted);
+        }
+    }
+
+    /// What threads have cached goes to the slabs.
+    pub(super) fn drain_caches(&self) {
+        for zone in &self.zones {
+            if zone.stats().cached() > 0 {
+                zone.drain(tranship_zone::Level::All);
+            }
+        }
+    }
+}

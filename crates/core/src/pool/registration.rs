@@ -1,0 +1,136 @@
+//! The pool as its manager has it: who it is, what it may have, where it stands in the control page.
+
+use crate::domain::{DomainCore, Offer};
+use crate::options::PoolOptions;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_proto::{PoolId, Request, Trust};
+use tranship_region::layout::LoadU64;
+use tranship_sys::ForkGuard;
+
+/// Who a pool is for its manager.
+pub(super) struct Registration {
+    pub(super) domain: DomainCore,
+    /// The domain's, at hand.
+    pub(super) fork: ForkGuard,
+    pub(super) id: PoolId,
+    pub(super) options: PoolOptions,
+    /// Whole chunks.
+    pub(super) max_bytes: u64,
+    /// Index in the control page.
+    entry: AtomicU32,
+}
+
+/// The place in the control page of a pool that has none at the moment.
+const NO_ENTRY: u32 = u32::MAX;
+
+impl Registration {
+    pub(super) fn new(
+        domain: &DomainCore,
+        id: PoolId,
+        entry: u32,
+        options: PoolOptions,
+        max_bytes: u64,
+    ) -> Registration {
+        Registration {
+            domain: domain.clone(),
+            fork: domain.fork,
+            id,
+            options,
+            max_bytes,
+            entry: AtomicU32::new(entry),
+        }
+    }
+
+    /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch_word()
+            .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
+    }
+
+    /// Where that is. To be loaded with acquire.
+    #[inline(always)]
+    pub(super) fn epoch_word(&self) -> Option<LoadU64<'_>> {
+        let control_page = self.domain.control_page();
+        control_page.epoch(self.entry.load(Ordering::Relaxed))
+    }
+
+    /// Whether the control page has the pool. Ordering: Acquire pairs with the manager's Release, which comes before it tells a sink
+    /// that it may take.
+    pub(super) fn is_listed(&self) -> bool {
+        let (control_page, id) = (self.domain.control_page(), u64::from(self.id.0));
+        let pools = (0..).map_while(|i| control_page.pool(i));
+        pools.map(|p| p.load(Ordering::Acquire)).any(|p| p == id)
+    }
+
+    pub(super) fn quota_bytes(&self) -> u64 {
+        if self.fork.is_child() {
+            return 0; // the control page is not mapped here
+        }
+        loop {
+            let control_page = self.domain.control_page();
+            // Ordering: Acquire pairs with `leave_page` and `enter_page`: with one and the same control page and entry before and
+            // after, the quota was of that entry of that control page, or of none.
+            let entry = self.entry.load(Ordering::Acquire);
+            let quota = control_page.quota(entry).map(|q| q.load(Ordering::Acquire));
+            if std::ptr::eq(control_page, self.domain.control_page())
+                && entry == self.entry.load(Ordering::Acquire)
+            {
+                // Between two managers nobody knows it; the next one will say.
+                return quota.unwrap_or(self.max_bytes).min(self.max_bytes);
+            }
+        }
+    }
+
+    /// Where quotas move by themselves, only what is beyond the pool's maximum can never be had.
+    pub(super) fn most_bytes(&self) -> u64 {
+        let scheduled = !self.fork.is_child() && self.domain.control_page().is_scheduled();
+        match scheduled {
+            true => self.max_bytes,
+            false => self.quota_bytes(),
+        }
+    }
+
+    /// The control page is about to be another one.
+    pub(super) fn leave_page(&self) {
+        self.entry.store(NO_ENTRY, Ordering::SeqCst);
+    }
+
+    /// The pool's place in the control page that there is now.
+    pub(super) fn enter_page(&self, entry: u32) {
+        self.entry.store(entry, Ordering::Release);
+    }
+
+    /// Whether the manager was told of a chunk that is ours no more.
+    pub(super) fn tell_returned(&self, index: u32, serial: u32) -> bool {
+        let pool = self.id;
+        let gone = Request::ReturnChunk {
+            pool,
+            index,
+            serial,
+        };
+        self.domain.tell(&gone, &[]).is_ok()
+    }
+
+    /// So many chunks that were granted are not made after all.
+    pub(super) fn ungrant(&self, chunks: u32) {
+        let pool = self.id;
+        let _ = self.domain.tell(&Request::Ungrant { pool, chunks }, &[]);
+    }
+
+    /// Whether it is of level `half`.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.options.trust == Trust::Half
+    }
+
+    /// What its writer offers with it.
+    pub(super) fn offer(&self, slots: u32, chunk_bytes: u64) -> Offer {
+        Offer {
+            pool: self.id,
+            writer: self.domain.id(),
+            max_bytes: self.max_bytes,
+            slots,
+            chunk_bytes,
+            trust: self.options.trust,
+        }
+    }
+}
