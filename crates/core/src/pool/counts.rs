@@ -52,7 +52,7 @@ impl View {
         debug_assert!(slots.each().all(|slot| slot < count));
         // Ordering: as in `load`.
         let load = |t, word: &AtomicU32| take(t, word.load(Ordering::Acquire));
-        // SAFETY: the collector's candidates are slots of the pool (as for `OwnPool::private`), and mappings with fewer words are not opened.
+        // SAFETY: the collector's candidates are slots of the pool (as for `SlotTable::private`), and mappings with fewer words are not opened.
         unsafe { each_among(words, slots, beside, load) };
     }
 

@@ -16,6 +16,7 @@ use super::waiters::Waiters;
 use crate::domain::DomainCore;
 use crate::error::{self, Error, Kind, OutOfRange};
 use crate::options::PoolOptions;
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
@@ -26,85 +27,51 @@ use tranship_zone::{Classes, PAGE, Zone, ZoneConfig};
 /// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
 const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
 
-/// How much of what a pool consists of.
-struct Shape {
-    chunk: u64,
-    chunks: u32,
-    slots: u32,
-    max_bytes: u64,
-}
-
-/// What the options ask for, if it can be.
-fn checked(options: &PoolOptions) -> Result<Shape, Error> {
-    let chunk = options.chunk();
-    let bad = |what, value, min, max| {
-        Error::from(OutOfRange {
+/// How many chunks and slots it is, if it can be.
+fn checked(options: &PoolOptions) -> Result<(u32, u32), Error> {
+    let check = |what, value: u64, is_good: bool, range: RangeInclusive<u64>| {
+        let (min, max) = (*range.start(), *range.end());
+        let error = OutOfRange {
             what,
             value,
             min,
             max,
-        })
+        };
+        let is_good = is_good && range.contains(&value);
+        is_good.then_some(value).ok_or(error)
     };
-    if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
-        return Err(bad(
-            "the chunk size in bytes (a power of two)",
-            chunk,
-            64 << 10,
-            64 << 20,
-        ));
-    }
-    if options.max_bytes == 0 || options.max_bytes > MAX_BYTES {
-        return Err(bad(
-            "the pool's maximum in bytes",
-            options.max_bytes,
-            1,
-            MAX_BYTES,
-        ));
-    }
-    let align = options.align_bytes;
-    if !align.is_power_of_two() || align > chunk {
-        return Err(bad(
-            "the alignment of buffers in bytes (a power of two)",
-            align,
-            1,
-            chunk,
-        ));
-    }
-    let max_bytes = options.max_bytes.next_multiple_of(chunk);
-    if options.preallocated_bytes > max_bytes {
-        return Err(bad(
-            "what the pool is to begin with, in bytes",
-            options.preallocated_bytes,
-            0,
-            max_bytes,
-        ));
-    }
-    let slots = options.slot_count();
-    let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
-    let slots = u32::try_from(slots)
-        .ok()
-        .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
-        .ok_or(bad("slots", slots, 1, slot_limit))?;
-    let chunks = max_bytes / chunk;
-    let chunks = u32::try_from(chunks)
-        .map_err(|_: std::num::TryFromIntError| bad("chunks", chunks, 1, u32::MAX.into()))?;
-    crate::base::checked_name(&options.name)?;
-    Ok(Shape {
+    let (chunk, align) = (options.chunk(), options.align_bytes);
+    let (is_power, sizes) = (chunk.is_power_of_two(), (64 << 10)..=(64 << 20));
+    check(
+        "the chunk size in bytes (a power of two)",
         chunk,
-        chunks,
-        slots,
+        is_power,
+        sizes,
+    )?;
+    let max_bytes = options.max_bytes;
+    check(
+        "the pool's maximum in bytes",
         max_bytes,
-    })
+        true,
+        1..=MAX_BYTES,
+    )?;
+    let what = "the alignment of buffers in bytes (a power of two)";
+    check(what, align, align.is_power_of_two(), 1..=chunk)?;
+    let max_bytes = max_bytes.next_multiple_of(chunk);
+    let what = "what the pool is to begin with, in bytes";
+    check(what, options.preallocated_bytes, true, 0..=max_bytes)?;
+    let most = tranship_proto::SLOT_LIMIT.into();
+    let slots = check("slots", options.slot_count(), true, 1..=most)?;
+    let chunks = check("chunks", max_bytes / chunk, true, 1..=u32::MAX.into())?;
+    crate::base::checked_name(&options.name)?;
+    #[allow(clippy::cast_possible_truncation)] // as just checked
+    Ok((chunks as u32, slots as u32))
 }
 
 impl OwnPool {
     pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Arc<OwnPool>, Error> {
-        let Shape {
-            chunk,
-            chunks,
-            slots,
-            max_bytes,
-        } = checked(&options)?;
+        let (chunk, (chunks, slots)) = (options.chunk(), checked(&options)?);
+        let max_bytes = u64::from(chunks) * chunk;
         let half = options.trust == Trust::Half;
         // Before anything is made.
         let mappings = half.then(|| guard::mappings(slots, chunks.into()));

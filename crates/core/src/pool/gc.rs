@@ -83,9 +83,9 @@ pub(super) const FIRST_EPOCH: u64 = 1;
 pub(super) enum Standing {
     /// Its epoch is the one that the control page shows.
     Managed,
-    /// Whatever the control page says (`OwnPool::stand_alone`).
+    /// Whatever the control page says (`OwnMember::stand_alone`).
     Alone,
-    /// That the control page of the next manager does not have the pool yet (`OwnPool::suspend`).
+    /// That the control page of the next manager does not have the pool yet (`OwnMember::suspend`).
     Unlisted,
 }
 

@@ -1,4 +1,4 @@
-//! Chunks come and go. More memory: makes chunks, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
+//! How chunks come and go. For more memory it makes some, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
 //! them. As many as one message carries go in one; what is much, or was refused lately, is asked for before it is made.
 //!
 //! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes

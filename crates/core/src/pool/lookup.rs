@@ -1,7 +1,6 @@
 //! One's own buffers by their ids, as others name them.
 
-use super::gc::Collector;
-use super::memory::Memory;
+use super::own::OwnPool;
 use super::raw::RawBuf;
 use super::slots::HUGE;
 use super::tag::Tag;
@@ -11,21 +10,20 @@ use tranship_ledger::{StaleReference, is_named};
 use tranship_proto::CbufId;
 use tranship_sys::map::Access;
 
-impl Collector {
+impl OwnPool {
     /// A buffer of ours that another domain sends back: the reference is counted, and the range inside the slot's memory. Under the collector's lock: while it is held, an even
     /// generation that matches cannot become odd.
-    pub(super) fn take_back(
+    pub(crate) fn take_back(
         &self,
-        memory: &Memory,
         id: CbufId,
         offset: u64,
         length: u64,
     ) -> Result<RawBuf, Violation> {
-        let slot = id.slot();
+        let (memory, slot) = (&self.memory, id.slot());
         let slots = memory.slots.count();
         let private = memory.slots.get(slot);
         let private = private.ok_or(Violation::Slot { slot, slots })?;
-        let _gc = lock(&self.gc);
+        let _gc = lock(&self.collector.gc);
         let start = private.offset();
         let stale = |StaleReference { found: now, .. }| Violation::Dead { id, now };
         let check = || {
@@ -51,42 +49,47 @@ impl Collector {
         private
             .handles
             .find(generation, id.generation(), stale, check)?;
-        #[allow(clippy::cast_possible_truncation)]
+        Ok(self.found(slot, offset, length))
+    }
+
+    /// One of whose references the caller has taken.
+    fn found(&self, slot: u32, offset: u64, length: u64) -> RawBuf {
+        let (memory, class) = (&self.memory, self.memory.slots.private(slot).class());
+        #[allow(clippy::cast_possible_truncation)] // 64-bit only
         let len = length as usize;
-        Ok(RawBuf {
+        RawBuf {
             ptr: memory.chunks.at(offset),
             len,
-            place: memory.sizes.place_of_class(private.class()),
-            tag: Tag::own(slot, private.class(), memory.flags()),
-        })
+            place: memory.sizes.place_of_class(class),
+            tag: Tag::own(slot, class, memory.flags()),
+        }
     }
 
     /// The same of one that another domain moves to us. It was sent, so it can be written only under its next generation.
-    pub(super) fn take_back_moved(
+    pub(crate) fn take_back_moved(
         &self,
-        memory: &Memory,
         id: CbufId,
         offset: u64,
         length: u64,
     ) -> Result<RawBuf, Violation> {
         // It is read now, or written when it is handed out again, and who had it may have written: its miss begins before the checks. Wherever a
         // liar's offset points, nothing is read there.
-        tranship_sync::prefetch_write(memory.chunks.anywhere(offset));
-        let raw = self.take_back(memory, id, offset, length)?;
-        let flags = memory.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
+        tranship_sync::prefetch_write(self.memory.chunks.anywhere(offset));
+        let raw = self.take_back(id, offset, length)?;
+        let flags = self.memory.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
         let tag = Tag::own(id.slot(), HUGE, flags);
         Ok(RawBuf { tag, ..raw })
     }
 
     /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
     /// as a liar that moves it back twice can have it, they stay.
-    pub(super) fn leave_again(&self, memory: &Memory, id: CbufId) {
-        let slot = id.slot();
+    pub(crate) fn leave_again(&self, id: CbufId) {
+        let (memory, slot) = (&self.memory, id.slot());
         if !memory.registration.is_guarded() {
             return;
         }
         // While it is held nobody here gets a handle, and no slot gets another buffer.
-        let _gc = lock(&self.gc);
+        let _gc = lock(&self.collector.gc);
         let is_it = is_named(memory.slots.generation_word(slot), id.generation()).is_ok();
         if is_it
             && memory.slots.is_away(slot, id.generation())
@@ -98,15 +101,15 @@ impl Collector {
 
     /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
     /// `take_back`.
-    pub(super) fn lookup(&self, memory: &Memory, id: CbufId) -> Result<RawBuf, Error> {
-        let slot = id.slot();
+    pub(crate) fn lookup(&self, id: CbufId) -> Result<RawBuf, Error> {
+        let (memory, slot) = (&self.memory, id.slot());
         let pool = memory.registration.id;
         let stale = StaleId { id, pool };
         let is_ours = id.pool() == pool && slot < memory.slots.count();
         if memory.registration.fork.is_child() || !is_ours {
             return Err(stale.into());
         }
-        let _gc = lock(&self.gc);
+        let _gc = lock(&self.collector.gc);
         let private = memory.slots.private(slot);
         let check = || {
             if memory.slots.is_away(slot, id.generation()) {
@@ -121,14 +124,7 @@ impl Collector {
         let length = private
             .handles
             .find(generation, id.generation(), stale, check)?;
-        #[allow(clippy::cast_possible_truncation)] // 64-bit only
-        let len = length as usize;
-        Ok(RawBuf {
-            ptr: memory.chunks.at(private.offset()),
-            len,
-            place: memory.sizes.place_of_class(private.class()),
-            tag: Tag::own(slot, private.class(), memory.flags()),
-        })
+        Ok(self.found(slot, private.offset(), length))
     }
 }
 

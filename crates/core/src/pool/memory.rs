@@ -5,7 +5,6 @@
 
 use super::chunks::Chunks;
 use super::class::Class;
-use super::place::Place;
 use super::raw::RawBuf;
 use super::registration::Registration;
 use super::resizing::Resizing;
@@ -16,7 +15,7 @@ use super::slots::HUGE;
 use super::store::Store;
 use super::tag::Tag;
 use crate::base::lock;
-use crate::domain::{DomainCore, Offer};
+use crate::domain::DomainCore;
 use crate::error::{Error, TooLarge};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,11 +58,6 @@ impl Memory {
     #[inline(always)]
     pub(super) fn domain(&self) -> &DomainCore {
         &self.registration.domain
-    }
-
-    pub(super) fn shape(&self) -> Offer {
-        let (slots, chunk_bytes) = (self.slots.count(), self.chunks.chunk_bytes());
-        self.registration.offer(slots, chunk_bytes)
     }
 
     /// What handles of its buffers have.
@@ -114,27 +108,6 @@ impl Memory {
     pub(super) fn id_of(&self, slot: u32) -> CbufId {
         let generation = generation::published(self.slots.generation(slot));
         CbufId::new(self.registration.id, slot, generation)
-    }
-
-    /// What a line says of the chunks that bytes of a slot's buffer lie in: one that is no larger than a chunk lies in one chunk.
-    #[inline(always)]
-    pub(super) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
-        match class {
-            HUGE => self.chunks.serial_of(offset, length),
-            #[allow(clippy::cast_possible_truncation)] // 64-bit only
-            _ => self.serial_of_one(self.slots.place_of(slot), offset, length as usize),
-        }
-    }
-
-    /// The same of one that is no larger than a chunk.
-    #[inline(always)]
-    pub(super) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
-        if length == 0 {
-            // It may be said to lie where the next one begins.
-            std::hint::cold_path();
-            return self.chunks.serial_of(offset, 0);
-        }
-        place.serial()
     }
 
     /// One out of the zone of its class, which asks for more if it has none.

@@ -1,10 +1,17 @@
 //! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
 //! handed out is a [`RawBuf`], of which `cbuf/` makes one.
 //!
-//! An own pool's files, from below: what it consists of (`slots`, `place`, `run`, `short`, `store`, `resizing`, `waiters`; `counts` and `gc`, which is the
-//! collector's state), the pool with its fast ways (`own`); what is done with it on slow ones: who counts (`reader_set`), what is dead (`collect`, `few`), where slots come from (`slabs`),
-//! more memory (`grow`), why there is none (`shortage`), waiting (`wait`), less memory (`shrink`), buffers that go the long way (`long`), or come back (`lookup`); what the
-//! domain asks of it (`member`), its beginning (`create`), its public handle (`handle`).
+//! An own pool consists of parts that own their data. [`OwnPool`] has three, and what goes across them:
+//!
+//! - `memory`: what buffers lie in. It consists of what the manager knows of the pool (`registration`), the lengths of buffers and their classes (`sizes`,
+//!   `short`), zones (`class`: what stands behind their caches), slots (`slot_table`, `slots`, `place`, `run`), slabs and runs (`store`, `slabs`, `larges`), and chunks (`chunks`, `resizing`,
+//!   `grow`); buffers that go the long way have `long` and `large`.
+//! - `gc`: the collector, which finds what is dead in it: who counts (`reader_set`, `counts`), whether all of them have let go (`collect`, `few`, `order`), who has not
+//!   (`shortage`).
+//! - `waiters`: who waits for memory.
+//!
+//! Across them go the beginning (`create`), alloc, free and release on their fast ways (`own`), alloc on its slow one (`wait`), less memory (`shrink`), and one's own buffers by
+//! their ids (`lookup`). `figures` says what each part tells the manager, `member` what the domain asks of the pool, `handle` is its public handle.
 
 mod chunks;
 mod class;

@@ -6,10 +6,11 @@ use super::memory::Memory;
 use super::place::Place;
 use super::raw::RawBuf;
 use super::resizing::PERIODS;
+use super::slots::HUGE;
 use super::tag::Tag;
 use super::waiters::Waiters;
 use crate::domain::{DomainCore, Offer};
-use crate::error::{Error, Violation};
+use crate::error::Error;
 use crate::options::PoolOptions;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -65,7 +66,14 @@ impl OwnPool {
         self.memory.registration.max_bytes
     }
     pub(crate) fn shape(&self) -> Offer {
-        self.memory.shape()
+        Offer {
+            pool: self.id(),
+            writer: self.domain().id(),
+            max_bytes: self.max_bytes(),
+            slots: self.slot_count(),
+            chunk_bytes: self.chunk_bytes(),
+            trust: self.options().trust,
+        }
     }
     pub(crate) fn slot_count(&self) -> u32 {
         self.memory.slots.count()
@@ -116,14 +124,27 @@ impl OwnPool {
     pub(crate) fn serial_of(&self, offset: u64, length: u64) -> u32 {
         self.memory.chunks.serial_of(offset, length)
     }
+    /// What a line says of the chunks that bytes of a slot's buffer lie in: one that is no larger than a chunk lies in one chunk.
     #[inline(always)]
     pub(crate) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
-        self.memory.serial_in(slot, class, offset, length)
+        match class {
+            HUGE => self.memory.chunks.serial_of(offset, length),
+            #[allow(clippy::cast_possible_truncation)] // 64-bit only
+            _ => self.serial_of_one(self.place_of(slot), offset, length as usize),
+        }
     }
+
+    /// The same of one that is no larger than a chunk.
     #[inline(always)]
     pub(crate) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
-        self.memory.serial_of_one(place, offset, length)
+        if length == 0 {
+            // It may be said to lie where the next one begins.
+            std::hint::cold_path();
+            return self.memory.chunks.serial_of(offset, 0);
+        }
+        place.serial()
     }
+
     #[cfg(test)]
     pub(crate) fn place_of_class(&self, class: u8) -> CachePlace {
         self.memory.sizes.place_of_class(class)
@@ -326,24 +347,6 @@ impl OwnPool {
     }
     pub(crate) fn seal(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Error> {
         self.memory.seal(slot, deadline)
-    }
-    pub(crate) fn take_back(&self, id: CbufId, offset: u64, len: u64) -> Result<RawBuf, Violation> {
-        self.collector.take_back(&self.memory, id, offset, len)
-    }
-    pub(crate) fn take_back_moved(
-        &self,
-        id: CbufId,
-        offset: u64,
-        len: u64,
-    ) -> Result<RawBuf, Violation> {
-        self.collector
-            .take_back_moved(&self.memory, id, offset, len)
-    }
-    pub(crate) fn leave_again(&self, id: CbufId) {
-        self.collector.leave_again(&self.memory, id);
-    }
-    pub(crate) fn lookup(&self, id: CbufId) -> Result<RawBuf, Error> {
-        self.collector.lookup(&self.memory, id)
     }
     pub(crate) fn is_held_by(&self, slot: u32, domain: DomainId) -> bool {
         self.collector.is_held_by(slot, domain)

@@ -23,7 +23,7 @@ impl<'a> Place<'a> {
         &self.entry.generation
     }
 
-    /// As `OwnPool::is_private`.
+    /// Whether the caller's handle is the only one and the buffer was never sent.
     #[inline(always)]
     pub(crate) fn is_private(self) -> bool {
         self.handles().is_private(self.generation())

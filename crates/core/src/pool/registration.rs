@@ -1,6 +1,6 @@
 //! The pool as its manager has it: who it is, what it may have, where it stands in the control page.
 
-use crate::domain::{DomainCore, Offer};
+use crate::domain::DomainCore;
 use crate::options::PoolOptions;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_proto::{PoolId, Request, Trust};
@@ -120,17 +120,5 @@ impl Registration {
     /// Whether it is of level `half`.
     pub(super) fn is_guarded(&self) -> bool {
         self.options.trust == Trust::Half
-    }
-
-    /// What its writer offers with it.
-    pub(super) fn offer(&self, slots: u32, chunk_bytes: u64) -> Offer {
-        Offer {
-            pool: self.id,
-            writer: self.domain.id(),
-            max_bytes: self.max_bytes,
-            slots,
-            chunk_bytes,
-            trust: self.options.trust,
-        }
     }
 }

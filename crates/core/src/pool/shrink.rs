@@ -88,12 +88,7 @@ impl OwnPool {
         resizing.peaks.rotate_right(1);
         resizing.peaks[0] = lock(&self.memory.store).runs.take_most_busy();
         let peak = resizing.peaks.iter().copied().max().unwrap_or(0);
-        let kept = self
-            .memory
-            .registration
-            .options
-            .keep_bytes
-            .div_ceil(self.chunk_bytes());
+        let kept = self.options().keep_bytes.div_ceil(self.chunk_bytes());
         let kept = u32::try_from(kept).unwrap_or(u32::MAX);
         self.memory.return_free_chunks(peak.max(kept).max(1));
     }
