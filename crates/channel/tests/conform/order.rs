@@ -46,7 +46,7 @@ pub struct Answer {
     pub said: Option<Said>,
     pub here: Vec<Here>,
     pub touched: Vec<u8>,
-    /// Memory that all of its users may write.
+    /// Memory of its pools that all of their users may write, when there may be more of it.
     pub files: Vec<(String, u64)>,
 }
 

@@ -2,10 +2,11 @@
 
 mod transfers;
 
-use crate::mapped::{Mapped, mapped};
+use crate::mapped::mapped;
 use crate::order::{Answer, Here, Order, Said};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,13 +29,28 @@ enum Held {
     Shared(Vec<Cbuf>),
 }
 
+/// A pool of its own.
+struct Own {
+    pool: Pool,
+    bytes: usize,
+    /// Where it lies, if all of its users may write it and the process has no other domain.
+    all_write: Option<Range<usize>>,
+}
+
+/// Where pools that all of their users may write lie, each in a part of it: nothing else does.
+const ALL_WRITE: Range<usize> = 1 << 32..2 << 32;
+/// Of each.
+const ALL_WRITE_PART: usize = 4 << 20;
+
 pub struct Party {
     domain: Arc<Domain>,
     port: Option<SocketAddr>,
     /// It is a process of its own.
     alone: bool,
     way: Way,
-    pools: BTreeMap<PoolId, (Pool, usize)>,
+    pools: BTreeMap<PoolId, Own>,
+    /// How many were made that all of their users may write.
+    all_write: usize,
     copies: Option<Pool>,
     lists: Option<Pool>,
     listeners: BTreeMap<ChannelId, Listener>,
@@ -72,6 +88,7 @@ impl Party {
             alone,
             way: Way::Shared,
             pools: BTreeMap::new(),
+            all_write: 0,
             copies: None,
             lists: None,
             listeners: BTreeMap::new(),
@@ -109,9 +126,16 @@ impl Party {
                 trust,
                 slots,
                 forward,
-            } => self.new_pool(pool, (trust, seals), slots, &forward),
+            } => {
+                let made = self.new_pool(pool, (trust, seals), slots, &forward);
+                made.map(|()| answer.files = self.written_by_all())
+            }
             Order::Do(op, expected) => {
                 answer.said = Some(self.act(&op, &expected).unwrap_or_else(|said| said));
+                // Nothing else makes pools grow. Not all that they get is used then: what was waited for may have been found elsewhere.
+                if matches!(op, Op::Alloc { .. }) {
+                    answer.files = self.written_by_all();
+                }
                 Ok(())
             }
             Order::Look(addresses) => {
@@ -198,25 +222,48 @@ impl Party {
         let bytes = usize::from(slots) * BUFFER;
         let options = PoolOptions::new(bytes as u64).chunk_bytes(BUFFER as u64);
         let options = options.seal_from(if seals { 1 } else { u64::MAX });
-        let made = self.domain.create_pool(options.trust(trust))?;
+        // Of every other one all memory is there at once, also that in which no buffer has lain yet.
+        let begins = if pool % 2 == 1 && !seals { bytes } else { 0 };
+        let mut options = options.preallocate(begins as u64).trust(trust);
+        let all_write = (self.alone && trust.all_write()).then(|| {
+            let at = self.all_write * ALL_WRITE_PART % ALL_WRITE.len();
+            self.all_write += 1;
+            ALL_WRITE.start + at..ALL_WRITE.start + at + ALL_WRITE_PART
+        });
+        if let Some(addresses) = &all_write {
+            options = options.address_range(addresses.clone());
+        }
+        let made = self.domain.create_pool(options)?;
         for domain in forward.iter().filter(|id| **id != self.domain.id().0) {
             made.allow_forward(DomainId(*domain))?;
         }
-        self.pools.insert(pool, (made, bytes));
+        let own = Own {
+            pool: made,
+            bytes,
+            all_write,
+        };
+        self.pools.insert(pool, own);
         Ok(())
     }
 
-    /// All of each pool can be had; what memory of it all of its users may write.
+    /// What memory of its pools all of their users may write, used or not.
+    fn written_by_all(&self) -> Vec<(String, u64)> {
+        let of = |own: &Own| own.all_write.clone();
+        let ranges: Vec<Range<usize>> = self.pools.values().filter_map(of).collect();
+        if ranges.is_empty() {
+            return Vec::new();
+        }
+        let mut maps = mapped(std::process::id());
+        maps.retain(|map| ranges.iter().any(|range| range.contains(&map.range.start)));
+        maps.into_iter().map(|map| map.file).collect()
+    }
+
+    /// All of each pool can be had; what memory of them all of their users may write.
     fn whole(&mut self) -> Result<Vec<(String, u64)>, Error> {
         let mut files = Vec::new();
-        for (pool, bytes) in self.pools.values() {
-            let all = pool.alloc_timeout(*bytes, LONG)?;
-            if pool.trust().all_write() && self.alone {
-                let at = all.view().as_ptr().addr();
-                let maps = mapped(std::process::id()).into_iter();
-                let inside = |map: &Mapped| map.range.start < at + bytes && at < map.range.end;
-                files.extend(maps.filter(inside).map(|map| map.file));
-            }
+        for own in self.pools.values() {
+            let _all = own.pool.alloc_timeout(own.bytes, LONG)?;
+            files.append(&mut self.written_by_all());
         }
         Ok(files)
     }
@@ -345,7 +392,7 @@ impl Party {
         data: u8,
         expected: &Result<Outcome, u16>,
     ) -> Result<Said, Said> {
-        let (pool, _) = &self.pools[&pool];
+        let pool = &self.pools[&pool].pool;
         let late = |error: &Error| {
             let shortage = error.find::<Shortage>();
             shortage.is_some_and(|shortage| shortage.limit == Limit::Late)

@@ -81,7 +81,9 @@ impl<'a> World<'a> {
     fn ask(&self, me: Domain, order: Order) -> Result<Answer, String> {
         let seats = self.stage.seats().borrow();
         let answer = seats[usize::from(me)].ask(order);
-        answer.map_err(|e| format!("domain {me}: {e}"))
+        let mut answer = answer.map_err(|e| format!("domain {me}: {e}"))?;
+        self.stage.is_written_by_all(answer.files.drain(..));
+        Ok(answer)
     }
 
     /// The operation that is meant here.
@@ -342,15 +344,6 @@ impl<'a> World<'a> {
                 "touching it gives {:?}, expected {permitted:?}",
                 access(here.access)
             ));
-        }
-        let trust = model.pools.get(&id.pool).map(|pool| pool.trust);
-        if trust.is_some_and(tranship_model::Trust::all_write)
-            && let Some(pid) = self.stage.seats().borrow()[usize::from(domain)].pid()
-            && self.was.get(&(domain, id)) != Some(&here.at)
-        {
-            let of = mapped(pid);
-            let of = of.into_iter().find(|map| map.range.contains(&here.at));
-            self.stage.is_written_by_all(of.map(|map| map.file));
         }
         self.was.insert((domain, id), here.at);
         // The same id means the same bytes.
