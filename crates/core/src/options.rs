@@ -27,7 +27,7 @@ use tranship_proto::{Levels, PoolId, Trust};
 /// # let domain = Domain::embedded()?;
 /// let frames = PoolOptions::new(1 << 20).align(4096).slots(256); // 256 of 4 KiB
 /// let pool = domain.create_pool(frames)?;
-/// let all: Vec<_> = (1..=256).map(|n| pool.try_alloc(16 * n)).collect::<Result<_, _>>()?;
+/// let all: Vec<_> = (1..=256).map(|n| pool.alloc(16 * n)).collect::<Result<_, _>>()?;
 /// assert_eq!(pool.try_alloc(1).unwrap_err().kind(), Kind::OutOfMemory);
 /// # drop(all);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
