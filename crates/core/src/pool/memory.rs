@@ -77,7 +77,7 @@ impl Memory {
 
     #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, kind: Kind, len: usize) -> RawBuf {
-        let (class, place) = (kind.class(), kind.place());
+        let (class, place) = (kind.class, kind.place);
         let tag = Tag::own(slot, class, self.flags());
         if tag.has(Tag::LONG | Tag::TRACED) {
             self.hand_out_long(slot, len);
@@ -112,7 +112,7 @@ impl Memory {
 
     /// One out of the zone of its class, which asks for more if it has none.
     pub(super) fn take(&self, kind: Kind, len: usize) -> Option<RawBuf> {
-        let slot = self.zones[usize::from(kind.class())].alloc();
+        let slot = self.zones[usize::from(kind.class)].alloc();
         slot.map(|slot| self.hand_out(slot, kind, len))
     }
 
@@ -126,7 +126,7 @@ impl Memory {
     pub(super) fn pages_for(&self, len: usize) -> u32 {
         match self.sizes.kind_of(len) {
             Some(kind) => {
-                lock(&self.store).kegs[usize::from(kind.class())]
+                lock(&self.store).kegs[usize::from(kind.class)]
                     .shape()
                     .pages
             }

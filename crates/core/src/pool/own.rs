@@ -165,8 +165,8 @@ impl OwnPool {
     pub(crate) fn alloc_now(&self, len: usize) -> Option<RawBuf> {
         let kind = self.memory.sizes.kind_of(len)?;
         // SAFETY: there is a zone for each class.
-        let zone = unsafe { self.memory.zones.get_unchecked(usize::from(kind.class())) };
-        let slot = match zone.alloc_cached_at(kind.place()) {
+        let zone = unsafe { self.memory.zones.get_unchecked(usize::from(kind.class)) };
+        let slot = match zone.alloc_cached_at(kind.place) {
             Some(slot) => slot,
             None => self.alloc_uncached(zone)?,
         };

@@ -8,24 +8,11 @@ const LINE: usize = 64;
 #[allow(clippy::cast_possible_truncation)] // a page
 const LINES: usize = PAGE as usize / LINE + 1;
 
-/// Which zone a buffer comes from, and goes to: its class, and the place of the zone's caches. One number, which is loaded as a whole.
+/// Which zone a buffer comes from, and goes to: its class, and the place of the zone's caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind(u16);
-
-impl Kind {
-    fn new(class: u8, place: CachePlace) -> Kind {
-        Kind(u16::from_le_bytes([class, place.number()]))
-    }
-
-    #[inline(always)]
-    pub(super) fn class(self) -> u8 {
-        self.0.to_le_bytes()[0]
-    }
-
-    #[inline(always)]
-    pub(super) fn place(self) -> CachePlace {
-        CachePlace::numbered(self.0.to_le_bytes()[1])
-    }
+pub(super) struct Kind {
+    pub(super) class: u8,
+    pub(super) place: CachePlace,
 }
 
 /// A pool's classes, of those below `end` bytes by their length in lines. With the zones' places: were they to be found by the class, each
@@ -45,7 +32,10 @@ impl Short {
         least_bytes: u64,
         place: impl Fn(usize) -> CachePlace,
     ) -> Short {
-        let kind = |class: u8| Kind::new(class, place(class.into()));
+        let kind = |class: u8| Kind {
+            class,
+            place: place(class.into()),
+        };
         let mut short = Short {
             kinds: [kind(0); LINES],
             end: (LINES - 1) * LINE + 1,
@@ -108,11 +98,12 @@ mod tests {
             for len in 0..=4097 {
                 let long = classes.class_of(rounded(least_bytes, len));
                 let is_short = len <= 4096 && least_bytes <= chunk;
-                let kind = |class| Kind::new(class as u8, place(class));
+                let kind = |class| Kind {
+                    class: class as u8,
+                    place: place(class),
+                };
                 if let Some(class) = long {
                     assert_eq!(short.kind_of_class(class), kind(class));
-                    let of = (kind(class).class(), kind(class).place());
-                    assert_eq!(of, (class as u8, place(class)));
                 }
                 let expected = long.filter(|_| is_short).map(kind);
                 assert_eq!(short.kind_of(len), expected, "{len} of {least_bytes}");

@@ -43,7 +43,7 @@ impl Sizes {
 
     /// Where threads have what is cached of a class; of `HUGE`, of which nothing is, any.
     pub(super) fn place_of_class(&self, class: u8) -> CachePlace {
-        self.short.kind_of_class(class.into()).place()
+        self.short.kind_of_class(class.into()).place
     }
 
     /// The bytes of a buffer as its pool counts them.
