@@ -53,12 +53,12 @@ unsafe impl GlobalAlloc for System {
 
 /// A function that was there before us.
 macro_rules! next {
-    ($($name:ident: fn($($arg:ident: $of:ty),*) -> $ret:ty;)*) => {
+    ($place:expr; $($name:ident: fn($($arg:ident: $of:ty),*) -> $ret:ty;)*) => {
         $(
             pub(crate) unsafe fn $name($($arg: $of),*) -> $ret {
                 static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 let name = concat!(stringify!($name), "\0");
-                let found = look_up(&FOUND, name, || libc::RTLD_NEXT);
+                let found = look_up(&FOUND, name, $place);
                 // SAFETY: the C library's function of that name, which has this type.
                 let call = unsafe {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($of),*) -> $ret>(found)
@@ -88,6 +88,7 @@ fn look_up(
 }
 
 next! {
+    || libc::RTLD_NEXT;
     write: fn(fd: c_int, from: *const c_void, len: usize) -> isize;
     writev: fn(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize;
     send: fn(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize;
@@ -99,19 +100,10 @@ next! {
     dup3: fn(from: c_int, to: c_int, flags: c_int) -> c_int;
 }
 
-/// malloc_usable_size(3) of the C library's, whose blocks are asked about: the next one may be another allocator's, with which the program is linked.
-///
-/// # Safety
-/// As its manual page says.
-pub(crate) unsafe fn malloc_usable_size(at: *mut c_void) -> usize {
-    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-    let found = look_up(&FOUND, "malloc_usable_size\0", c_library);
-    // SAFETY: the C library's function of that name, which has this type.
-    let call = unsafe {
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> usize>(found)
-    };
-    // SAFETY: passed on to the caller.
-    unsafe { call(at) }
+// Whose blocks are asked about: the next one may be another allocator's, with which the program is linked.
+next! {
+    c_library;
+    malloc_usable_size: fn(at: *mut c_void) -> usize;
 }
 
 /// Where names are looked for in the C library alone; where it goes by another name, behind us.
