@@ -35,7 +35,7 @@ pub(super) struct Counters {
 }
 
 impl Collector {
-    /// The pool is new in a control page.
+    /// Of a pool that is new in a control page.
     pub(super) fn new(slots: u32, classes: usize) -> Collector {
         let (sent, taker) = SlotQueue::new(slots);
         let mut gc = Gc::new(taker, classes);

@@ -49,6 +49,7 @@ pub(super) struct Returned(pub(super) AtomicU32);
 
 impl Returned {
     pub(super) fn raise(&self) {
+        // Ordering: what came back is there; partner: the acquire in `wait_in_queue`, before it looks.
         self.0.fetch_add(1, Ordering::Release);
         let _ = tranship_sys::futex::wake(&self.0, 1);
     }

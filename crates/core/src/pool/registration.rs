@@ -92,11 +92,13 @@ impl Registration {
 
     /// The control page is about to be another one.
     pub(super) fn leave_page(&self) {
+        // Ordering: before the page is another one; partner: the acquires in `quota_bytes`, which looks at the page before and after.
         self.entry.store(NO_ENTRY, Ordering::SeqCst);
     }
 
     /// The pool's place in the control page that there is now.
     pub(super) fn enter_page(&self, entry: u32) {
+        // Ordering: after the page; partner: the acquires in `quota_bytes`.
         self.entry.store(entry, Ordering::Release);
     }
 
