@@ -286,6 +286,9 @@ pub enum Bench {
     ZcVarnish {
         #[command(flatten)]
         common: Common,
+        /// What is asked for.
+        #[arg(long, value_enum, value_delimiter = ',', default_values = ["hot", "cold"])]
+        mode: Vec<crate::zcopy::varnish::Mode>,
         /// Bytes of an object.
         #[arg(long, value_delimiter = ',', value_parser = size,
             default_values = ["1K", "2K", "4K", "6K", "8K", "16K", "64K", "256K"])]

@@ -392,9 +392,13 @@ fn run(bench: Bench) -> Result<bool> {
             zcopy::varnish::origin()?;
             Ok(true)
         }
-        Bench::ZcVarnish { common, payload } => {
+        Bench::ZcVarnish {
+            common,
+            mode,
+            payload,
+        } => {
             common.check(&zcopy::varnish::SYSTEMS)?;
-            let outcome = zcopy::varnish::bench(&common, &payload);
+            let outcome = zcopy::varnish::bench(&common, &mode, &payload);
             say("zc-varnish", &common, outcome, &["stock"])
         }
         Bench::ZcMemcached {

@@ -1,9 +1,7 @@
 //! malloc(3) and its kin.
 
 use crate::inside::inside;
-use crate::next::{
-    self, __libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc,
-};
+use crate::next;
 use crate::state;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -20,6 +18,15 @@ fn is_large(bytes: usize) -> bool {
     bytes >= state::wishes().least && bytes <= isize::MAX.unsigned_abs()
 }
 
+/// What the program's own allocator is asked for, and nobody while it is looked for.
+fn rest(ask: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if next::is_looking() {
+        errno::set(errno::NO_MEMORY);
+        return std::ptr::null_mut();
+    }
+    ask()
+}
+
 /// malloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
@@ -30,8 +37,10 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
     {
         return at.as_ptr().cast();
     }
-    // SAFETY: no precondition.
-    unsafe { __libc_malloc(bytes) }
+    rest(|| {
+        // SAFETY: no precondition.
+        unsafe { next::malloc(bytes) }
+    })
 }
 
 /// calloc(3).
@@ -46,8 +55,10 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
         unsafe { at.write_bytes(0, all) };
         return at.as_ptr().cast();
     }
-    // SAFETY: no precondition.
-    unsafe { __libc_calloc(count, bytes) }
+    rest(|| {
+        // SAFETY: no precondition.
+        unsafe { next::calloc(count, bytes) }
+    })
 }
 
 /// free(3). Leaves `errno` as it was.
@@ -68,7 +79,7 @@ pub unsafe extern "C" fn free(at: *mut c_void) {
             errno::set(before);
         }
         // SAFETY: the caller's word.
-        None => unsafe { __libc_free(at) },
+        None => unsafe { next::free(at) },
     }
 }
 
@@ -139,7 +150,7 @@ unsafe fn grown(at: *mut c_void, bytes: usize) -> *mut c_void {
         }
     }
     // SAFETY: the caller's word.
-    unsafe { __libc_realloc(at, bytes) }
+    unsafe { next::realloc(at, bytes) }
 }
 
 /// reallocarray(3).
@@ -188,8 +199,10 @@ pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
         // SAFETY: just allocated, and nobody knows it.
         unsafe { free(at.as_ptr().cast()) };
     }
-    // SAFETY: no precondition that a caller could break.
-    unsafe { __libc_memalign(align, bytes) }
+    rest(|| {
+        // SAFETY: no precondition that a caller could break.
+        unsafe { next::memalign(align, bytes) }
+    })
 }
 
 /// aligned_alloc(3).

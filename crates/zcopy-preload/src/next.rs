@@ -1,17 +1,18 @@
-//! The C library's own functions, behind ours.
+//! The functions behind ours: the C library's, and of the allocator that the program is linked with.
 //!
-//! glibc exports its allocator under a second name, so that nothing needs to be looked up before the first allocation.
+//! Memory that is not the twin allocator's is that allocator's, whichever it is: blocks that it gave under other names (`mallocx`, `valloc`)
+//! come to our free(3), and go to its. This library's own tables are the C library's, which glibc exports under second names too.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 unsafe extern "C" {
-    pub(crate) fn __libc_malloc(bytes: usize) -> *mut c_void;
-    pub(crate) fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void;
-    pub(crate) fn __libc_realloc(at: *mut c_void, bytes: usize) -> *mut c_void;
-    pub(crate) fn __libc_free(at: *mut c_void);
-    pub(crate) fn __libc_memalign(align: usize, bytes: usize) -> *mut c_void;
+    fn __libc_malloc(bytes: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void;
+    fn __libc_free(at: *mut c_void);
+    fn __libc_memalign(align: usize, bytes: usize) -> *mut c_void;
 }
 
 /// The C library's allocator, as Rust's.
@@ -53,13 +54,13 @@ unsafe impl GlobalAlloc for System {
 
 /// A function that was there before us.
 macro_rules! next {
-    ($place:expr; $($name:ident: fn($($arg:ident: $of:ty),*) -> $ret:ty;)*) => {
+    ($($name:ident: fn($($arg:ident: $of:ty),*) -> $ret:ty;)*) => {
         $(
             pub(crate) unsafe fn $name($($arg: $of),*) -> $ret {
                 static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
                 let name = concat!(stringify!($name), "\0");
-                let found = look_up(&FOUND, name, $place);
-                // SAFETY: the C library's function of that name, which has this type.
+                let found = look_up(&FOUND, name);
+                // SAFETY: the next function of that name, which has this type.
                 let call = unsafe {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($of),*) -> $ret>(found)
                 };
@@ -70,25 +71,44 @@ macro_rules! next {
     };
 }
 
-fn look_up(
-    found: &AtomicPtr<c_void>,
-    name: &'static str,
-    place: impl FnOnce() -> *mut c_void,
-) -> *mut c_void {
+thread_local!(static LOOKING: Cell<bool> = const { Cell::new(false) });
+
+/// Does this thread look a function up? What the dynamic linker of an old glibc asks for meanwhile is refused, for which it has a place
+/// of its own: nobody knows yet whose it would be.
+pub(crate) fn is_looking() -> bool {
+    LOOKING.try_with(Cell::get).unwrap_or(false)
+}
+
+#[inline]
+fn look_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     // Relaxed: whoever looks twice finds the same.
     let known = found.load(Ordering::Relaxed);
-    if !known.is_null() {
-        return known;
+    if known.is_null() {
+        looked_up(found, name)
+    } else {
+        known
     }
+}
+
+#[cold]
+fn looked_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
+    let set = |looking| LOOKING.try_with(|cell| cell.set(looking));
+    let _ = set(true);
     // SAFETY: a name with its end.
-    let known = unsafe { libc::dlsym(place(), name.as_ptr().cast()) };
-    assert!(!known.is_null(), "the C library has no {name}");
+    let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+    let _ = set(false);
+    assert!(!known.is_null(), "no library behind this one has {name}");
     found.store(known, Ordering::Relaxed);
     known
 }
 
 next! {
-    || libc::RTLD_NEXT;
+    malloc: fn(bytes: usize) -> *mut c_void;
+    calloc: fn(count: usize, bytes: usize) -> *mut c_void;
+    realloc: fn(at: *mut c_void, bytes: usize) -> *mut c_void;
+    free: fn(at: *mut c_void) -> ();
+    memalign: fn(align: usize, bytes: usize) -> *mut c_void;
+    malloc_usable_size: fn(at: *mut c_void) -> usize;
     write: fn(fd: c_int, from: *const c_void, len: usize) -> isize;
     writev: fn(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize;
     send: fn(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize;
@@ -98,21 +118,4 @@ next! {
     close_range: fn(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     dup2: fn(from: c_int, to: c_int) -> c_int;
     dup3: fn(from: c_int, to: c_int, flags: c_int) -> c_int;
-}
-
-// Whose blocks are asked about: the next one may be another allocator's, with which the program is linked.
-next! {
-    c_library;
-    malloc_usable_size: fn(at: *mut c_void) -> usize;
-}
-
-/// Where names are looked for in the C library alone; where it goes by another name, behind us.
-fn c_library() -> *mut c_void {
-    // SAFETY: a name with its end; nothing is loaded.
-    let handle =
-        unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    match handle.is_null() {
-        true => libc::RTLD_NEXT,
-        false => handle,
-    }
 }

@@ -1,17 +1,19 @@
 //! write(2), writev(2), send(2), sendto(2), sendmsg(2).
 
-use crate::inside::inside;
+use crate::inside::{inside, is_inside};
 use crate::readonly::is_readonly;
 use crate::{next, state};
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
-use tranship_sys::{errno, signals};
-use zcopy::{Piece, Socket};
+use tranship_sys::{errno, scatter, signals};
+use zcopy::{Counts, Piece, Sender, Socket};
 
 /// Pieces shorter than that are not worth a question.
 const WORTH: usize = 4096;
+/// Pieces of one call.
+const MOST: usize = scatter::MOST;
 /// What may be asked of a send that goes by reference.
 const KNOWN: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
@@ -22,7 +24,7 @@ const KNOWN: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
     // SAFETY: the caller's word, here and below.
-    unsafe { one(fd, from, len, 0).unwrap_or_else(|| next::write(fd, from, len)) }
+    unsafe { one(fd, from, len, 0, || next::write(fd, from, len)) }
 }
 
 /// send(2).
@@ -32,7 +34,7 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> is
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: the caller's word.
-    unsafe { one(fd, from, len, flags).unwrap_or_else(|| next::send(fd, from, len, flags)) }
+    unsafe { one(fd, from, len, flags, || next::send(fd, from, len, flags)) }
 }
 
 /// sendto(2).
@@ -50,12 +52,12 @@ pub unsafe extern "C" fn sendto(
 ) -> isize {
     // SAFETY: the caller's word.
     unsafe {
-        let reference = if to.is_null() {
-            one(fd, from, len, flags)
+        let copy = || next::sendto(fd, from, len, flags, to, to_len);
+        if to.is_null() {
+            one(fd, from, len, flags, copy)
         } else {
-            None
-        };
-        reference.unwrap_or_else(|| next::sendto(fd, from, len, flags, to, to_len))
+            copy()
+        }
     }
 }
 
@@ -67,10 +69,11 @@ pub unsafe extern "C" fn sendto(
 pub unsafe extern "C" fn writev(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize {
     // SAFETY: the caller's word.
     unsafe {
-        let all = usize::try_from(count)
-            .ok()
-            .and_then(|count| many(fd, pieces, count, 0));
-        all.unwrap_or_else(|| next::writev(fd, pieces, count))
+        let copy = || next::writev(fd, pieces, count);
+        match usize::try_from(count) {
+            Ok(count) => many(fd, pieces, count, 0, copy),
+            Err(_) => copy(),
+        }
     }
 }
 
@@ -82,26 +85,34 @@ pub unsafe extern "C" fn writev(fd: c_int, pieces: *const libc::iovec, count: c_
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
     // SAFETY: the caller's word.
     unsafe {
-        let all = message.as_ref().and_then(|message| {
+        let copy = || next::sendmsg(fd, message, flags);
+        match message.as_ref() {
             // Descriptors and the like go their way, and so does what has an address.
-            let plain = message.msg_control.is_null() && message.msg_name.is_null();
-            plain
-                .then(|| many(fd, message.msg_iov, message.msg_iovlen, flags))
-                .flatten()
-        });
-        all.unwrap_or_else(|| next::sendmsg(fd, message, flags))
+            Some(plain) if plain.msg_control.is_null() && plain.msg_name.is_null() => {
+                many(fd, plain.msg_iov, plain.msg_iovlen, flags, copy)
+            }
+            _ => copy(),
+        }
     }
 }
 
 /// # Safety
 /// The range is mapped memory.
-unsafe fn one(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> Option<isize> {
-    if len < WORTH || flags & !KNOWN != 0 {
-        return None;
+unsafe fn one(
+    fd: c_int,
+    from: *const c_void,
+    len: usize,
+    flags: c_int,
+    copy: impl Fn() -> isize,
+) -> isize {
+    if len < WORTH || flags & !KNOWN != 0 || is_inside() {
+        return copy();
     }
     // SAFETY: mapped, says the caller.
-    let piece = unsafe { piece(from.cast(), len)? };
-    by_reference(fd, &[piece], flags)
+    match unsafe { piece(from.cast(), len) } {
+        Some(piece) => sent(fd, std::iter::once(piece), flags, copy),
+        None => copy(),
+    }
 }
 
 /// What can go by reference: the twin allocator's, and what never changes.
@@ -127,62 +138,105 @@ unsafe fn piece(at: *const u8, len: usize) -> Option<Piece<'static>> {
 
 /// # Safety
 /// As writev(2).
-unsafe fn many(fd: c_int, pieces: *const libc::iovec, count: usize, flags: c_int) -> Option<isize> {
-    if count == 0 || count > 1024 || pieces.is_null() || flags & !KNOWN != 0 {
-        return None;
+unsafe fn many(
+    fd: c_int,
+    pieces: *const libc::iovec,
+    count: usize,
+    flags: c_int,
+    copy: impl Fn() -> isize,
+) -> isize {
+    if pieces.is_null() || count == 0 || count > MOST || flags & !KNOWN != 0 || is_inside() {
+        return copy();
     }
     // SAFETY: the caller's list.
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
+    // SAFETY: mapped, says the caller.
+    let ours = |one: &libc::iovec| unsafe { piece(one.iov_base.cast::<u8>(), one.iov_len) };
+    // Lengths that cannot be are the kernel's to refuse.
     let all = list
         .iter()
         .try_fold(0usize, |all, one| all.checked_add(one.iov_len));
-    if all.is_none_or(|all| all > isize::MAX.unsigned_abs()) {
-        return None;
+    if all.is_none_or(|all| all > isize::MAX.unsigned_abs())
+        || !list.iter().any(|one| ours(one).is_some())
+    {
+        return copy();
     }
-    let mut any = false;
-    let pieces: Vec<_> = list
-        .iter()
-        .filter(|one| one.iov_len > 0)
-        .map(|one| {
-            let (at, len) = (one.iov_base.cast::<u8>().cast_const(), one.iov_len);
-            // SAFETY: mapped, says the caller.
-            let ours = unsafe { piece(at, len) };
-            any |= ours.is_some();
+    let pieces = list.iter().filter(|one| one.iov_len > 0).map(|one| {
+        ours(one).unwrap_or_else(|| {
             // SAFETY: mapped, says the caller; the kernel would read it as this does.
-            ours.unwrap_or_else(|| Piece::Bytes(unsafe { std::slice::from_raw_parts(at, len) }))
+            Piece::Bytes(unsafe {
+                std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len)
+            })
         })
-        .collect();
-    if !any {
-        return None;
+    });
+    sent(fd, pieces, flags, copy)
+}
+
+/// Sends pieces of which some are the twin allocator's or never change: by reference, or as the C library does (`copy`). As send(2).
+fn sent(
+    fd: c_int,
+    pieces: impl Iterator<Item = Piece<'static>>,
+    flags: c_int,
+    copy: impl Fn() -> isize,
+) -> isize {
+    let before = errno::get();
+    let sent = inside(|| {
+        state::with_sender(|sender, list| {
+            list.extend(pieces);
+            let pieces = list.as_slice();
+            if sender.may_refer(pieces) {
+                by_reference(sender, fd, pieces, flags)
+            } else {
+                errno::set(before);
+                Some(counted(sender, pieces, &copy))
+            }
+        })
+    });
+    if let Some(sent) = sent.flatten().flatten() {
+        return sent;
     }
-    by_reference(fd, &pieces, flags)
+    errno::set(before);
+    copy()
+}
+
+/// Has the C library send them, and counts them. That takes no question about the socket, and no list of ours.
+fn counted(sender: &mut Sender, pieces: &[Piece<'_>], copy: impl Fn() -> isize) -> isize {
+    let sent = copy();
+    if let Ok(bytes) = usize::try_from(sent) {
+        let after = errno::get();
+        let counts = sender.counts();
+        // Without memory for that it is not counted.
+        let _ = sender.copied(pieces, bytes);
+        done(counts, sender.counts());
+        errno::set(after);
+    }
+    sent
 }
 
 /// None: nothing was sent, and the C library is to do it.
-fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> {
+fn by_reference(
+    sender: &mut Sender,
+    fd: c_int,
+    pieces: &[Piece<'_>],
+    flags: c_int,
+) -> Option<isize> {
     let before = errno::get();
     // SAFETY: the caller has it open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     // Files, datagrams and whatever else is no stream socket, said the kernel.
-    let socket = Socket::without_notifications(fd).ok();
-    let mut socket = socket.filter(Socket::is_stream);
-    let answer = socket.as_mut().and_then(|socket| {
-        if flags & libc::MSG_DONTWAIT != 0 && !tranship_sys::stream::is_nonblocking(fd) {
-            return None;
-        }
-        let quiet = flags & libc::MSG_NOSIGNAL != 0;
-        inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, quiet))).flatten()
-    });
-    match answer {
-        None => {
-            errno::set(before);
-            None
-        }
-        Some(Ok(sent)) => {
+    let mut socket = Socket::without_notifications(fd).ok()?;
+    if !socket.is_stream()
+        || flags & libc::MSG_DONTWAIT != 0 && !tranship_sys::stream::is_nonblocking(fd)
+    {
+        return None;
+    }
+    let quiet = flags & libc::MSG_NOSIGNAL != 0;
+    match all(sender, fd, &mut socket, pieces, quiet) {
+        Ok(sent) => {
             errno::set(before);
             isize::try_from(sent).ok()
         }
-        Some(Err(error)) => {
+        Err(error) => {
             errno::set(error.raw_os_error().unwrap_or(libc::EIO));
             Some(-1)
         }
@@ -191,7 +245,7 @@ fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> 
 
 /// Sends what there is room for. A blocking socket is waited for by the kernel, and what ends that is what ends write(2).
 fn all(
-    sender: &mut zcopy::Sender,
+    sender: &mut Sender,
     fd: BorrowedFd<'_>,
     socket: &mut Socket,
     pieces: &[Piece<'_>],
@@ -199,16 +253,7 @@ fn all(
 ) -> io::Result<usize> {
     let counts = sender.counts();
     let outcome = sender.send(fd, socket, pieces);
-    let now = sender.counts();
-    let added = [
-        now.referred_bytes - counts.referred_bytes,
-        now.copied_bytes - counts.copied_bytes,
-        1,
-    ];
-    for (count, by) in state::DONE.iter().zip(added) {
-        // Relaxed: counts.
-        count.fetch_add(by, Ordering::Relaxed);
-    }
+    done(counts, sender.counts());
     // The sender raises no signal; write(2) does.
     if !quiet
         && outcome
@@ -218,4 +263,17 @@ fn all(
         signals::raise_sigpipe();
     }
     outcome
+}
+
+/// One send more, of what a sender counted before and after it.
+fn done(before: Counts, after: Counts) {
+    let added = [
+        after.referred_bytes - before.referred_bytes,
+        after.copied_bytes - before.copied_bytes,
+        1,
+    ];
+    for (count, by) in state::DONE.iter().zip(added) {
+        // Relaxed: counts.
+        count.fetch_add(by, Ordering::Relaxed);
+    }
 }

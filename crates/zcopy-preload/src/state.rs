@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tranship_sys::ForkGuard;
-use zcopy::{Arena, Options, Sender};
+use zcopy::{Arena, Options, Piece, Sender};
 
 /// Arenas of this process and its ancestors; the last one is this process's own. A forked child adds one.
 static ARENAS: [AtomicPtr<Arena>; DEPTH] = [const { AtomicPtr::new(std::ptr::null_mut()) }; DEPTH];
@@ -26,6 +26,8 @@ thread_local! {
 /// A thread's sender, whose descriptors the program cannot close.
 struct Ours {
     sender: Sender,
+    /// Of the send that is under way.
+    pieces: Vec<Piece<'static>>,
     kept: Vec<RawFd>,
     guard: ForkGuard,
 }
@@ -37,6 +39,7 @@ impl Ours {
         kept.iter().copied().for_each(descriptors::keep);
         Some(Ours {
             sender,
+            pieces: Vec::new(),
             kept,
             guard: ForkGuard::new().ok()?,
         })
@@ -128,8 +131,10 @@ fn last() -> Option<&'static Arena> {
     Some(unsafe { &*last })
 }
 
-/// This thread's sender; none while the thread ends, or if the kernel refuses.
-pub(crate) fn with_sender<T>(work: impl FnOnce(&mut Sender) -> T) -> Option<T> {
+/// This thread's sender, and a list for its pieces; none while the thread ends, or if the kernel refuses.
+pub(crate) fn with_sender<T>(
+    work: impl FnOnce(&mut Sender, &mut Vec<Piece<'static>>) -> T,
+) -> Option<T> {
     SENDER
         .try_with(|sender| {
             let mut sender = sender.try_borrow_mut().ok()?;
@@ -142,7 +147,9 @@ pub(crate) fn with_sender<T>(work: impl FnOnce(&mut Sender) -> T) -> Option<T> {
                     none.insert(Ours::new()?)
                 }
             };
-            Some(work(&mut sender.sender))
+            let done = work(&mut sender.sender, &mut sender.pieces);
+            sender.pieces.clear();
+            Some(done)
         })
         .ok()?
 }

@@ -58,7 +58,7 @@ const FIGURES: [Figure; 5] = [
     figure(
         10,
         "Varnish, kept connections: time of a page",
-        "keep-alive",
+        "hot",
         of_client,
     ),
 ];
@@ -104,7 +104,7 @@ pub fn bench(common: &Common, save: Option<&Path>) -> Result<Outcome> {
             folder: None,
         };
         add(memcached::bench(common, &grid));
-        add(varnish::bench(common, &PAGES));
+        add(varnish::bench(common, &[varnish::Mode::Hot], &PAGES));
         eprintln!(
             "SKIPPED: of zc-paper, table 1: the misses of the second level's cache are not counted; bytes that were copied are in their place"
         );

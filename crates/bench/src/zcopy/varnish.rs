@@ -1,7 +1,7 @@
 //! `zc-varnish`: Debian's Varnish (`-s malloc`), unmodified, as it is (`stock`) and with `libtranship_zcopy.so` before the other
 //! libraries: `preload` takes blocks of 16 KiB and more, its default, `preload-1k` those of 4 KiB and more, the least that can be asked for. Objects that it has, asked
 //! for by wrk, or ab if that is all there is; Varnish has the first core, the client the second. The paper's figure 10, and on from
-//! there.
+//! there. `hot`: one object; `cold`: objects of 512 MiB, at most 16384, at random, which only wrk can.
 
 use super::cache::{cpu_of, on_cores};
 use super::pairs::Ratio;
@@ -23,8 +23,36 @@ const LIBRARY: &str = "libtranship_zcopy.so";
 const PATIENCE: Duration = Duration::from_secs(300);
 const CONNECTIONS: &str = "16";
 const CPU: &str = "server_cpu_ns";
+/// Of a cold set: more than any cache holds, and at most so many objects.
+const SET: usize = 512 << 20;
+const OBJECTS: usize = 16384;
 
-pub fn bench(common: &Common, payloads: &[usize]) -> Outcome {
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Mode {
+    /// One object.
+    Hot,
+    /// One of many, at random.
+    Cold,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Hot => "hot",
+            Mode::Cold => "cold",
+        }
+    }
+
+    fn objects(self, value: usize) -> usize {
+        match self {
+            Mode::Hot => 1,
+            Mode::Cold => (SET / value).clamp(2, OBJECTS),
+        }
+    }
+}
+
+pub fn bench(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
     let mut outcome = Outcome::default();
     let started = missing().and_then(|client| Ok((client, started(common)?)));
     let (client, (_origin, servers)) = match started {
@@ -35,16 +63,24 @@ pub fn bench(common: &Common, payloads: &[usize]) -> Outcome {
         }
     };
     outcome.peers.insert("client".to_owned(), client.to_owned());
-    for value in common.some_of(payloads) {
+    let payloads = common.some_of(payloads);
+    let each = |mode| payloads.iter().map(move |value| (mode, *value));
+    for (mode, value) in modes.iter().copied().flat_map(each) {
+        if mode == Mode::Cold && client != "wrk" {
+            eprintln!(
+                "SKIPPED: zc-varnish cold: {client} asks for one object only: apt-get install wrk"
+            );
+            continue;
+        }
         let first = outcome.rows.len();
         let cells = servers.iter().map(|varnish| Cell {
             system: varnish.system,
             key: Key {
-                mode: "keep-alive",
+                mode: mode.name(),
                 payload_bytes: Some(value),
                 ..Key::default()
             },
-            measure: Box::new(move |_| varnish.run(common, client, value)),
+            measure: Box::new(move |_| varnish.run(common, client, mode, value)),
         });
         outcome.group(common.runs_or(9), cells.collect());
         let rows = &outcome.rows[first..];
@@ -53,7 +89,12 @@ pub fn bench(common: &Common, payloads: &[usize]) -> Outcome {
         };
         let cost = |run: &Measured| run.facts.get(CPU).copied().unwrap_or(f64::NAN);
         for row in rows.iter().filter(|row| row.system != "stock") {
-            let what = format!("{}, {} over stock", bytes(value), row.system);
+            let what = format!(
+                "{}, {}, {} over stock",
+                bytes(value),
+                mode.name(),
+                row.system
+            );
             let rate = Ratio::of(row, stock, |run| run.per_second).map(|it| it.text());
             let cost = Ratio::of(stock, row, cost).map(|it| it.text());
             if let (Some(rate), Some(cost)) = (rate, cost) {
@@ -147,7 +188,7 @@ impl Varnish {
                 "-p",
                 "thread_pools=1",
                 "-s",
-                "malloc,512m",
+                "malloc,4g",
             ])
             .args([
                 "-a",
@@ -193,11 +234,17 @@ impl Varnish {
         Ok(first.context("varnishd serves nobody")?.parse()?)
     }
 
-    fn run(&self, common: &Common, client: &str, value: usize) -> Result<Vec<Measured>> {
-        self.fetch(value)?;
+    fn run(
+        &self,
+        common: &Common,
+        client: &str,
+        mode: Mode,
+        value: usize,
+    ) -> Result<Vec<Measured>> {
+        self.fetch(mode, value)?;
         // On a machine with other work nobody may have been served in a second.
         for seconds in [1, 10, 60] {
-            if let Some(measured) = self.load(common, client, value, seconds)? {
+            if let Some(measured) = self.load(common, client, mode, value, seconds)? {
                 return Ok(vec![measured]);
             }
         }
@@ -209,11 +256,13 @@ impl Varnish {
         &self,
         common: &Common,
         client: &str,
+        mode: Mode,
         value: usize,
         seconds: u32,
     ) -> Result<Option<Measured>> {
-        let url = format!("http://127.0.0.1:{}/{value}", self.port);
+        let url = format!("http://127.0.0.1:{}/{value}/0", self.port);
         let mut command = Command::new(client);
+        let folder = tempfile::tempdir()?;
         match client {
             // Connections that Varnish closed while nobody was let run are made anew.
             "wrk" => command.args(["-t", "1", "-c", CONNECTIONS, "--timeout", "60s", "-d"]),
@@ -221,6 +270,15 @@ impl Varnish {
         };
         if client == "wrk" {
             command.arg(format!("{seconds}s"));
+        }
+        if mode == Mode::Cold {
+            let last = mode.objects(value) - 1;
+            let script = format!(
+                "request = function() return wrk.format('GET', '/{value}/' .. math.random(0, {last})) end"
+            );
+            let path = folder.path().join("random.lua");
+            std::fs::write(&path, script)?;
+            command.arg("-s").arg(path);
         }
         command.arg(&url).stdin(Stdio::null());
         let [a, b] = common.cores();
@@ -250,19 +308,23 @@ impl Varnish {
         }))
     }
 
-    /// Has it have an object, and looks at what it gives out.
-    fn fetch(&self, value: usize) -> Result<()> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        write!(
-            stream,
-            "GET /{value} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said)?;
-        let end = said.windows(4).position(|four| four == b"\r\n\r\n");
-        let body = &said[end.context("no head")? + 4..];
-        let is_it = body.len() == value && body.iter().all(|byte| *byte == letter(value));
-        ensure!(is_it, "Varnish gave {} other bytes", body.len());
+    /// Has it have its objects, and looks at what it gives out.
+    fn fetch(&self, mode: Mode, value: usize) -> Result<()> {
+        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port))?);
+        let mut body = vec![0; value];
+        for number in 0..mode.objects(value) {
+            let request = format!(
+                "GET /{value}/{number} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n",
+                self.port
+            );
+            stream.get_mut().write_all(request.as_bytes())?;
+            let mut line = String::new();
+            while stream.read_line(&mut line)? > 2 {}
+            ensure!(line.starts_with("HTTP/1.1 200 "), "Varnish said {line}");
+            stream.read_exact(&mut body)?;
+            let is_it = body.iter().all(|byte| *byte == letter(value));
+            ensure!(is_it, "Varnish gave other bytes for /{value}/{number}");
+        }
         Ok(())
     }
 }
@@ -277,7 +339,7 @@ fn number(said: &str, words: &[&str]) -> Option<f64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The process whose objects Varnish keeps: `/SIZE`.
+/// The process whose objects Varnish keeps: `/SIZE/NUMBER`.
 pub fn origin() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?.port());

@@ -1,7 +1,7 @@
 //! Which way is cheapest: learnt from what each has cost, by kind of socket and size.
 //!
-//! For each kind and each doubling of the bytes that may go by reference there is a running mean of nanoseconds a byte for each
-//! way. The cheapest is used; now and then another is tried. A try is three sends, of which the last is measured: what the first of them finds is
+//! For each kind and each doubling of the bytes that may go by reference there is a running mean of nanoseconds a byte, of the thread's
+//! processor time, for each way: what a blocking send waits says nothing about the way. The cheapest is used; now and then another is tried. A try is three sends, of which the last is measured: what the first of them finds is
 //! in no cache, unlike for the way that is in use, so a try costs more than it shows. Tries of a way that is far off are rarer, and each few of them
 //! that change nothing make them rarer still, until what is in use costs something else. A way takes over when it is cheaper by a twentieth.
 
@@ -94,6 +94,8 @@ pub struct Choice {
 pub(super) struct Chooser {
     /// For each kind of socket, by the logarithm of the bytes.
     classes: [[Option<Box<Class>>; SIZES]; Route::ALL.len()],
+    /// That of the last stream that was chosen for.
+    last: Option<Route>,
     /// Where other processes see it.
     pub(super) tally: Tally,
 }
@@ -119,6 +121,7 @@ impl Chooser {
     pub(super) fn new() -> Chooser {
         Chooser {
             classes: std::array::from_fn(|_| std::array::from_fn(|_| None)),
+            last: None,
             tally: Tally::claim(),
         }
     }
@@ -131,6 +134,9 @@ impl Chooser {
                 why: Why::Small,
                 timed: false,
             };
+        }
+        if route.is_stream() {
+            self.last = Some(route);
         }
         let number = class_of(bytes);
         let class = self.classes[route.index()][number as usize]
@@ -172,6 +178,28 @@ impl Chooser {
             }
             None => chosen(current, false),
         }
+    }
+
+    /// Would the next send of so many bytes be copied, and not measured, if its socket were of the last one's kind? Counts it if so.
+    pub(super) fn copies(&mut self, bytes: usize) -> bool {
+        if bytes < SMALLEST {
+            return true;
+        }
+        let number = class_of(bytes);
+        let Some((route, class)) = self.last.and_then(|route| {
+            let class = self.classes[route.index()][number as usize].as_mut()?;
+            Some((route, class))
+        }) else {
+            return false;
+        };
+        let copies = WAYS[class.current] == Way::Copy
+            && class.trying.is_none()
+            && class.sends + 1 < class.nearest;
+        if copies {
+            class.sends += 1;
+            self.tally.add(layout::size(route.index(), number), 1);
+        }
+        copies
     }
 
     /// Is it known that a way costs twice as much as the one in use?
@@ -415,6 +443,36 @@ mod tests {
             }
         }
         (tries, way)
+    }
+
+    /// Who copies by himself what is likely to be copied keeps nothing from being measured, or tried.
+    #[test]
+    fn what_is_copied_unasked_changes_nothing_of_what_is_learnt() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let socket = Socket::new(&stream).expect("socket");
+        let mut chooser = Chooser::new();
+        assert!(!chooser.copies(4096), "nothing is known yet");
+        play(&mut chooser, &socket, 4000, [1000, 1500, 1600]);
+        let mut unasked = |costs: [u128; 3], way| {
+            let count = (0..40_000).filter(|_| {
+                let copies = chooser.copies(4096);
+                if !copies {
+                    play(&mut chooser, &socket, 1, costs);
+                }
+                copies
+            });
+            let count = count.count();
+            let now = chooser.explain();
+            assert!(now[0].way == way, "{now:?}");
+            (count, now[0].sends)
+        };
+        let (copies, sends) = unasked([1000, 1500, 1600], Way::Copy);
+        assert!(copies > 36_000, "{copies} copied unasked");
+        assert_eq!(sends, 44_000);
+        let (copies, sends) = unasked([1400, 1070, 1600], Way::Splice);
+        assert!(copies < 4000, "{copies} copied unasked");
+        assert_eq!(sends, 84_000);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use tranship_sys::process;
 use tranship_sys::segment as gso;
 
 /// Where datagrams go.
@@ -116,7 +116,7 @@ impl Sender {
             mut why,
             timed,
         } = chosen;
-        let begin = timed.then(Instant::now);
+        let begin = timed.then(process::thread_time);
         if way == Way::Registered {
             self.registered.prefetch(segments);
         }
@@ -157,7 +157,7 @@ impl Sender {
             && why != Why::Refused
         {
             let bytes = all.iter().map(|one| one.len).sum();
-            let ns = begin.elapsed().as_nanos();
+            let ns = process::thread_time().saturating_sub(begin).as_nanos();
             self.chooser.learn(route, referable, way, ns, bytes);
         }
         self.counts.partial += u64::from(done < all.len());

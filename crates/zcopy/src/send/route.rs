@@ -1,6 +1,6 @@
 //! Whom a socket reaches.
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketAddrAny, SocketType, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -47,24 +47,33 @@ impl Route {
         }
     }
 
+    /// Asks the kernel: two calls for a stream to this machine, three for others.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Route> {
-        let ip = || {
-            let family = sockopt::socket_domain(fd)?;
-            Ok::<_, io::Error>(matches!(family, AddressFamily::INET | AddressFamily::INET6))
-        };
         match sockopt::socket_type(fd)? {
-            SocketType::STREAM if sockopt::socket_domain(fd)? == AddressFamily::UNIX => {
-                Ok(Route::Unix)
+            SocketType::STREAM => {
+                let Some(peer) = rustix::net::getpeername(fd)? else {
+                    return Ok(Route::Other);
+                };
+                Ok(match peer.address_family() {
+                    AddressFamily::UNIX => Route::Unix,
+                    AddressFamily::INET | AddressFamily::INET6 if is_here(fd, &peer)? => {
+                        Route::Loopback
+                    }
+                    AddressFamily::INET | AddressFamily::INET6 => Route::Remote,
+                    _ => Route::Other,
+                })
             }
-            SocketType::STREAM if ip()? => Ok(if is_local(fd)? {
-                Route::Loopback
-            } else {
-                Route::Remote
-            }),
-            SocketType::DGRAM if ip()? => Ok(if is_local(fd).unwrap_or(false) {
-                Route::LocalDatagrams
-            } else {
-                Route::Datagrams
+            SocketType::DGRAM => Ok(match sockopt::socket_domain(fd)? {
+                AddressFamily::INET | AddressFamily::INET6 => {
+                    // Not connected: each datagram says where it goes.
+                    let peer = rustix::net::getpeername(fd).ok().flatten();
+                    if peer.is_some_and(|peer| is_here(fd, &peer).unwrap_or(false)) {
+                        Route::LocalDatagrams
+                    } else {
+                        Route::Datagrams
+                    }
+                }
+                _ => Route::Other,
             }),
             _ => Ok(Route::Other),
         }
@@ -90,17 +99,15 @@ impl Route {
     }
 }
 
-/// Is the peer this machine? An error if there is none.
-fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let own = rustix::net::getsockname(fd)?;
-    let peer = rustix::net::getpeername(fd)?;
-    Ok(peer.is_some_and(|peer| match (ip_of(own), ip_of(peer)) {
-        (Some(own), Some(peer)) => own == peer || peer.is_loopback(),
-        _ => false,
-    }))
+/// Is the peer this machine?
+fn is_here(fd: BorrowedFd<'_>, peer: &SocketAddrAny) -> io::Result<bool> {
+    let Some(peer) = ip_of(peer) else {
+        return Ok(false);
+    };
+    Ok(peer.is_loopback() || ip_of(&rustix::net::getsockname(fd)?) == Some(peer))
 }
 
-fn ip_of(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
-    let address = SocketAddr::try_from(address).ok()?;
+fn ip_of(address: &SocketAddrAny) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(address.clone()).ok()?;
     Some(address.ip().to_canonical())
 }

@@ -19,9 +19,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Instant;
 use tranship_sys::ForkGuard;
 use tranship_sys::pagemap::Pagemap;
+use tranship_sys::process;
 use tranship_sys::signals;
 
 /// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
@@ -135,6 +135,54 @@ impl Sender {
         sent
     }
 
+    /// May any of these go by reference now, and is that likely to pay? Full pageblocks are protected for that, as at a send. Else who has them sends
+    /// them as well with send(2), which need not know what kind of socket it is, and says here what that took: [`Sender::copied`].
+    #[must_use]
+    pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
+        let mut referable = 0;
+        for piece in pieces {
+            match piece {
+                Piece::Bytes(_) => {}
+                Piece::Raw(raw) => {
+                    let arena = &raw.arena.inner;
+                    arena.enqueue_large(raw.at);
+                    self.protect(arena);
+                    if arena.frozen(raw.at, raw.len).is_some() {
+                        referable += raw.len;
+                    }
+                }
+                Piece::ReadOnly(bytes) => referable += bytes.len(),
+                // Theirs is to be told more than a length.
+                _ => return true,
+            }
+        }
+        referable > 0 && (self.forced.is_some() || !self.chooser.copies(referable))
+    }
+
+    /// Counts a send that somebody else made by copying, and of which so many bytes went.
+    ///
+    /// # Errors
+    /// As [`Sender::new`], in a forked child.
+    pub fn copied(&mut self, pieces: &[Piece<'_>], sent: usize) -> io::Result<()> {
+        self.renew_after_fork()?;
+        let mut segments = std::mem::take(&mut self.segments);
+        segments.clear();
+        self.resolve(pieces, None, &mut segments);
+        self.counts.sends += 1;
+        self.counts.calls += 1;
+        let offered = segments.iter().map(|segment| segment.len).sum::<usize>();
+        self.counts.partial += u64::from(sent < offered);
+        let why = match segment::referable(&segments) {
+            0 => Why::Nothing,
+            _ => Why::Cheapest,
+        };
+        self.note(Way::Copy, why, &segments, sent);
+        segments.clear();
+        self.segments = segments;
+        self.publish();
+        Ok(())
+    }
+
     /// Sends pieces of any kind but files; `more` follows.
     pub(super) fn send_plain(
         &mut self,
@@ -188,7 +236,7 @@ impl Sender {
             mut why,
             timed,
         } = self.decide(socket, socket.route, referable);
-        let begin = timed.then(Instant::now);
+        let begin = timed.then(process::thread_time);
         if way != Way::Copy {
             pieces.iter().for_each(|piece| piece.lend(None));
             self.make_sure(segments, 0);
@@ -214,7 +262,7 @@ impl Sender {
                 if let Some(begin) = begin
                     && (sent == total || sent >= TELLING)
                 {
-                    let ns = begin.elapsed().as_nanos();
+                    let ns = process::thread_time().saturating_sub(begin).as_nanos();
                     self.chooser.learn(socket.route, referable, way, ns, sent);
                 }
                 sent
