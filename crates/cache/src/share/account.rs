@@ -30,10 +30,16 @@ impl Account {
         limits: &Limits,
         now: Instant,
     ) -> Result<(), Refused> {
-        if self.given.contains_key(&copy.id()) {
-            return Ok(());
-        }
         let more = copy.len() as u64;
+        match self.given.get(&copy.id()) {
+            Some(given) if given.copy.is_held_by(domain) => return Ok(()),
+            // It has let go of it, and gets it anew: had it kept its place here, one that is asked for again and again would be had for ever.
+            Some(_) => {
+                self.given.remove(&copy.id());
+                self.bytes -= more;
+            }
+            None => {}
+        }
         if self.check(more, limits, now).is_err() {
             self.look(domain);
             self.check(more, limits, now)?;
