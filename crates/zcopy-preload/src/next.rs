@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 unsafe extern "C" {
     fn __libc_malloc(bytes: usize) -> *mut c_void;
@@ -72,11 +72,14 @@ macro_rules! next {
 }
 
 thread_local!(static LOOKING: Cell<bool> = const { Cell::new(false) });
+/// Threads that look something up.
+static LOOKERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Does this thread look a function up? What the dynamic linker of an old glibc asks for meanwhile is refused, for which it has a place
 /// of its own: nobody knows yet whose it would be.
 pub(crate) fn is_looking() -> bool {
-    LOOKING.try_with(Cell::get).unwrap_or(false)
+    // Relaxed: a thread sees its own.
+    LOOKERS.load(Ordering::Relaxed) > 0 && LOOKING.try_with(Cell::get).unwrap_or(false)
 }
 
 #[inline]
@@ -94,8 +97,11 @@ fn look_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
 fn looked_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let set = |looking| LOOKING.try_with(|cell| cell.set(looking));
     let _ = set(true);
+    // Relaxed: see `is_looking`.
+    LOOKERS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: a name with its end.
     let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+    LOOKERS.fetch_sub(1, Ordering::Relaxed);
     let _ = set(false);
     assert!(!known.is_null(), "no library behind this one has {name}");
     found.store(known, Ordering::Relaxed);
