@@ -22,6 +22,11 @@ pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes)?)
 }
 
+/// Bytes' worth of whole pages that a pipe has room for.
+pub fn room(pipe: impl AsFd) -> io::Result<usize> {
+    Ok(rustix::pipe::fcntl_getpipe_size(pipe)?)
+}
+
 /// Puts references to pages of this process's memory into a pipe: what is written to them afterwards is what comes out. Says how
 /// many bytes found room; each page takes one of the pipe's places, however few of its bytes are named.
 ///

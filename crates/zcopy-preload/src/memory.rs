@@ -78,6 +78,7 @@ pub unsafe extern "C" fn free(at: *mut c_void) {
             unsafe { arena.free_raw(start) };
             errno::set(before);
         }
+        None if next::is_looking() => {}
         // SAFETY: the caller's word.
         None => unsafe { next::free(at) },
     }
@@ -132,13 +133,17 @@ unsafe fn moved(at: *mut c_void, to: *mut c_void, bytes: usize) {
     }
 }
 
-/// realloc(3) of a block of the C library's. One that becomes large goes on in the twin allocator, if that has room; one that was large all the same
-/// stays: moving it is the C library's art.
+/// realloc(3) of a block of the program's own allocator. One that becomes large goes on in the twin allocator, if that has room; one that was large all the same
+/// stays: moving it is that allocator's art.
 ///
 /// # Safety
 /// As realloc(3).
 unsafe fn grown(at: *mut c_void, bytes: usize) -> *mut c_void {
-    if bytes >= PAGE && is_large(bytes) {
+    if next::is_looking() {
+        errno::set(errno::NO_MEMORY);
+        return std::ptr::null_mut();
+    }
+    if bytes >= PAGE && is_large(bytes) && next::knows_its_blocks() {
         // SAFETY: the caller's word.
         let has = unsafe { next::malloc_usable_size(at) };
         if !is_large(has)
@@ -185,30 +190,40 @@ pub unsafe extern "C" fn malloc_usable_size(at: *mut c_void) -> usize {
     }
 }
 
-/// memalign(3): up to a page from the twin allocator, whose large values begin with one.
+/// A large block of the twin allocator, whose large values begin with a page.
+fn aligned_twin(align: usize, bytes: usize) -> Option<*mut c_void> {
+    if align > PAGE || bytes < PAGE || !is_large(bytes) {
+        return None;
+    }
+    let at = twin(bytes)?;
+    if at.addr().get().is_multiple_of(align.max(1)) {
+        return Some(at.as_ptr().cast());
+    }
+    // SAFETY: just allocated, and nobody knows it.
+    unsafe { free(at.as_ptr().cast()) };
+    None
+}
+
+/// memalign(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
-    if align <= PAGE
-        && bytes >= PAGE
-        && is_large(bytes)
-        && let Some(at) = twin(bytes)
-    {
-        if at.addr().get().is_multiple_of(align.max(1)) {
-            return at.as_ptr().cast();
-        }
-        // SAFETY: just allocated, and nobody knows it.
-        unsafe { free(at.as_ptr().cast()) };
-    }
-    rest(|| {
-        // SAFETY: no precondition that a caller could break.
-        unsafe { next::memalign(align, bytes) }
+    aligned_twin(align, bytes).unwrap_or_else(|| {
+        rest(|| {
+            // SAFETY: no precondition that a caller could break.
+            unsafe { next::memalign(align, bytes) }
+        })
     })
 }
 
 /// aligned_alloc(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    memalign(align, bytes)
+    aligned_twin(align, bytes).unwrap_or_else(|| {
+        rest(|| {
+            // SAFETY: no precondition that a caller could break.
+            unsafe { next::aligned_alloc(align, bytes) }
+        })
+    })
 }
 
 /// posix_memalign(3).
@@ -217,18 +232,24 @@ pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
 /// As its manual page says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
-    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
-        return libc::EINVAL;
-    }
     let before = errno::get();
-    let at = memalign(align, bytes);
+    let fits = align.is_power_of_two() && align.is_multiple_of(size_of::<*mut c_void>());
+    let at = if fits {
+        aligned_twin(align, bytes)
+    } else {
+        None
+    };
     errno::set(before);
-    if at.is_null() {
-        return libc::ENOMEM;
+    match at {
+        Some(at) => {
+            // SAFETY: the caller's place for it.
+            unsafe { to.write(at) };
+            0
+        }
+        None if next::is_looking() => libc::ENOMEM,
+        // SAFETY: the caller's word.
+        None => unsafe { next::posix_memalign(to, align, bytes) },
     }
-    // SAFETY: the caller's place for it.
-    unsafe { to.write(at) };
-    0
 }
 
 /// Memory of the twin allocator, whatever its size (ZCopy, section 3.2.1). A null pointer and `ENOMEM` if it has none.

@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 unsafe extern "C" {
     fn __libc_malloc(bytes: usize) -> *mut c_void;
@@ -52,14 +52,18 @@ unsafe impl GlobalAlloc for System {
     }
 }
 
-/// A function that was there before us.
+/// Functions that were there before us.
 macro_rules! next {
     ($($name:ident: fn($($arg:ident: $of:ty),*) -> $ret:ty;)*) => {
+        /// Where they are, once they were looked for.
+        #[allow(non_upper_case_globals, reason = "names of functions")]
+        mod found {
+            $(pub(super) static $name: super::Found = super::Found::new(std::ptr::null_mut());)*
+        }
+
         $(
             pub(crate) unsafe fn $name($($arg: $of),*) -> $ret {
-                static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-                let name = concat!(stringify!($name), "\0");
-                let found = look_up(&FOUND, name);
+                let found = look_up(&found::$name, concat!(stringify!($name), "\0"));
                 // SAFETY: the next function of that name, which has this type.
                 let call = unsafe {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($of),*) -> $ret>(found)
@@ -68,44 +72,86 @@ macro_rules! next {
                 unsafe { call($($arg),*) }
             }
         )*
+
+        /// All at once, as soon as the library is there: later a thread may hold what the dynamic linker waits for.
+        extern "C" fn look_all_up() {
+            $(let _ = looked_up(&found::$name, concat!(stringify!($name), "\0"));)*
+        }
     };
 }
+
+type Found = AtomicPtr<c_void>;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = look_all_up;
 
 thread_local!(static LOOKING: Cell<bool> = const { Cell::new(false) });
 /// Threads that look something up.
 static LOOKERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Does this thread look a function up? What the dynamic linker of an old glibc asks for meanwhile is refused, for which it has a place
-/// of its own: nobody knows yet whose it would be.
+/// of its own, and what it frees is left: nobody knows yet whose that is.
 pub(crate) fn is_looking() -> bool {
     // Relaxed: a thread sees its own.
     LOOKERS.load(Ordering::Relaxed) > 0 && LOOKING.try_with(Cell::get).unwrap_or(false)
 }
 
 #[inline]
-fn look_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
+fn look_up(found: &Found, name: &'static str) -> *mut c_void {
     // Relaxed: whoever looks twice finds the same.
     let known = found.load(Ordering::Relaxed);
-    if known.is_null() {
-        looked_up(found, name)
-    } else {
-        known
+    if !known.is_null() {
+        return known;
     }
+    let known = looked_up(found, name);
+    assert!(!known.is_null(), "no library behind this one has {name}");
+    known
 }
 
 #[cold]
-fn looked_up(found: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
-    let set = |looking| LOOKING.try_with(|cell| cell.set(looking));
-    let _ = set(true);
+fn looked_up(found: &Found, name: &'static str) -> *mut c_void {
+    let set = |looking| {
+        LOOKING
+            .try_with(|cell| cell.replace(looking))
+            .unwrap_or(false)
+    };
+    let before = set(true);
     // Relaxed: see `is_looking`.
     LOOKERS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: a name with its end.
     let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
     LOOKERS.fetch_sub(1, Ordering::Relaxed);
-    let _ = set(false);
-    assert!(!known.is_null(), "no library behind this one has {name}");
+    set(before);
     found.store(known, Ordering::Relaxed);
     known
+}
+
+/// Is the allocator one library's, so that what `malloc` gave can be asked about? Some have no `malloc_usable_size`, and the next one is the
+/// C library's, which would look into a block that is not its own.
+pub(crate) fn knows_its_blocks() -> bool {
+    static KNOWS: AtomicU8 = AtomicU8::new(0);
+    // Relaxed: whoever looks twice finds the same.
+    match KNOWS.load(Ordering::Relaxed) {
+        0 => {
+            let malloc = library_of(look_up(&found::malloc, "malloc\0"));
+            let asked = library_of(look_up(&found::malloc_usable_size, "malloc_usable_size\0"));
+            KNOWS.store(1 + u8::from(malloc == asked), Ordering::Relaxed);
+            malloc == asked
+        }
+        known => known == 2,
+    }
+}
+
+/// Where the library lies that a function is of.
+fn library_of(function: *mut c_void) -> usize {
+    // SAFETY: all zeros is a library of no name at no place.
+    let mut about: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked about.
+    match unsafe { libc::dladdr(function, &raw mut about) } {
+        0 => 0,
+        _ => about.dli_fbase.addr(),
+    }
 }
 
 next! {
@@ -114,6 +160,8 @@ next! {
     realloc: fn(at: *mut c_void, bytes: usize) -> *mut c_void;
     free: fn(at: *mut c_void) -> ();
     memalign: fn(align: usize, bytes: usize) -> *mut c_void;
+    aligned_alloc: fn(align: usize, bytes: usize) -> *mut c_void;
+    posix_memalign: fn(to: *mut *mut c_void, align: usize, bytes: usize) -> c_int;
     malloc_usable_size: fn(at: *mut c_void) -> usize;
     write: fn(fd: c_int, from: *const c_void, len: usize) -> isize;
     writev: fn(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize;

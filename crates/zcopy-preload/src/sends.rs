@@ -175,70 +175,93 @@ unsafe fn many(
 /// Sends pieces of which some are the twin allocator's or never change: by reference, or as the C library does (`copy`). As send(2).
 fn sent(
     fd: c_int,
-    pieces: impl Iterator<Item = Piece<'static>>,
+    pieces: impl Iterator<Item = Piece<'static>> + Clone,
     flags: c_int,
     copy: impl Fn() -> isize,
 ) -> isize {
     let before = errno::get();
-    let sent = inside(|| {
+    let plan = inside(|| plan(fd, pieces.clone(), flags)).unwrap_or(Plan::Leave);
+    match plan {
+        Plan::Sent(sent) => return sent,
+        Plan::Leave => {
+            errno::set(before);
+            return copy();
+        }
+        Plan::Count => errno::set(before),
+    }
+    // Outside: what a handler does meanwhile, or jumps over, is the program's.
+    let sent = copy();
+    let after = errno::get();
+    inside(|| {
         state::with_sender(|sender, list| {
             list.extend(pieces);
-            let pieces = list.as_slice();
-            if sender.may_refer(pieces) {
-                by_reference(sender, fd, pieces, flags)
-            } else {
-                errno::set(before);
-                Some(counted(sender, pieces, &copy))
-            }
+            let counts = sender.counts();
+            // Without memory for that it is not counted.
+            let _ = sender.copied(list, usize::try_from(sent).unwrap_or(0));
+            done(counts, sender.counts());
         })
     });
-    if let Some(sent) = sent.flatten().flatten() {
-        return sent;
-    }
-    errno::set(before);
-    copy()
-}
-
-/// Has the C library send them, and counts them. That takes no question about the socket, and no list of ours.
-fn counted(sender: &mut Sender, pieces: &[Piece<'_>], copy: impl Fn() -> isize) -> isize {
-    let sent = copy();
-    if let Ok(bytes) = usize::try_from(sent) {
-        let after = errno::get();
-        let counts = sender.counts();
-        // Without memory for that it is not counted.
-        let _ = sender.copied(pieces, bytes);
-        done(counts, sender.counts());
-        errno::set(after);
-    }
+    errno::set(after);
     sent
 }
 
-/// None: nothing was sent, and the C library is to do it.
+/// What becomes of a send.
+enum Plan {
+    /// It went, or failed as it says.
+    Sent(isize),
+    /// It is copied, which the C library does, and is counted.
+    Count,
+    /// It is nothing for us: the C library does it.
+    Leave,
+}
+
+/// Sends by reference where that is likely to pay.
+fn plan(fd: c_int, pieces: impl Iterator<Item = Piece<'static>>, flags: c_int) -> Plan {
+    // A thread that only writes files needs no pipe.
+    if !state::has_sender() && socket(fd, flags).is_none() {
+        return Plan::Leave;
+    }
+    let plan = state::with_sender(|sender, list| {
+        list.extend(pieces);
+        if !sender.may_refer(list) {
+            return Plan::Count;
+        }
+        match socket(fd, flags) {
+            Some(socket) => by_reference(sender, fd, socket, list, flags),
+            None => Plan::Leave,
+        }
+    });
+    plan.unwrap_or(Plan::Leave)
+}
+
+/// Of a stream socket; files, datagrams and whatever else the kernel says is none, and flags that ask for what cannot be had, go to the C library.
+fn socket(fd: c_int, flags: c_int) -> Option<Socket> {
+    // SAFETY: the caller has it open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let socket = Socket::without_notifications(fd).ok()?;
+    let waits = flags & libc::MSG_DONTWAIT != 0 && !tranship_sys::stream::is_nonblocking(fd);
+    (socket.is_stream() && !waits).then_some(socket)
+}
+
 fn by_reference(
     sender: &mut Sender,
     fd: c_int,
+    mut socket: Socket,
     pieces: &[Piece<'_>],
     flags: c_int,
-) -> Option<isize> {
+) -> Plan {
     let before = errno::get();
     // SAFETY: the caller has it open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    // Files, datagrams and whatever else is no stream socket, said the kernel.
-    let mut socket = Socket::without_notifications(fd).ok()?;
-    if !socket.is_stream()
-        || flags & libc::MSG_DONTWAIT != 0 && !tranship_sys::stream::is_nonblocking(fd)
-    {
-        return None;
-    }
     let quiet = flags & libc::MSG_NOSIGNAL != 0;
     match all(sender, fd, &mut socket, pieces, quiet) {
         Ok(sent) => {
             errno::set(before);
-            isize::try_from(sent).ok()
+            isize::try_from(sent).map_or(Plan::Leave, Plan::Sent)
         }
         Err(error) => {
             errno::set(error.raw_os_error().unwrap_or(libc::EIO));
-            Some(-1)
+            Plan::Sent(-1)
         }
     }
 }

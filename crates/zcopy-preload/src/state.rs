@@ -11,7 +11,7 @@ use zcopy::{Arena, Options, Piece, Sender};
 
 /// Arenas of this process and its ancestors; the last one is this process's own. A forked child adds one.
 static ARENAS: [AtomicPtr<Arena>; DEPTH] = [const { AtomicPtr::new(std::ptr::null_mut()) }; DEPTH];
-/// Generations of forks that can be told apart; deeper ones use the C library's memory.
+/// Generations of forks that can be told apart; deeper ones use the program's own allocator.
 const DEPTH: usize = 8;
 
 static WISHES: std::sync::OnceLock<Wishes> = std::sync::OnceLock::new();
@@ -131,6 +131,12 @@ fn last() -> Option<&'static Arena> {
     Some(unsafe { &*last })
 }
 
+/// Has this thread a sender?
+pub(crate) fn has_sender() -> bool {
+    let has = |sender: &RefCell<Option<Ours>>| sender.try_borrow().is_ok_and(|ours| ours.is_some());
+    SENDER.try_with(has).unwrap_or(false)
+}
+
 /// This thread's sender, and a list for its pieces; none while the thread ends, or if the kernel refuses.
 pub(crate) fn with_sender<T>(
     work: impl FnOnce(&mut Sender, &mut Vec<Piece<'static>>) -> T,
@@ -147,6 +153,8 @@ pub(crate) fn with_sender<T>(
                     none.insert(Ours::new()?)
                 }
             };
+            // Of a send that a signal's handler jumped out of.
+            sender.pieces.clear();
             let done = work(&mut sender.sender, &mut sender.pieces);
             sender.pieces.clear();
             Some(done)

@@ -40,6 +40,19 @@ impl Inner {
         }
     }
 
+    /// May these bytes go by reference at the next send, after what waits is frozen? Freezes nothing.
+    pub(crate) fn could_refer(&self, at: *const u8, len: usize) -> bool {
+        if self.frozen(at, len).is_some() {
+            return true;
+        }
+        self.debt.is_paid()
+            && self.find(at).is_some_and(|(number, _)| {
+                self.states.get(number) == State::Shared
+                    && (self.states.waits(number)
+                        || matches!(&*self.block(number), Block::Large(_) | Block::Tail))
+            })
+    }
+
     #[cold]
     fn freeze_now(&self) {
         if self.is_closed() {

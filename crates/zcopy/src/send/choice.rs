@@ -180,26 +180,27 @@ impl Chooser {
         }
     }
 
-    /// Would the next send of so many bytes be copied, and not measured, if its socket were of the last one's kind? Counts it if so.
+    /// Would the next send of so many bytes be copied, and not measured, whatever stream it is for? Counts it, as for one of the last one's kind.
     pub(super) fn copies(&mut self, bytes: usize) -> bool {
         if bytes < SMALLEST {
             return true;
         }
-        let number = class_of(bytes);
-        let Some((route, class)) = self.last.and_then(|route| {
-            let class = self.classes[route.index()][number as usize].as_mut()?;
-            Some((route, class))
-        }) else {
+        let number = class_of(bytes) as usize;
+        let Some(last) = self.last else {
             return false;
         };
-        let copies = WAYS[class.current] == Way::Copy
-            && class.trying.is_none()
-            && class.sends + 1 < class.nearest;
-        if copies {
-            class.sends += 1;
-            self.tally.add(layout::size(route.index(), number), 1);
+        let streams = Route::ALL.iter().filter(|route| route.is_stream());
+        let mut known = streams.filter_map(|route| self.classes[route.index()][number].as_ref());
+        if !known.all(|class| class.copies_next()) {
+            return false;
         }
-        copies
+        let Some(class) = self.classes[last.index()][number].as_mut() else {
+            return false;
+        };
+        class.sends += 1;
+        let at = layout::size(last.index(), class_of(bytes));
+        self.tally.add(at, 1);
+        true
     }
 
     /// Is it known that a way costs twice as much as the one in use?
@@ -218,7 +219,8 @@ impl Chooser {
             return;
         };
         #[allow(clippy::cast_precision_loss, reason = "a mean")]
-        let cost = ns as f64 * 1024.0 / sent.max(1) as f64;
+        // A clock that is too coarse would make a way cost nothing, for ever.
+        let cost = ns.max(1) as f64 * 1024.0 / sent.max(1) as f64;
         let index = index_of(way);
         let mean = &mut class.means[index];
         mean.samples = mean.samples.saturating_add(1);
@@ -323,6 +325,11 @@ impl Class {
             self.nearest = self.nearest.min(mean.due);
         }
         found
+    }
+
+    /// Is the next send copied, and neither a measurement nor a try?
+    fn copies_next(&self) -> bool {
+        WAYS[self.current] == Way::Copy && self.trying.is_none() && self.sends + 1 < self.nearest
     }
 
     fn publish_use(&self, tally: &Tally, at: usize) {
@@ -443,6 +450,23 @@ mod tests {
             }
         }
         (tries, way)
+    }
+
+    /// Streams to here and to elsewhere in turn, by one thread.
+    #[test]
+    fn nothing_is_copied_unasked_that_another_kind_of_socket_would_not_copy() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let socket = Socket::new(&stream).expect("socket");
+        let mut chooser = Chooser::new();
+        play(&mut chooser, &socket, 4000, [1000, 1500, 1600]);
+        assert!((0..100).any(|_| chooser.copies(4096)));
+        chooser.choose(&socket, Route::Remote, 4096);
+        play(&mut chooser, &socket, 100, [1000, 1500, 1600]);
+        assert!(
+            !(0..100).any(|_| chooser.copies(4096)),
+            "by reference, as far as is known"
+        );
     }
 
     /// Who copies by himself what is likely to be copied keeps nothing from being measured, or tried.

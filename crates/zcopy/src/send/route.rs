@@ -47,34 +47,24 @@ impl Route {
         }
     }
 
-    /// Asks the kernel: two calls for a stream to this machine, three for others.
+    /// Asks the kernel: of what type and family it is, and who its peer is if that is an address of the Internet.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Route> {
-        match sockopt::socket_type(fd)? {
-            SocketType::STREAM => {
-                let Some(peer) = rustix::net::getpeername(fd)? else {
-                    return Ok(Route::Other);
-                };
-                Ok(match peer.address_family() {
-                    AddressFamily::UNIX => Route::Unix,
-                    AddressFamily::INET | AddressFamily::INET6 if is_here(fd, &peer)? => {
-                        Route::Loopback
-                    }
-                    AddressFamily::INET | AddressFamily::INET6 => Route::Remote,
-                    _ => Route::Other,
+        let is_ip = |family| matches!(family, AddressFamily::INET | AddressFamily::INET6);
+        match (sockopt::socket_type(fd)?, sockopt::socket_domain(fd)?) {
+            (SocketType::STREAM, AddressFamily::UNIX) => Ok(Route::Unix),
+            (SocketType::STREAM, family) if is_ip(family) => Ok(if is_local(fd)? {
+                Route::Loopback
+            } else {
+                Route::Remote
+            }),
+            (SocketType::DGRAM, family) if is_ip(family) => {
+                // Not connected: each datagram says where it goes.
+                Ok(if is_local(fd).unwrap_or(false) {
+                    Route::LocalDatagrams
+                } else {
+                    Route::Datagrams
                 })
             }
-            SocketType::DGRAM => Ok(match sockopt::socket_domain(fd)? {
-                AddressFamily::INET | AddressFamily::INET6 => {
-                    // Not connected: each datagram says where it goes.
-                    let peer = rustix::net::getpeername(fd).ok().flatten();
-                    if peer.is_some_and(|peer| is_here(fd, &peer).unwrap_or(false)) {
-                        Route::LocalDatagrams
-                    } else {
-                        Route::Datagrams
-                    }
-                }
-                _ => Route::Other,
-            }),
             _ => Ok(Route::Other),
         }
     }
@@ -99,15 +89,15 @@ impl Route {
     }
 }
 
-/// Is the peer this machine?
-fn is_here(fd: BorrowedFd<'_>, peer: &SocketAddrAny) -> io::Result<bool> {
-    let Some(peer) = ip_of(peer) else {
+/// Is the peer this machine? An error if there is none.
+fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let Some(peer) = rustix::net::getpeername(fd)?.and_then(ip_of) else {
         return Ok(false);
     };
-    Ok(peer.is_loopback() || ip_of(&rustix::net::getsockname(fd)?) == Some(peer))
+    Ok(peer.is_loopback() || ip_of(rustix::net::getsockname(fd)?) == Some(peer))
 }
 
-fn ip_of(address: &SocketAddrAny) -> Option<IpAddr> {
-    let address = SocketAddr::try_from(address.clone()).ok()?;
+fn ip_of(address: SocketAddrAny) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(address).ok()?;
     Some(address.ip().to_canonical())
 }

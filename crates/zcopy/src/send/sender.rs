@@ -135,22 +135,22 @@ impl Sender {
         sent
     }
 
-    /// May any of these go by reference now, and is that likely to pay? Full pageblocks are protected for that, as at a send. Else who has them sends
-    /// them as well with send(2), which need not know what kind of socket it is, and says here what that took: [`Sender::copied`].
+    /// May any of these go by reference, and is that likely to pay? Else who has them sends them as well with send(2), which need not know what
+    /// kind of socket it is, and says here what that took: [`Sender::copied`]. Protects nothing.
     #[must_use]
     pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
+        // Who cannot have what is its own says so at the send.
+        if self.renew_after_fork().is_err() {
+            return true;
+        }
         let mut referable = 0;
         for piece in pieces {
             match piece {
                 Piece::Bytes(_) => {}
-                Piece::Raw(raw) => {
-                    let arena = &raw.arena.inner;
-                    arena.enqueue_large(raw.at);
-                    self.protect(arena);
-                    if arena.frozen(raw.at, raw.len).is_some() {
-                        referable += raw.len;
-                    }
+                Piece::Raw(raw) if raw.arena.inner.could_refer(raw.at, raw.len) => {
+                    referable += raw.len;
                 }
+                Piece::Raw(_) => {}
                 Piece::ReadOnly(bytes) => referable += bytes.len(),
                 // Theirs is to be told more than a length.
                 _ => return true,
@@ -159,7 +159,7 @@ impl Sender {
         referable > 0 && (self.forced.is_some() || !self.chooser.copies(referable))
     }
 
-    /// Counts a send that somebody else made by copying, and of which so many bytes went.
+    /// Counts a send that somebody else made by copying, of pieces for which [`Sender::may_refer`] said no, and of which so many bytes went.
     ///
     /// # Errors
     /// As [`Sender::new`], in a forked child.
@@ -167,7 +167,18 @@ impl Sender {
         self.renew_after_fork()?;
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
-        self.resolve(pieces, None, &mut segments);
+        for piece in pieces.iter().filter(|piece| piece.len() > 0) {
+            match piece {
+                Piece::Raw(raw) => {
+                    let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
+                    self.push(&mut segments, segment);
+                }
+                Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
+                Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
+                // For these it says yes.
+                _ => {}
+            }
+        }
         self.counts.sends += 1;
         self.counts.calls += 1;
         let offered = segments.iter().map(|segment| segment.len).sum::<usize>();

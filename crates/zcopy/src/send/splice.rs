@@ -34,8 +34,9 @@ impl Pipe {
     pub(super) fn new() -> io::Result<Pipe> {
         let sink = std::fs::File::options().write(true).open("/dev/null")?;
         let (read, write) = pipe::nonblocking()?;
-        // As large as an unprivileged user may have it; else as it is.
-        let places = pipe::set_room(&write, 256 * PAGE).map_or(16, |bytes| bytes / PAGE);
+        // As large as an unprivileged user may have it; else as it is, which is two pages for whom has many.
+        let bytes = pipe::set_room(&write, 256 * PAGE).or_else(|_| pipe::room(&write))?;
+        let places = bytes / PAGE;
         Ok(Pipe {
             read,
             write,
@@ -178,13 +179,15 @@ fn splice_run(
         let room = (most - places) * PAGE - from.addr() % PAGE;
         let part = len.min(room);
         offered += part;
+        // Places for its pages; the one that it begins in the middle of may have one already.
+        places += (from.addr() + part).div_ceil(PAGE) - from.addr() / PAGE;
         match pieces.last_mut() {
             // A header in many pieces is one in the log: a place, not many.
-            Some((before, has)) if follows(*before, *has, from) => *has += part,
-            _ => {
-                places += (from.addr() + part).div_ceil(PAGE) - from.addr() / PAGE;
-                pieces.push((from, part));
+            Some((before, has)) if follows(*before, *has, from) => {
+                places -= 1;
+                *has += part;
             }
+            _ => pieces.push((from, part)),
         }
         if part < len {
             within += part;
@@ -210,6 +213,36 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    /// Neighbours of one block: as many places as pages, in one piece or many.
+    #[test]
+    fn pieces_that_follow_each_other_take_a_place_for_each_page() {
+        let (here, mut there) = UnixStream::pair().expect("sockets");
+        let value: &[u8] = Box::leak(vec![7; 16 * PAGE].into_boxed_slice());
+        let start = value.as_ptr().align_offset(PAGE);
+        let value = &value[start..start + 10 * PAGE];
+        let segments: Vec<_> = value.chunks(5000).map(Segment::of_read_only).collect();
+        let mut pipe = Pipe::new().expect("a pipe");
+        let mut log = HeaderLog::new().expect("a log");
+        let mut counts = Counts::default();
+        let run = splice_run(
+            here.as_fd(),
+            &segments,
+            (0, 4),
+            &mut pipe,
+            &mut log,
+            &mut counts,
+        );
+        let (now, offered, done, within) = run.expect("sent");
+        assert!(offered <= 4 * PAGE, "{offered} bytes in 4 places");
+        assert_eq!(
+            (now, done, within),
+            (offered, offered / 5000, offered % 5000)
+        );
+        let mut got = vec![0; now];
+        there.read_exact(&mut got).expect("all of it");
+        assert_eq!(got, value[..now]);
+    }
 
     /// As Varnish gives it.
     #[test]
