@@ -403,12 +403,17 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
+    /// What is known of a connection to this machine.
+    fn loopback() -> Socket {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        Socket::new(&stream).expect("socket")
+    }
+
     /// A way that costs more when it was not used for a while, as what it needs is in no cache then, is seen as what it costs when it is used.
     #[test]
     fn what_a_way_costs_is_what_it_costs_when_it_is_used() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        let socket = Socket::new(&stream).expect("socket");
+        let socket = loopback();
         let bytes = 2000;
         let mut chooser = Chooser::new();
         let (mut before, mut tries) = ([None; 2], 0);
@@ -455,9 +460,7 @@ mod tests {
     /// Streams to here and to elsewhere in turn, by one thread.
     #[test]
     fn nothing_is_copied_unasked_that_another_kind_of_socket_would_not_copy() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        let socket = Socket::new(&stream).expect("socket");
+        let socket = loopback();
         let mut chooser = Chooser::new();
         play(&mut chooser, &socket, 4000, [1000, 1500, 1600]);
         assert!((0..100).any(|_| chooser.copies(4096)));
@@ -472,9 +475,7 @@ mod tests {
     /// Who copies by himself what is likely to be copied keeps nothing from being measured, or tried.
     #[test]
     fn what_is_copied_unasked_changes_nothing_of_what_is_learnt() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        let socket = Socket::new(&stream).expect("socket");
+        let socket = loopback();
         let mut chooser = Chooser::new();
         assert!(!chooser.copies(4096), "nothing is known yet");
         play(&mut chooser, &socket, 4000, [1000, 1500, 1600]);
@@ -501,9 +502,7 @@ mod tests {
 
     #[test]
     fn tries_become_rare_until_what_is_in_use_costs_something_else() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
-        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        let socket = Socket::new(&stream).expect("socket");
+        let socket = loopback();
         // Wherever the next try was to be.
         for sends in [100_000, 104_000, 108_000] {
             let mut chooser = Chooser::new();
