@@ -181,13 +181,16 @@ fn sent(
 ) -> isize {
     let before = errno::get();
     let plan = inside(|| plan(fd, pieces.clone(), flags)).unwrap_or(Plan::Leave);
+    // Only what a send fails with is told.
+    errno::set(before);
     match plan {
-        Plan::Sent(sent) => return sent,
-        Plan::Leave => {
-            errno::set(before);
-            return copy();
+        Plan::Sent(Ok(sent)) => return sent.cast_signed(),
+        Plan::Sent(Err(error)) => {
+            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
+            return -1;
         }
-        Plan::Count => errno::set(before),
+        Plan::Leave => return copy(),
+        Plan::Count => {}
     }
     // Outside: what a handler does meanwhile, or jumps over, is the program's.
     let sent = copy();
@@ -207,8 +210,8 @@ fn sent(
 
 /// What becomes of a send.
 enum Plan {
-    /// It went, or failed as it says.
-    Sent(isize),
+    /// It went, or failed.
+    Sent(io::Result<usize>),
     /// It is copied, which the C library does, and is counted.
     Count,
     /// It is nothing for us: the C library does it.
@@ -227,7 +230,7 @@ fn plan(fd: c_int, pieces: impl Iterator<Item = Piece<'static>>, flags: c_int) -
             return Plan::Count;
         }
         match socket(fd, flags) {
-            Some(socket) => by_reference(sender, fd, socket, list, flags),
+            Some(socket) => Plan::Sent(by_reference(sender, fd, socket, list, flags)),
             None => Plan::Leave,
         }
     });
@@ -243,46 +246,22 @@ fn socket(fd: c_int, flags: c_int) -> Option<Socket> {
     (socket.is_stream() && !waits).then_some(socket)
 }
 
+/// Sends what there is room for. A blocking socket is waited for by the kernel, and what ends that is what ends write(2).
 fn by_reference(
     sender: &mut Sender,
     fd: c_int,
     mut socket: Socket,
     pieces: &[Piece<'_>],
     flags: c_int,
-) -> Plan {
-    let before = errno::get();
+) -> io::Result<usize> {
     // SAFETY: the caller has it open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let quiet = flags & libc::MSG_NOSIGNAL != 0;
-    match all(sender, fd, &mut socket, pieces, quiet) {
-        Ok(sent) => {
-            errno::set(before);
-            isize::try_from(sent).map_or(Plan::Leave, Plan::Sent)
-        }
-        Err(error) => {
-            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
-            Plan::Sent(-1)
-        }
-    }
-}
-
-/// Sends what there is room for. A blocking socket is waited for by the kernel, and what ends that is what ends write(2).
-fn all(
-    sender: &mut Sender,
-    fd: BorrowedFd<'_>,
-    socket: &mut Socket,
-    pieces: &[Piece<'_>],
-    quiet: bool,
-) -> io::Result<usize> {
     let counts = sender.counts();
-    let outcome = sender.send(fd, socket, pieces);
+    let outcome = sender.send(fd, &mut socket, pieces);
     done(counts, sender.counts());
     // The sender raises no signal; write(2) does.
-    if !quiet
-        && outcome
-            .as_ref()
-            .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    {
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    if flags & libc::MSG_NOSIGNAL == 0 && outcome.as_ref().is_err_and(gone) {
         signals::raise_sigpipe();
     }
     outcome
