@@ -16,7 +16,7 @@ tests=(
     "groff:groff-base:reads the manual"
     "python3:python3:tests of the Python face"
     "py:ensurepip:python3-venv:makes the environment for them"
-    "iperf3:iperf3:measures the packet path of examples/netpath"
+    "iperf3:iperf3:measures the packet path of crates/packets/netpath"
     "ip:iproute2:makes the network namespaces for that"
     "unshare:util-linux:the test of two containers"
     "git:git:runs with our allocator under it"

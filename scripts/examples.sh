@@ -6,7 +6,7 @@ cargo=${CARGO:-cargo}
 limit=${EXAMPLE_SECONDS:-600}
 
 names=()
-for file in examples/[0-9]*.rs crates/tranship/examples/[0-9]*.rs; do
+for file in examples/[0-9]*.rs; do
     [ -e "$file" ] && names+=("$(basename "$file" .rs)")
 done
 if [ ${#names[@]} = 0 ]; then

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 
 # The names below [features] of a manifest.
-features_of() { sed -n '/^\[features\]/,/^$/s/^\([a-z0-9_-]*\) = .*/\1/p' "crates/$1/Cargo.toml" | grep -vx default; }
+features_of() { sed -n '/^\[features\]/,/^$/s/^\([a-z0-9_-]*\) = .*/\1/p' "crates/faces/$1/Cargo.toml" | grep -vx default; }
 
 for crate in tranship cli; do
     package=tranship-$crate

@@ -10,7 +10,7 @@ target=${TARGET:-${CARGO_TARGET_DIR:-target}/release}
 linked=${LINKED:-$target/linked}
 prefix=${PREFIX:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
-capi=crates/capi
+capi=crates/faces/capi
 lib=${DESTDIR:-}$libdir
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 soname=libtranship.so.${version%%.*}

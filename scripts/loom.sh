@@ -8,7 +8,7 @@ export LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-2}
 export RUSTFLAGS="--cfg loom ${RUSTFLAGS:-}"
 
 crates=()
-for model in crates/*/tests/{loom,tso}_*.rs; do
+for model in crates/*/*/tests/{loom,tso}_*.rs; do
     [ -e "$model" ] || continue
     manifest=${model%/tests/*}/Cargo.toml
     crate=$(sed -n 's/^name = "\(.*\)"/\1/p;T;q' "$manifest")

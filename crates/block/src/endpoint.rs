@@ -54,7 +54,9 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// At an address. Both ends must say the same level of trust; see [`Trust`].
+    /// An endpoint at an address of this machine. Both ends must say the same level of trust; see [`Trust`].
+    ///
+    /// Addresses of other machines need domains that know them: [`with_domains`](Endpoint::with_domains).
     #[must_use]
     pub fn new(address: &str, trust: Trust) -> Endpoint {
         let local = address.starts_with("local:");
@@ -65,12 +67,10 @@ impl Endpoint {
             domains: Arc::new(move || {
                 let member = Domain::builder().name("block");
                 // Names of this process need nobody else's manager.
-                let domain = match local {
-                    true => member.embedded()?,
-                    false => member.connect()?,
-                };
-                tranship_channel::add_to(&domain)?;
-                Ok(domain)
+                match local {
+                    true => member.embedded(),
+                    false => member.connect(),
+                }
             }),
         }
     }

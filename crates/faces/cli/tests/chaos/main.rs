@@ -1,0 +1,16 @@
+//! Real programs in which everybody, the manager too, is killed, stopped and started again at random: what arrives is right
+//! or an error says so, nothing is left over, and everything goes on.
+
+use tranship as product;
+
+mod block;
+mod camera;
+mod files;
+#[path = "../../../../block/tests/block/nbd.rs"]
+mod nbd;
+mod pair;
+mod relay;
+#[path = "../../../../lab/testkit/tests/kill/rules.rs"]
+mod rules;
+mod scene;
+mod seat;

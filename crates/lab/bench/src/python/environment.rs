@@ -1,0 +1,193 @@
+//! The interpreter, what it can import, and the product's package for it.
+
+use super::system::{System, source};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Modules, and what pip installs for them. One that is missing leaves out who needs it.
+const PACKAGES: [(&str, &str); 3] = [
+    ("numpy", "numpy>=2.1"),
+    ("iceoryx2", "iceoryx2==0.10.*"),
+    ("zmq", "pyzmq>=26"),
+];
+const LIBRARY: &str = "libtranship_py.so";
+
+/// A Python with what it has.
+#[derive(Debug)]
+pub(super) struct Environment {
+    python: PathBuf,
+    /// The programs, and beside them the package.
+    folder: TempDir,
+    /// Versions by module.
+    modules: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// `given`, else one that is made here, once; without the time for that (`quick`) what there is. None, said aloud: there is no Python.
+    pub(super) fn find(
+        given: Option<&Path>,
+        quick: bool,
+        needs: &BTreeSet<&str>,
+    ) -> Result<Option<Environment>> {
+        let folder = tempfile::tempdir()?;
+        let mut here = Environment {
+            python: PathBuf::from("python3"),
+            folder,
+            modules: BTreeMap::new(),
+        };
+        if let Some(given) = given {
+            here.python = given.to_owned();
+        } else if let Some(made) = made(quick) {
+            here.python = made;
+        }
+        if let Err(error) = here.fill() {
+            ensure!(given.is_none(), "{error:#}");
+            eprintln!("SKIPPED: everything in Python: {error:#}");
+            return Ok(None);
+        }
+        for module in needs
+            .iter()
+            .filter(|name| !here.modules.contains_key(**name))
+        {
+            let get = match PACKAGES.iter().find(|(known, _)| known == module) {
+                Some((_, package)) => format!("pip install '{package}'"),
+                None => "cargo build --release -p tranship-py".into(),
+            };
+            eprintln!(
+                "SKIPPED: what needs {module}: {} has no such module: {get}",
+                here.python.display()
+            );
+        }
+        Ok(Some(here))
+    }
+
+    /// Copies programs and package, and asks what can be imported.
+    fn fill(&mut self) -> Result<()> {
+        copy(&source("src/python/programs"), self.folder.path())?;
+        let library = beside(LIBRARY).filter(|file| file.exists());
+        if let Some(library) = library {
+            let package = self.folder.path().join("tranship");
+            std::fs::create_dir(&package)?;
+            copy(&source("../../faces/py/python/tranship"), &package)?;
+            std::os::unix::fs::symlink(library, package.join("_native.abi3.so"))?;
+        }
+        let mut command = self.command();
+        let done = command.arg(self.program("versions.py")).output();
+        let done = done.with_context(|| format!("{}", self.python.display()))?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(
+            done.status.success(),
+            "{}: {}",
+            self.python.display(),
+            said.trim()
+        );
+        self.modules = serde_json::from_slice(&done.stdout)?;
+        Ok(())
+    }
+
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.python);
+        command
+            .env("PYTHONPATH", self.folder.path())
+            .env("OPENBLAS_NUM_THREADS", "1") // so that it forks with one thread
+            .env_remove("TRANSHIP_SOCKET");
+        command
+    }
+
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn has(&self, system: &System) -> bool {
+        system
+            .needs
+            .iter()
+            .all(|name| self.modules.contains_key(*name))
+    }
+
+    pub(super) fn versions(&self) -> BTreeMap<String, String> {
+        let all = self.modules.iter().filter(|(name, _)| *name != "tranship");
+        all.map(|(name, version)| (name.clone(), version.clone()))
+            .collect()
+    }
+}
+
+fn beside(name: &str) -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.join(name))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let all = std::fs::read_dir(from).with_context(|| format!("{}", from.display()))?;
+    for file in all {
+        let file = file?;
+        if file.file_type()?.is_file() {
+            std::fs::copy(file.path(), to.join(file.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The interpreter of an environment under the target folder; none if it cannot be made, or is not there and there is no time for it.
+fn made(quick: bool) -> Option<PathBuf> {
+    let target = beside("..")?;
+    let folder = target.join("python-bench");
+    let inside = folder.join("bin/python");
+    if folder.join("ready").exists() {
+        return Some(inside);
+    }
+    if quick {
+        return tests_own(&target);
+    }
+    match make(&folder, &inside) {
+        Ok(()) => Some(inside),
+        Err(error) => {
+            eprintln!("no environment of its own: {error:#}");
+            None
+        }
+    }
+}
+
+/// The one that the tests of the Python face have made, which has numpy.
+fn tests_own(target: &Path) -> Option<PathBuf> {
+    let all = std::fs::read_dir(target.join("python")).ok()?;
+    let all = all.flatten().map(|one| one.path());
+    let ready = all.filter(|one| one.join("ready").exists()).max()?;
+    Some(ready.join("bin/python"))
+}
+
+fn make(folder: &Path, inside: &Path) -> Result<()> {
+    eprintln!("making an environment in {}", folder.display());
+    let _ = std::fs::remove_dir_all(folder); // of a run that was cut off
+    run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let mut got = 0;
+    for (_, package) in PACKAGES {
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ];
+        match run(Command::new(inside).args(pip).arg(package)) {
+            Ok(()) => got += 1,
+            Err(error) => eprintln!("{package}: {error:#}"),
+        }
+    }
+    ensure!(got > 0, "pip installed nothing");
+    Ok(std::fs::write(folder.join("ready"), "")?)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let done = command.output().with_context(|| format!("{command:?}"))?;
+    if !done.status.success() {
+        bail!(
+            "{}: {}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim()
+        );
+    }
+    Ok(())
+}

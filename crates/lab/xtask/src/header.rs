@@ -1,0 +1,348 @@
+//! `tranship.h`, its two smaller sisters and the manual pages are made from the source of `crates/faces/capi`: `cargo run -p xtask -- header
+//! write` renews them, `header check` holds them to it. So building the product needs no generator, and a review sees every change of what
+//! C programs may use.
+//!
+//! NOT here: the papers' names (`include/tranship/*.h`), which are written by hand over it.
+
+mod pages;
+
+use self::pages::{CRATE, functions};
+use crate::findings::Findings;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use tranship_error::Kind;
+
+/// A header: its path below `include`, where its functions are in `src` (a folder; none: all files that are in no folder), its guard, what
+/// stands before its declarations and after its includes, and after them.
+struct Header {
+    path: &'static str,
+    folder: Option<&'static str>,
+    guard: &'static str,
+    top: &'static str,
+    after_includes: fn() -> String,
+    bottom: &'static str,
+}
+
+const HEADERS: &[Header] = &[
+    Header {
+        path: "tranship.h",
+        folder: None,
+        guard: "TRANSHIP_H",
+        top: TOP,
+        after_includes: statuses,
+        bottom: BOTTOM,
+    },
+    Header {
+        path: "tranship/mbufs.h",
+        folder: Some("mbuf"),
+        guard: "TRANSHIP_MBUFS_H",
+        top: MBUFS_TOP,
+        after_includes: || MBUFS_TYPES.into(),
+        bottom: "",
+    },
+    Header {
+        path: "tranship/zones.h",
+        folder: Some("uma"),
+        guard: "TRANSHIP_ZONES_H",
+        top: ZONES_TOP,
+        after_includes: || String::from("\n"),
+        bottom: "",
+    },
+];
+
+const MAP: &str = "crates/faces/capi/tranship.map";
+
+/// What C calls the types of the source.
+const NAMES: &[(&str, &str)] = &[
+    ("Buf", "tranship_buf"),
+    ("Domain", "tranship_domain"),
+    ("Each", "tranship_m_each"),
+    ("ExtFree", "tranship_ext_free"),
+    ("Mbuf", "mbuf"),
+    ("MbufOptions", "tranship_mbuf_options"),
+    ("Mbufs", "tranship_mbufs"),
+    ("Tag", "m_tag"),
+    ("UmaCtor", "tranship_uma_ctor"),
+    ("UmaDtor", "tranship_uma_dtor"),
+    ("UmaFini", "tranship_uma_fini"),
+    ("UmaInit", "tranship_uma_init"),
+    ("UmaMaxaction", "tranship_uma_maxaction"),
+    ("Zone", "uma_zone"),
+    ("DomainOptions", "tranship_domain_options"),
+    ("Error", "tranship_error"),
+    ("LinkOptions", "tranship_link_options"),
+    ("Listener", "tranship_listener"),
+    ("Pool", "tranship_pool"),
+    ("PoolOptions", "tranship_pool_options"),
+    ("PoolStats", "tranship_pool_stats"),
+    ("PollItem", "tranship_poll_item"),
+    ("Receiver", "tranship_receiver"),
+    ("Sender", "tranship_sender"),
+    ("Status", "tranship_status"),
+];
+
+/// Are the files what the source says?
+pub(crate) fn check(root: &Path) -> Result<Findings> {
+    let mut findings = Findings::default();
+    for (path, text) in all(root)? {
+        findings.saw();
+        if std::fs::read_to_string(root.join(&path)).ok().as_deref() != Some(&text) {
+            findings.error(format!(
+                "{} is not what {CRATE}/src says; `cargo run -p xtask -- header write` renews it",
+                path.display()
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+/// Makes them so.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    for (path, text) in all(root)? {
+        let path = root.join(path);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn all(root: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut headers = Vec::new();
+    for header in HEADERS {
+        let path = PathBuf::from(CRATE).join("include").join(header.path);
+        headers.push((path, header.made(root)?));
+    }
+    let texts: Vec<&str> = headers.iter().map(|(_, text)| text.as_str()).collect();
+    let texts = texts.concat();
+    let mut all = pages::all(root, &texts)?;
+    all.push((MAP.into(), map(&texts)));
+    all.extend(headers);
+    Ok(all)
+}
+
+impl Header {
+    /// Where its functions are; cbindgen reads what a file names as its modules, too.
+    fn sources(&self, root: &Path) -> Result<Vec<PathBuf>> {
+        let src = root.join(CRATE).join("src");
+        if let Some(folder) = self.folder {
+            return Ok(vec![src.join(folder).join("mod.rs")]);
+        }
+        let sources = std::fs::read_dir(src).context(CRATE)?;
+        let mut sources: Vec<PathBuf> = sources.flatten().map(|entry| entry.path()).collect();
+        sources.retain(|path| path.is_file() && !path.ends_with("lib.rs"));
+        sources.sort();
+        Ok(sources)
+    }
+
+    fn made(&self, root: &Path) -> Result<String> {
+        let mut builder = cbindgen::Builder::new().with_config(self.config());
+        for source in self.sources(root)? {
+            builder = builder.with_src(source);
+        }
+        let mut text = Vec::new();
+        builder.generate().context("cbindgen")?.write(&mut text);
+        let text = String::from_utf8(text).context("the header")?;
+        if self.bottom.is_empty() {
+            return Ok(tidied(&text));
+        }
+        // A trailer would stand behind the guard.
+        let (all, end) = text.rsplit_once("#endif").context("no guard")?;
+        Ok(tidied(&format!("{all}{}\n\n#endif{end}", self.bottom)))
+    }
+
+    fn config(&self) -> cbindgen::Config {
+        let mut config = cbindgen::Config {
+            language: cbindgen::Language::C,
+            header: Some(self.top.into()),
+            include_guard: Some(self.guard.into()),
+            cpp_compat: true,
+            no_includes: true,
+            sys_includes: vec!["stddef.h".into(), "stdint.h".into()],
+            after_includes: Some((self.after_includes)()),
+            style: cbindgen::Style::Both,
+            documentation_style: cbindgen::DocumentationStyle::Doxy,
+            documentation: true,
+            usize_is_size_t: true,
+            line_length: 100,
+            tab_width: 4,
+            ..cbindgen::Config::default()
+        };
+        if self.folder.is_some() {
+            config.sys_includes.clear();
+            config.includes = vec!["../tranship.h".into()];
+            // FreeBSD's `struct mbuf`, which takes no other name.
+            config.style = cbindgen::Style::Tag;
+        }
+        config.function.args = cbindgen::Layout::Auto;
+        config.export.exclude = vec!["Status".into()];
+        let names = NAMES
+            .iter()
+            .map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned()));
+        config.export.rename = names.collect();
+        config
+    }
+}
+
+/// Constants get the library's prefix; a comment of one line takes one; no line ends in spaces.
+fn tidied(text: &str) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let line = line.trim_end();
+        let constant = line.strip_prefix("#define ");
+        let constant = constant.filter(|rest| !rest.starts_with("TRANSHIP_"));
+        match (constant, &mut all[..]) {
+            (Some(rest), _) => all.push(format!("#define TRANSHIP_{rest}")),
+            (None, [.., begin, text]) if line.trim() == "*/" && begin.trim() == "/**" => {
+                let said = text.trim_start().trim_start_matches("* ");
+                *begin = format!("{begin} {said} */");
+                all.pop();
+            }
+            _ => all.push(line.to_owned()),
+        }
+    }
+    all.join("\n") + "\n"
+}
+
+/// The table of kinds of errors (`docs/errors.md`), as C has it.
+fn statuses() -> String {
+    let constant = |kind: &Kind| {
+        let mut name = String::new();
+        for c in kind.name().chars() {
+            if c.is_ascii_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.push(c.to_ascii_uppercase());
+        }
+        format!(
+            "    /** {}. What to do: {}. */\n    TRANSHIP_ERR_{name} = {},\n",
+            kind.meaning(),
+            kind.advice(),
+            kind.number()
+        )
+    };
+    let all: String = Kind::ALL.iter().map(constant).collect();
+    format!(
+        "{VERSION}{STATUS}enum {{\n    /** Done. */\n    TRANSHIP_OK = 0,\n{all}}};\n{TIMES}{}",
+        inline()
+    )
+}
+
+fn inline() -> String {
+    let text =
+        "/** The most bytes that a message can have inline. */\n#define TRANSHIP_INLINE_BYTES";
+    format!("{text} {}\n", tranship_ring::INLINE_BYTES)
+}
+
+/// Which symbols the shared library shows, and since which version.
+fn map(header: &str) -> String {
+    let mut names: Vec<&str> = functions(header).collect();
+    names.sort_unstable();
+    let names: String = names
+        .iter()
+        .map(|name| format!("        {name};\n"))
+        .collect();
+    format!(
+        "/* Made from the source by `cargo run -p xtask -- header write`. What a release has shown never leaves its block. */\nTRANSHIP_0 {{\n    global:\n{names}    local:\n        *;\n}};\n"
+    )
+}
+
+const TOP: &str = "/*
+ * tranship: moves large data between isolated processes without copying it.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship(3) is the manual.
+ *
+ * Handles are opaque. A NULL handle is an error that says so, and to close or release NULL does nothing. Close a handle when no call with
+ * it is under way or will begin; to be able to stop a thread, let it wait in turns or by tranship_poll, and join it before.
+ *
+ * Functions that can fail return a tranship_status, and take a `tranship_error **` last: NULL if the status is enough (then nothing is
+ * allocated for an error), else a variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before
+ * is freed. There is no error state beside that, neither global nor a thread's.
+ *
+ * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
+ */";
+
+const MBUFS_TOP: &str = "/*
+ * tranship: network buffers, after mbuf(9). <tranship/mbuf.h> gives FreeBSD's own names, and says what differs; here is what the library has.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_mbuf(3) is the manual.
+ *
+ * A pointer to an mbuf is the chain that begins with it. What fails returns NULL, or a number of errno(3). NULL for an mbuf fails.
+ */";
+
+const MBUFS_TYPES: &str = "
+typedef struct tranship_mbufs tranship_mbufs;
+typedef struct tranship_mbuf_options tranship_mbuf_options;
+";
+
+const ZONES_TOP: &str = "/*
+ * tranship: zones of items in this process's own memory, after uma(9). <tranship/uma.h> gives FreeBSD's own names, and says what differs;
+ * here is what the library has.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_uma(3) is the manual.
+ */";
+
+const VERSION: &str = "
+#define TRANSHIP_VERSION_MAJOR 0
+#define TRANSHIP_VERSION_MINOR 1
+#define TRANSHIP_VERSION_PATCH 0
+";
+
+const STATUS: &str = "
+/**
+ * What a call returns: TRANSHIP_OK, or what went wrong. Numbers are stable, and the same in Rust, in the messages between processes and in
+ * docs/errors.md. There will be more.
+ */
+typedef int32_t tranship_status;
+
+";
+
+const TIMES: &str = "
+/** As a timeout, in nanoseconds: do not wait. */
+#define TRANSHIP_NOW INT64_C(0)
+/** As a timeout: wait without end. */
+#define TRANSHIP_FOREVER INT64_C(-1)
+/** As a timeout: so many milliseconds. */
+#define TRANSHIP_MS(n) ((int64_t)(n) * INT64_C(1000000))
+
+";
+
+const BOTTOM: &str = "#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+/**
+ * The bytes of a buffer, a message or inline bytes, buf->len of them; NULL of an aggregate (tranship_aggregate_piece,
+ * tranship_copy_out). They are there until the buf is sent or released. Inline bytes are inside the struct.
+ */
+static inline void *tranship_data(const tranship_buf *buf)
+{
+    return buf->kind == TRANSHIP_BUF_INLINE ? (void *)(uintptr_t)buf->words : buf->ptr;
+}
+
+#ifdef __cplusplus
+}
+#endif";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_in_what_is_printed() {
+        let header = "/* a tranship_no( */\ntranship_status tranship_a(int b,\n    int c);\nconst char *tranship_d(void);\ntypedef int (*tranship_e)(int);\n";
+        let found: Vec<_> = functions(header).collect();
+        assert_eq!(found, ["tranship_a", "tranship_d"]);
+        let map = map(header);
+        assert!(map.contains("        tranship_a;\n        tranship_d;\n    local:"));
+    }
+
+    #[test]
+    fn constants_have_the_prefix_and_short_comments_one_line() {
+        assert_eq!(
+            tidied("#define A 1 \n#define TRANSHIP_B 2"),
+            "#define TRANSHIP_A 1\n#define TRANSHIP_B 2\n"
+        );
+        let comments = "/**\n * One.\n */\n  /**\n   * Two\n   * lines.\n   */\n";
+        let short = "/** One. */\n  /**\n   * Two\n   * lines.\n   */\n";
+        assert_eq!(tidied(comments), short);
+    }
+}

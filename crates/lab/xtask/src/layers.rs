@@ -1,0 +1,269 @@
+//! Arrows between the workspace's crates point only downward.
+
+use crate::findings::Findings;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::path::Path;
+use std::process::Command;
+
+/// The folders of `crates/`, lowest first. In a folder an arrow points only to a crate that is listed earlier.
+const HOUSE: &[Folder] = &[
+    Folder::new(
+        "base",
+        0,
+        &["sys", "sync", "error", "region", "ring", "ledger", "zone"],
+    ),
+    Folder::new(
+        "core",
+        1,
+        &["proto", "policy", "manager", "session", "core", "sandbox"],
+    ),
+    Folder::new("net", 2, &["transport", "channel"]),
+    Folder::new("packets", 2, &["mbuf", "netpath"]),
+    Folder::new("values", 2, &["zcopy", "zcopy-preload", "cache"]),
+    Folder::new("block", 2, &["block"]),
+    Folder::new("heap", 2, &["malloc", "preload"]),
+    Folder::new("faces", 3, &["tranship", "observe", "cli", "capi", "py"]),
+    Folder::new("lab", 4, &["testkit", "model", "bench", "xtask"]),
+];
+
+/// One folder. Crates of folders on the same floor do not know each other; their tests may.
+struct Folder {
+    name: &'static str,
+    floor: usize,
+    crates: &'static [&'static str],
+}
+
+impl Folder {
+    const fn new(name: &'static str, floor: usize, crates: &'static [&'static str]) -> Folder {
+        Folder {
+            name,
+            floor,
+            crates,
+        }
+    }
+}
+
+/// Crates that any crate's tests may use (a dev-dependency only).
+const FOR_TESTS: &[&str] = &["model", "testkit"];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+    path: Option<String>,
+}
+
+/// Asks cargo for the workspace's arrows and judges each.
+pub(crate) fn check(root: &Path) -> Result<Findings> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root)
+        .output()
+        .context("running cargo metadata")?;
+    if !output.status.success() {
+        bail!(
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let metadata: Metadata =
+        serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    Ok(judge(&metadata))
+}
+
+fn judge(metadata: &Metadata) -> Findings {
+    let mut findings = Findings::default();
+    for package in &metadata.packages {
+        findings.saw();
+        let Some(from) = Place::of(&package.name) else {
+            findings.error(format!(
+                "crate {} is in no folder of xtask/src/layers.rs",
+                package.name
+            ));
+            continue;
+        };
+        if !package.manifest_path.ends_with(&from.manifest()) {
+            findings.error(format!(
+                "crate {} lies in {}, its place is {}",
+                package.name,
+                package.manifest_path,
+                from.manifest()
+            ));
+        }
+        for dep in package.dependencies.iter().filter(|dep| dep.path.is_some()) {
+            let in_tests = dep.kind.as_deref() == Some("dev");
+            let to = Place::of(&dep.name);
+            let fine = to.as_ref().is_some_and(|to| {
+                to.name() == from.name()
+                    || from.may_use(to)
+                    || (in_tests
+                        && to.folder.floor == from.folder.floor
+                        && to.folder.name != from.folder.name)
+                    || (in_tests && FOR_TESTS.contains(&to.name()))
+            });
+            if !fine {
+                findings.error(format!(
+                    "{} must not depend on {}: arrows point only downward ({} to {})",
+                    package.name,
+                    dep.name,
+                    from.folder.name,
+                    to.map_or("no folder", |to| to.folder.name)
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Where a crate lies: its folder, and its number in there.
+struct Place {
+    folder: &'static Folder,
+    at: usize,
+}
+
+impl Place {
+    fn of(package: &str) -> Option<Place> {
+        let name = package.strip_prefix("tranship-").unwrap_or(package);
+        HOUSE.iter().find_map(|folder| {
+            let at = folder.crates.iter().position(|known| *known == name)?;
+            Some(Place { folder, at })
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        self.folder.crates[self.at]
+    }
+
+    fn may_use(&self, other: &Place) -> bool {
+        match self.folder.name == other.folder.name {
+            true => other.at < self.at,
+            false => other.folder.floor < self.folder.floor,
+        }
+    }
+
+    /// The end of its manifest's path.
+    fn manifest(&self) -> String {
+        match self.folder.crates.len() {
+            1 => format!("crates/{}/Cargo.toml", self.name()),
+            _ => format!("crates/{}/{}/Cargo.toml", self.folder.name, self.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        Package {
+            name: name.to_owned(),
+            manifest_path: Place::of(name).map_or_else(String::new, |place| place.manifest()),
+            dependencies: dependencies
+                .iter()
+                .map(|(name, kind)| Dependency {
+                    name: (*name).to_owned(),
+                    kind: kind.map(str::to_owned),
+                    path: Some(String::new()),
+                })
+                .collect(),
+        }
+    }
+
+    fn errors(package: Package) -> usize {
+        judge(&Metadata {
+            packages: vec![package],
+        })
+        .errors
+        .len()
+    }
+
+    #[test]
+    fn downward_is_fine() {
+        assert_eq!(
+            errors(package("tranship-core", &[("tranship-sys", None)])),
+            0
+        );
+        assert_eq!(
+            errors(package("tranship-core", &[("tranship-manager", None)])),
+            0
+        );
+    }
+
+    #[test]
+    fn upward_and_against_the_order_inside_a_folder_are_errors() {
+        assert_eq!(
+            errors(package("tranship-sys", &[("tranship-core", None)])),
+            1
+        );
+        assert_eq!(
+            errors(package("tranship-manager", &[("tranship-core", None)])),
+            1
+        );
+        assert_eq!(
+            errors(package(
+                "tranship-sync",
+                &[("tranship-region", Some("dev"))]
+            )),
+            1
+        );
+    }
+
+    #[test]
+    fn parts_do_not_know_each_other() {
+        assert_eq!(
+            errors(package("tranship-block", &[("tranship-channel", None)])),
+            1
+        );
+    }
+
+    #[test]
+    fn a_crate_in_another_folder_than_its_own_is_an_error() {
+        let mut moved = package("tranship-core", &[]);
+        moved.manifest_path = "crates/base/core/Cargo.toml".to_owned();
+        assert_eq!(errors(moved), 1);
+    }
+
+    #[test]
+    fn the_test_kit_is_open_to_tests_only() {
+        assert_eq!(
+            errors(package(
+                "tranship-sync",
+                &[("tranship-testkit", Some("dev"))]
+            )),
+            0
+        );
+        assert_eq!(
+            errors(package("tranship-sync", &[("tranship-testkit", None)])),
+            1
+        );
+    }
+
+    #[test]
+    fn a_crate_in_no_folder_is_an_error() {
+        assert_eq!(errors(package("tranship-new", &[])), 1);
+        assert_eq!(
+            errors(package("tranship-core", &[("tranship-new", None)])),
+            1
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Why a frame does not go on.
+
+use std::io;
+use tranship_mbuf::Error;
+
+/// Why a frame went no further.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It is for nobody here, or broken.
+    Refused,
+    /// No mbuf was free, or nobody knows yet where the peer is.
+    Lost,
+    /// A port is gone.
+    Io(io::Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::TooShort { .. } => Trouble::Refused,
+            _ => Trouble::Lost,
+        }
+    }
+}
+
+impl From<tranship_mbuf::NoBuffers> for Trouble {
+    fn from(_: tranship_mbuf::NoBuffers) -> Self {
+        Trouble::Lost
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Trouble::Io(error)
+    }
+}
