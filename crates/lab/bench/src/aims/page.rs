@@ -293,22 +293,4 @@ mod tests {
         assert_eq!((alike.len(), &*name), (1, ", cores near"));
         assert!(most_met(&[]).0.is_empty());
     }
-
-    /// All of its table is of the report that it names.
-    #[test]
-    fn the_readme_is_of_one_sitting() {
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
-        let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).expect(path);
-        let between = |text: &str, begin, end| {
-            let (_, rest) = text.split_once(begin).expect("its begin");
-            rest.split_once(end).expect("its end").0.to_owned()
-        };
-        let numbers = between(&read("README.md"), "## Numbers\n", "\n## ");
-        let report = read(&between(&numbers, "the same report](", ")"));
-        let rows: Vec<_> = numbers.lines().filter(|l| l.starts_with('|')).collect();
-        assert!(rows.len() > 5, "{numbers}");
-        for row in rows {
-            assert!(report.lines().any(|line| line == row), "{row}");
-        }
-    }
 }
