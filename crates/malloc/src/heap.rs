@@ -3,12 +3,13 @@
 use crate::budget::{Budget, Sizes};
 use crate::classes::{self, COUNT};
 use crate::inside::{Inside, is_inside};
-use crate::{account, fork, huge, inside, meta, window};
+use crate::marks::Marks;
+use crate::{account, fork, huge, inside, meta, window, wrong};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tranship_sys::time;
-use tranship_zone::arena::{ArenaStats, PAGES_TAG};
+use tranship_zone::arena::{ArenaStats, Owner, PAGES_TAG, UNIT};
 use tranship_zone::item::{Bytes, ItemKeg, ItemOptions, ItemZone};
 use tranship_zone::{Arena, Level, PAGE, ZoneConfig};
 
@@ -27,6 +28,7 @@ const TICK_NS: u64 = 250_000_000;
 pub(crate) struct Heap {
     arena: Arc<Arena>,
     zones: [ItemZone<Bytes>; COUNT],
+    marks: Marks,
     budget: Budget,
     /// The most pages that were in use lately: less by a quarter after each period.
     peak_pages: AtomicU64,
@@ -50,9 +52,12 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes <= classes::MAX_BYTES
         && align <= 16
         && let Some(heap) = heap()
-        && let Some(zone) = heap.zones.get(classes::class_of(bytes))
-        && let Some(item) = zone.alloc_cached()
+        && let class = classes::class_of(bytes)
+        && let Some(zone) = heap.zones.get(class)
+        && let Some((item, number)) = zone.alloc_cached_numbered()
     {
+        // SAFETY: an item of the class, just allocated.
+        unsafe { heap.marks.set(class, number) };
         return Some(item);
     }
     alloc_slow(bytes, align)
@@ -86,7 +91,7 @@ pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     Some(address)
 }
 
-/// Takes memory back.
+/// Takes memory back. Aborts if it is not allocated.
 ///
 /// # Safety
 /// `address` is from this module, and nobody uses what is there any more.
@@ -94,9 +99,17 @@ pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 pub(crate) unsafe fn free(address: NonNull<u8>) {
     if let Some(heap) = heap() {
         let tag = heap.arena.tag_of(address.as_ptr());
-        if let Some(zone) = heap.zones.get(usize::from(tag).wrapping_sub(1)) {
-            // SAFETY: the caller's word; the page map says whose it is.
-            if unsafe { zone.free_cached(address) } {
+        let class = usize::from(tag).wrapping_sub(1);
+        if let Some(zone) = heap.zones.get(class) {
+            let number = heap.number(address);
+            // SAFETY: the page map says that it lies in a slab of the class.
+            if !address.addr().get().is_multiple_of(UNIT as usize)
+                || unsafe { !heap.marks.clear(class, number) }
+            {
+                not_out(address, class);
+            }
+            // SAFETY: the caller's word, and the mark's.
+            if unsafe { zone.free_cached_numbered(number) } {
                 return;
             }
         }
@@ -106,6 +119,24 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
 }
 
 #[cold]
+fn not_out(address: NonNull<u8>, class: usize) -> ! {
+    let bytes = classes::BYTES[class];
+    wrong::abort(
+        address,
+        format_args!("was freed before, or is not the beginning of a block (of {bytes} bytes)"),
+    )
+}
+
+#[cold]
+fn not_allocated(address: NonNull<u8>) -> ! {
+    wrong::abort(
+        address,
+        format_args!("was freed before, or never allocated"),
+    )
+}
+
+/// What [`free`] did not do: an item's mark is cleared already.
+#[cold]
 #[inline(never)]
 unsafe fn free_slow(address: NonNull<u8>) {
     if meta::owns(address.as_ptr()) {
@@ -114,13 +145,16 @@ unsafe fn free_slow(address: NonNull<u8>) {
     }
     let _inside = Inside::enter();
     let Some(heap) = heap() else {
-        panic!("{address:p} was not allocated");
+        not_allocated(address);
     };
     match heap.arena.tag_of(address.as_ptr()) {
         // SAFETY: the caller's word.
-        0 => unsafe { huge::free(address) },
-        // SAFETY: as above.
-        PAGES_TAG => unsafe { heap.arena.free_pages(address) },
+        0 if unsafe { huge::free(address) } => {}
+        PAGES_TAG if heap.pages(address).is_some() => {
+            // SAFETY: as above.
+            unsafe { heap.arena.free_pages(address) };
+        }
+        0 | PAGES_TAG => not_allocated(address),
         tag => {
             let class = usize::from(tag) - 1;
             // SAFETY: as above.
@@ -132,26 +166,29 @@ unsafe fn free_slow(address: NonNull<u8>) {
     heap.tick();
 }
 
-/// How many bytes may be used at an address.
-///
-/// # Safety
-/// `address` is from this module and not freed.
-pub(crate) unsafe fn usable(address: NonNull<u8>) -> usize {
+/// How many bytes may be used at an address; `None`: no block that is allocated begins there.
+pub(crate) fn usable(address: NonNull<u8>) -> Option<usize> {
     if meta::owns(address.as_ptr()) {
-        return meta::usable(address);
+        return Some(meta::usable(address));
     }
-    let Some(heap) = heap() else { return 0 };
+    let heap = heap()?;
     match heap.arena.tag_of(address.as_ptr()) {
         0 => {
             let _inside = Inside::enter();
-            huge::len(address).unwrap_or(0)
+            huge::len(address)
         }
         PAGES_TAG => heap.pages(address),
-        tag => classes::BYTES[usize::from(tag) - 1] as usize,
+        tag => {
+            let class = usize::from(tag) - 1;
+            // SAFETY: the page map says that it lies in a slab of the class.
+            let is_out = address.addr().get().is_multiple_of(UNIT as usize)
+                && unsafe { heap.marks.is_out(class, heap.number(address)) };
+            is_out.then_some(classes::BYTES[class] as usize)
+        }
     }
 }
 
-/// Gives memory another size; it may move. `None` if that is refused: nothing has changed then.
+/// Gives memory another size; it may move. `None` if that is refused: nothing has changed then. Aborts as [`free`].
 ///
 /// # Safety
 /// As for [`free`]; what is there is at least aligned to `align`.
@@ -160,8 +197,7 @@ pub(crate) unsafe fn resize(
     bytes: usize,
     align: usize,
 ) -> Option<NonNull<u8>> {
-    // SAFETY: the caller's word.
-    let usable = unsafe { usable(address) };
+    let usable = usable(address).unwrap_or_else(|| not_allocated(address));
     // What shrinks by less than half stays.
     if bytes <= usable && bytes > usable / 2 {
         return Some(address);
@@ -197,12 +233,12 @@ pub(crate) unsafe fn move_out(
     bytes: usize,
     align: usize,
 ) -> Option<NonNull<u8>> {
+    let kept = usable(address).unwrap_or_else(|| not_allocated(address));
     let new = meta::alloc(bytes, align)?;
     // SAFETY: both are at least that long, and `new` is nobody else's. Our own zones' tables are never from here, so none
     // of their locks is held.
     unsafe {
-        let kept = usable(address).min(bytes);
-        ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), kept);
+        ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), kept.min(bytes));
         free(address);
     }
     Some(new)
@@ -244,7 +280,10 @@ impl Heap {
         tranship_zone::around_own_work(inside::enter, inside::leave);
         // Before the zones' own handlers, so that their locks are taken before ours.
         fork::install()?;
-        let arena = Arc::new(Arena::new(window::Charged::reserve()?)?);
+        let window = window::Charged::reserve()?;
+        // SAFETY: it was reserved with the window, and is there as long: the heap is leaked.
+        let marks = unsafe { Marks::new(window.marks()) };
+        let arena = Arc::new(Arena::new(window)?);
         let zones = std::array::from_fn(|class| {
             let bytes = u64::from(classes::BYTES[class]);
             let keg = ItemKeg::new(&arena, bytes, 16).expect("60 kegs of items of up to 1 MiB");
@@ -254,6 +293,7 @@ impl Heap {
         Ok(Heap {
             arena,
             zones,
+            marks,
             budget: Budget::new(),
             peak_pages: AtomicU64::new(0),
             next_tick: AtomicU64::new(0),
@@ -263,7 +303,10 @@ impl Heap {
     fn obtain(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if let Some(class) = classes::class_aligned(bytes, align) {
             self.budget.ran_empty(class);
-            return self.zones[class].alloc(());
+            let item = self.zones[class].alloc(())?;
+            // SAFETY: an item of the class, just allocated.
+            unsafe { self.marks.set(class, self.number(item)) };
+            return Some(item);
         }
         if bytes.max(align) > MAX_PAGES_BYTES || align > MAX_ALIGN {
             return huge::alloc(bytes.max(1), align);
@@ -274,12 +317,24 @@ impl Heap {
     }
 
     /// Bytes of the pages that begin there.
-    fn pages(&self, address: NonNull<u8>) -> usize {
-        use tranship_zone::arena::Owner;
+    fn pages(&self, address: NonNull<u8>) -> Option<usize> {
+        let is_first = address.addr().get().is_multiple_of(PAGE_BYTES);
         match self.arena.owner(address.as_ptr()) {
-            Some(Owner::Pages(Some(pages))) => pages as usize * PAGE_BYTES,
-            _ => panic!("{address:p} was not allocated"),
+            Some(Owner::Pages(Some(pages))) if is_first => Some(pages as usize * PAGE_BYTES),
+            _ => None,
         }
+    }
+
+    /// The number of the item that begins at an address in the arena.
+    #[inline(always)]
+    fn number(&self, address: NonNull<u8>) -> u32 {
+        let offset = address
+            .addr()
+            .get()
+            .wrapping_sub(self.arena.base().addr().get());
+        #[allow(clippy::cast_possible_truncation, reason = "a window has 2^32 units")]
+        let number = (offset / UNIT as usize) as u32;
+        number
     }
 
     /// Free pages keep little memory, whoever comes next or does not.
