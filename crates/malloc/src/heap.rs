@@ -27,12 +27,17 @@ const TICK_NS: u64 = 250_000_000;
 
 pub(crate) struct Heap {
     arena: Arc<Arena>,
-    zones: [ItemZone<Bytes>; COUNT],
-    marks: Marks,
+    classes: [Class; COUNT],
     budget: Budget,
     /// The most pages that were in use lately: less by a quarter after each period.
     peak_pages: AtomicU64,
     next_tick: AtomicU64,
+}
+
+/// Items of one size.
+struct Class {
+    zone: ItemZone<Bytes>,
+    marks: Marks,
 }
 
 /// The heap, once it is there.
@@ -52,12 +57,11 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes <= classes::MAX_BYTES
         && align <= 16
         && let Some(heap) = heap()
-        && let class = classes::class_of(bytes)
-        && let Some(zone) = heap.zones.get(class)
-        && let Some((item, number)) = zone.alloc_cached_numbered()
+        && let Some(class) = heap.classes.get(classes::class_of(bytes))
+        && let Some((item, number)) = class.zone.alloc_cached_numbered()
     {
         // SAFETY: an item of the class, just allocated.
-        unsafe { heap.marks.set(class, number) };
+        unsafe { class.marks.set(number) };
         return Some(item);
     }
     alloc_slow(bytes, align)
@@ -95,21 +99,19 @@ pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 ///
 /// # Safety
 /// `address` is from this module, and nobody uses what is there any more.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn free(address: NonNull<u8>) {
     if let Some(heap) = heap() {
         let tag = heap.arena.tag_of(address.as_ptr());
-        let class = usize::from(tag).wrapping_sub(1);
-        if let Some(zone) = heap.zones.get(class) {
+        if let Some(class) = heap.classes.get(usize::from(tag).wrapping_sub(1)) {
             let number = heap.number(address);
+            let is_aligned = address.addr().get().is_multiple_of(UNIT as usize);
             // SAFETY: the page map says that it lies in a slab of the class.
-            if !address.addr().get().is_multiple_of(UNIT as usize)
-                || unsafe { !heap.marks.clear(class, number) }
-            {
-                not_out(address, class);
+            if !is_aligned || unsafe { !class.marks.clear(number) } {
+                not_out(address, tag);
             }
             // SAFETY: the caller's word, and the mark's.
-            if unsafe { zone.free_cached_numbered(number) } {
+            if unsafe { class.zone.free_cached_numbered(number) } {
                 return;
             }
         }
@@ -119,8 +121,8 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
 }
 
 #[cold]
-fn not_out(address: NonNull<u8>, class: usize) -> ! {
-    let bytes = classes::BYTES[class];
+fn not_out(address: NonNull<u8>, tag: u8) -> ! {
+    let bytes = classes::BYTES[usize::from(tag) - 1];
     wrong::abort(
         address,
         format_args!("was freed before, or is not the beginning of a block (of {bytes} bytes)"),
@@ -158,7 +160,7 @@ unsafe fn free_slow(address: NonNull<u8>) {
         tag => {
             let class = usize::from(tag) - 1;
             // SAFETY: as above.
-            unsafe { heap.zones[class].free(address) };
+            unsafe { heap.classes[class].zone.free(address) };
             heap.ran_full(class);
         }
     }
@@ -182,7 +184,7 @@ pub(crate) fn usable(address: NonNull<u8>) -> Option<usize> {
             let class = usize::from(tag) - 1;
             // SAFETY: the page map says that it lies in a slab of the class.
             let is_out = address.addr().get().is_multiple_of(UNIT as usize)
-                && unsafe { heap.marks.is_out(class, heap.number(address)) };
+                && unsafe { heap.classes[class].marks.is_out(heap.number(address)) };
             is_out.then_some(classes::BYTES[class] as usize)
         }
     }
@@ -281,19 +283,20 @@ impl Heap {
         // Before the zones' own handlers, so that their locks are taken before ours.
         fork::install()?;
         let window = window::Charged::reserve()?;
-        // SAFETY: it was reserved with the window, and is there as long: the heap is leaked.
-        let marks = unsafe { Marks::new(window.marks()) };
+        let tables = window.marks();
         let arena = Arc::new(Arena::new(window)?);
-        let zones = std::array::from_fn(|class| {
+        let classes = std::array::from_fn(|class| {
             let bytes = u64::from(classes::BYTES[class]);
             let keg = ItemKeg::new(&arena, bytes, 16).expect("60 kegs of items of up to 1 MiB");
             assert_eq!(usize::from(keg.tag()), class + 1, "tags are classes");
-            ItemZone::new(&keg, Bytes, options(class))
+            Class {
+                zone: ItemZone::new(&keg, Bytes, options(class)),
+                marks: Marks::of(class, &tables),
+            }
         });
         Ok(Heap {
             arena,
-            zones,
-            marks,
+            classes,
             budget: Budget::new(),
             peak_pages: AtomicU64::new(0),
             next_tick: AtomicU64::new(0),
@@ -303,9 +306,10 @@ impl Heap {
     fn obtain(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if let Some(class) = classes::class_aligned(bytes, align) {
             self.budget.ran_empty(class);
-            let item = self.zones[class].alloc(())?;
+            let class = &self.classes[class];
+            let item = class.zone.alloc(())?;
             // SAFETY: an item of the class, just allocated.
-            unsafe { self.marks.set(class, self.number(item)) };
+            unsafe { class.marks.set(self.number(item)) };
             return Some(item);
         }
         if bytes.max(align) > MAX_PAGES_BYTES || align > MAX_ALIGN {
@@ -356,7 +360,7 @@ impl Heap {
     /// A bucket of this class ran full: if that happens all the time they should hold more.
     fn ran_full(&self, class: usize) {
         if self.budget.ran_full(class) {
-            let zone = &self.zones[class];
+            let zone = &self.classes[class].zone;
             let threads = zone.stats().zone.threads;
             if let Some(sizes) = self.budget.grow(class, threads, self.used_bytes()) {
                 zone.resize_caches(sizes.bucket_items, sizes.depot_items);
@@ -386,7 +390,7 @@ impl Heap {
             return self.reclaim();
         }
         let used = self.used_bytes();
-        for (class, zone) in self.zones.iter().enumerate() {
+        for (class, Class { zone, .. }) in self.classes.iter().enumerate() {
             if let Some(sizes) = self.budget.period(class, used) {
                 zone.resize_caches(sizes.bucket_items, sizes.depot_items);
                 zone.drain(Level::All);
@@ -402,16 +406,16 @@ impl Heap {
 
     /// What is free and kept: in caches, and in pages that still have memory.
     fn kept_bytes(&self) -> u64 {
-        let zones = self.zones.iter().zip(classes::BYTES);
+        let zones = self.classes.iter().zip(classes::BYTES);
         let cached: u64 = zones
-            .map(|(zone, bytes)| zone.stats().zone.cached() * u64::from(bytes))
+            .map(|(class, bytes)| class.zone.stats().zone.cached() * u64::from(bytes))
             .sum();
         cached + self.arena.used_and_spare().1 * PAGE
     }
 
     /// Gives back all that is not in use.
     fn reclaim(&self) {
-        for zone in &self.zones {
+        for Class { zone, .. } in &self.classes {
             zone.drain(Level::All);
             zone.keg().reap();
         }

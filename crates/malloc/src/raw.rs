@@ -46,7 +46,7 @@ pub fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 ///
 /// # Safety
 /// `address` is from this heap and not freed, and nobody uses what is there any more.
-#[inline]
+#[inline(always)]
 pub unsafe fn free(address: NonNull<u8>) {
     // SAFETY: the caller's word.
     unsafe { heap::free(address) }

@@ -15,7 +15,7 @@ const LIMITS: u64 = 4;
 pub(crate) struct Charged(Private);
 
 impl Charged {
-    /// The longest window that may be of use; less where a limit of the process forbids it. The table of [`marks`] is beside it.
+    /// The longest window that may be of use; less where a limit of the process forbids it. The tables of [`marks`] are beside it.
     pub(crate) fn reserve() -> io::Result<Charged> {
         let limit = environment::max_bytes().unwrap_or(u64::MAX);
         let mut bytes = limit
@@ -23,7 +23,7 @@ impl Charged {
             .saturating_add(LEAST_BYTES)
             .min(MAX_BYTES);
         loop {
-            match Private::reserve_with(bytes, marks::CHUNK_BYTES) {
+            match Private::reserve_with(bytes, &marks::TABLES) {
                 Ok(window) => return Ok(Charged(window)),
                 Err(_) if bytes > LEAST_BYTES => bytes /= 2,
                 Err(error) => return Err(error),
@@ -33,9 +33,9 @@ impl Charged {
 }
 
 impl Charged {
-    /// The table of marks.
-    pub(crate) fn marks(&self) -> NonNull<u8> {
-        self.0.beside().expect("reserved with it")
+    /// The tables of marks.
+    pub(crate) fn marks(&self) -> Vec<NonNull<u8>> {
+        self.0.beside().collect()
     }
 }
 

@@ -144,7 +144,7 @@ fn what_was_given_back_cannot_be_written() {
     let [_, under] = with(spike(), None);
     let peer = under.start().expect("start");
     let (before, high, after): (u64, u64, u64) = peer.expect();
-    // Of sizes that are rounded up, with a table of an eighth beside it.
+    // Of sizes that are rounded up, with tables of a tenth beside them.
     assert!(before < 32 * MIB && high < 300 * MIB, "{before}, {high}");
     assert!(after < before + 16 * MIB, "{before}, {high}, {after}");
 }

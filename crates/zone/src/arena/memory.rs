@@ -46,7 +46,7 @@ pub struct Private {
     len: usize,
     /// Committed pages of each 2 MiB. Written by the arena alone, under its lock.
     committed: Box<[AtomicU16]>,
-    beside: Option<Beside>,
+    beside: Vec<Beside>,
 }
 
 /// A table beside a window.
@@ -68,39 +68,38 @@ impl Private {
     /// # Errors
     /// What `mmap` says: no such range of addresses.
     pub fn reserve(bytes: u64) -> io::Result<Self> {
-        Self::reserve_with(bytes, 0)
+        Self::reserve_with(bytes, &[])
     }
 
-    /// As [`reserve`](Self::reserve), with a table of `beside` bytes for each 2 MiB of the window. It can be read and written where
-    /// pages of the 2 MiB are committed, and is zeros at first, again and again.
+    /// As [`reserve`](Self::reserve), with tables of so many bytes each for each 2 MiB of the window. They can be read and written where
+    /// pages of the 2 MiB are committed, and are zeros at first, again and again.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve), or if `beside` is no multiple of a page.
-    pub fn reserve_with(bytes: u64, beside: usize) -> io::Result<Self> {
+    /// As [`reserve`](Self::reserve), or if a number of bytes is no multiple of a page.
+    pub fn reserve_with(bytes: u64, beside: &[usize]) -> io::Result<Self> {
         let len = window_len(bytes)?;
-        let chunks = len / ALIGN;
-        if !beside.is_multiple_of(tranship_sys::page_size()) {
-            let error =
-                format!("a table of {beside} bytes for each 2 MiB: not a multiple of a page");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
-        }
+        let (chunks, page) = (len / ALIGN, tranship_sys::page_size());
         let mut private = Self {
             base: map::reserve_closed(len, ALIGN)?,
             len,
             committed: (0..chunks).map(|_| AtomicU16::new(0)).collect(),
-            beside: None,
+            beside: Vec::with_capacity(beside.len()),
         };
-        if beside > 0 {
-            let base = map::reserve_closed(chunks * beside, tranship_sys::page_size())?;
-            private.beside = Some(Beside { base, each: beside });
+        for &each in beside {
+            if !each.is_multiple_of(page) {
+                let error =
+                    format!("a table of {each} bytes for each 2 MiB: not a multiple of {page}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+            }
+            let base = map::reserve_closed(chunks * each, page)?;
+            private.beside.push(Beside { base, each });
         }
         Ok(private)
     }
 
-    /// The table beside the window; `None` if there is none.
-    #[must_use]
-    pub fn beside(&self) -> Option<NonNull<u8>> {
-        self.beside.as_ref().map(|beside| beside.base)
+    /// Where the tables beside the window begin.
+    pub fn beside(&self) -> impl Iterator<Item = NonNull<u8>> {
+        self.beside.iter().map(|beside| beside.base)
     }
 
     /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they are.
@@ -119,24 +118,24 @@ impl Private {
     }
 
     fn open(&self, chunk: usize) -> bool {
-        // SAFETY: inside our mappings; what is there already stays as it is.
-        unsafe {
-            self.beside.as_ref().is_none_or(|beside| {
-                map::open_private(beside.base.add(chunk * beside.each), beside.each).is_ok()
-            }) && map::open_private(self.base.add(chunk * ALIGN), ALIGN).is_ok()
-        }
+        let opened = |base: NonNull<u8>, each: usize| {
+            // SAFETY: inside our mappings; what is there already stays as it is.
+            unsafe { map::open_private(base.add(chunk * each), each) }.is_ok()
+        };
+        let mut beside = self.beside.iter();
+        beside.all(|beside| opened(beside.base, beside.each)) && opened(self.base, ALIGN)
     }
 
     /// Nothing of it is committed. If the kernel refuses, the memory stays: nothing is wrong but the size.
     fn close(&self, chunk: usize) {
         // SAFETY: inside our mappings, whose contents there nobody needs any more.
         unsafe {
-            let _ = map::close_private(self.base.add(chunk * ALIGN), ALIGN)
-                .or_else(|_| map::discard(self.base.add(chunk * ALIGN), ALIGN));
-            if let Some(Beside { base, each }) = self.beside {
-                let base = base.add(chunk * each);
-                if map::close_private(base, each).is_err() {
-                    base.write_bytes(0, each);
+            let at = self.base.add(chunk * ALIGN);
+            let _ = map::close_private(at, ALIGN).or_else(|_| map::discard(at, ALIGN));
+            for beside in &self.beside {
+                let at = beside.base.add(chunk * beside.each);
+                if map::close_private(at, beside.each).is_err() {
+                    at.write_bytes(0, beside.each);
                 }
             }
         }
@@ -197,8 +196,8 @@ impl Drop for Private {
         // SAFETY: our own mappings, which nobody uses any more.
         unsafe {
             let _ = map::unmap(self.base, self.len);
-            if let Some(Beside { base, each }) = self.beside {
-                let _ = map::unmap(base, self.len / ALIGN * each);
+            for beside in &self.beside {
+                let _ = map::unmap(beside.base, self.len / ALIGN * beside.each);
             }
         }
     }
@@ -309,8 +308,8 @@ mod tests {
     #[test]
     fn only_what_is_committed_is_accessible_and_the_table_beside_is_zeros_again() {
         const MIB: u64 = 1 << 20;
-        let private = Private::reserve_with(16 * MIB, 8192).expect("addresses");
-        let table = private.beside().expect("a table");
+        let private = Private::reserve_with(16 * MIB, &[4096, 8192]).expect("addresses");
+        let table = private.beside().nth(1).expect("a table");
         // SAFETY: inside the window, and its table.
         let [window, table] = unsafe { [private.base().add(4 << 20), table.add(2 * 8192)] };
         assert_eq!([rights(window), rights(table)], ["---p", "---p"]);
@@ -330,6 +329,6 @@ mod tests {
             private.decommit(3 * MIB..5 * MIB);
             assert_eq!([rights(window), rights(table)], ["---p", "---p"]);
         }
-        assert!(Private::reserve_with(MIB, 100).is_err());
+        assert!(Private::reserve_with(MIB, &[100]).is_err());
     }
 }
