@@ -3,6 +3,7 @@
 //! `mmap` and `MADV_DONTFORK` are two calls: a `fork` of another thread exactly between them lets the
 //! child inherit that one mapping. Linux offers no way to close this gap.
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,6 +41,24 @@ fn invalid(what: &'static str) -> io::Error {
 /// Reserves addresses without memory: `len` zeros that can be read and never written, aligned to `align` (a power
 /// of two, at least a page).
 pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    let base = reserve_as(Access::Read, len, align)?;
+    // SAFETY: exactly the reservation just made, which nobody else knows.
+    unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork)? };
+    Ok(base)
+}
+
+/// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a copy. They
+/// count for nothing but the address space: [`open_private`] makes parts of them usable.
+pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    reserve_as(Access::None, len, align)
+}
+
+/// As [`reserve_closed`], of zeros that can be read.
+pub fn reserve_read_only(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    reserve_as(Access::Read, len, align)
+}
+
+fn reserve_as(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8>> {
     let page = crate::page_size();
     if len == 0 || !len.is_multiple_of(page) || !align.is_power_of_two() || align < page {
         return Err(invalid("reserve: length or alignment"));
@@ -49,7 +68,7 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
         .ok_or_else(|| invalid("reserve: too long"))?;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new anonymous mapping at an address the kernel picks touches no existing memory.
-    let raw = unsafe { rustix::mm::mmap_anonymous(null_mut(), padded, ProtFlags::READ, flags)? };
+    let raw = unsafe { rustix::mm::mmap_anonymous(null_mut(), padded, access.prot(), flags)? };
     let start = raw.addr();
     let before = start.next_multiple_of(align) - start;
     let after = padded - before - len;
@@ -63,7 +82,6 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
         if after > 0 {
             rustix::mm::munmap(raw.cast::<u8>().add(before + len).cast(), after)?;
         }
-        rustix::mm::madvise(base, len, Advice::LinuxDontFork)?;
         non_null(base)
     }
 }
@@ -131,13 +149,37 @@ pub fn reserve_within(len: usize, within: Within) -> io::Result<NonNull<u8>> {
 /// Reserves addresses for private memory: `len` zeros that can be read and written, aligned to `align` (a power of two,
 /// at least a page). A page takes memory when it is first written, until [`discard`]; a forked child gets a copy.
 pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    let base = reserve(len, align)?;
+    // Closed at first: the padding of an alignment counts for no limit, and a locked process fills nothing of it.
+    let base = reserve_closed(len, align)?;
     // SAFETY: exactly the reservation just made, which nobody else knows.
-    unsafe {
-        rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDoFork)?;
-        protect(base, len, Access::ReadWrite)?;
+    let opened = unsafe { open_private(base, len) };
+    if let Err(error) = opened {
+        // SAFETY: as above.
+        unsafe { unmap(base, len)? };
+        return Err(error);
     }
     Ok(base)
+}
+
+/// Lets a part of a [closed reservation](reserve_closed) be read and written: zeros at first. Fails where a limit of the process, or of
+/// a machine that promises no more than it has, forbids it. In a process that locks its memory it takes memory at once.
+///
+/// # Safety
+/// The caller owns the range, page-aligned.
+pub unsafe fn open_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { protect(addr, len, Access::ReadWrite) }
+}
+
+/// Gives the memory of private pages back, and makes the range a part of a [closed reservation](reserve_closed) again.
+///
+/// # Safety
+/// The range is page-aligned private memory of the caller's, and nobody uses it any more.
+pub unsafe fn close_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: passed on to the caller.
+    unsafe { rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)? };
+    Ok(())
 }
 
 /// Gives private memory another length, moving it if it must; what is there stays.
@@ -160,9 +202,18 @@ pub unsafe fn resize_private(
 /// # Safety
 /// The range is page-aligned private memory of the caller's, and nobody needs its contents.
 pub unsafe fn discard(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    let at = addr.as_ptr().cast::<core::ffi::c_void>();
     // SAFETY: passed on to the caller.
-    unsafe { rustix::mm::madvise(addr.as_ptr().cast(), len, Advice::LinuxDontNeed) }
-        .map_err(Into::into)
+    let discarded = unsafe { rustix::mm::madvise(at, len, Advice::LinuxDontNeed) };
+    match discarded {
+        // Memory that the process locks (mlock, mlockall) goes back only at this request.
+        // SAFETY: as above; the kernel checks the range.
+        Err(Errno::INVAL) => match unsafe { libc::madvise(at, len, libc::MADV_DONTNEED_LOCKED) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        },
+        other => other.map_err(Into::into),
+    }
 }
 
 /// Maps `len` bytes of `fd` at an address of the kernel's choice, shared, not inherited by children.

@@ -92,6 +92,11 @@ pub fn trusted_env(name: &str) -> Option<std::ffi::OsString> {
 ///
 /// It reads without the lock of [`std::env`], which a program in C would not take either: call it early.
 pub fn early_env(name: &std::ffi::CStr) -> Option<Vec<u8>> {
+    early_env_as(name, <[u8]>::to_vec)
+}
+
+/// What `read` makes of the value that [`early_env`] returns. It allocates nothing by itself.
+pub fn early_env_as<T>(name: &std::ffi::CStr, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
     if !has_environment() || is_privileged() {
         return None;
     }
@@ -101,11 +106,7 @@ pub fn early_env(name: &std::ffi::CStr) -> Option<Vec<u8>> {
         return None;
     }
     // SAFETY: a string that ends in 0.
-    Some(
-        unsafe { std::ffi::CStr::from_ptr(value) }
-            .to_bytes()
-            .to_vec(),
-    )
+    Some(read(unsafe { std::ffi::CStr::from_ptr(value) }.to_bytes()))
 }
 
 /// Whether the C library has an environment yet: not while a program is being loaded.

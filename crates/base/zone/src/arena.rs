@@ -332,7 +332,10 @@ impl Arena {
         let attempt = |state: &mut Pages| {
             state.alloc(
                 pages,
-                |range| self.memory.commit(range),
+                |range| {
+                    self.map.cover(range.start / PAGE..range.end / PAGE)
+                        && self.memory.commit(range)
+                },
                 |range| self.memory.decommit(range),
             )
         };

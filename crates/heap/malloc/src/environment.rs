@@ -21,12 +21,16 @@ impl Environment {
     pub(crate) fn read() -> Environment {
         let value = |name| process::early_env(name).filter(|value| !value.is_empty());
         let socket = value(SOCKET).map(|path| OsStr::from_bytes(&path).into());
-        let max_bytes = value(HEAP_MAX).and_then(|max| bytes(&max));
         Environment {
             socket,
-            max_bytes: max_bytes.unwrap_or(u64::MAX),
+            max_bytes: max_bytes().unwrap_or(u64::MAX),
         }
     }
+}
+
+/// The most that the heap may use, if the environment says so. Allocates nothing and takes no lock.
+pub(crate) fn max_bytes() -> Option<u64> {
+    process::early_env_as(HEAP_MAX, bytes).flatten()
 }
 
 /// A number of bytes, with an optional `KiB`, `MiB` or `GiB`. Who writes something else has no limit: there is nobody to tell.

@@ -3,12 +3,13 @@
 use crate::budget::{Budget, Sizes};
 use crate::classes::{self, COUNT};
 use crate::inside::{Inside, is_inside};
-use crate::{account, fork, huge, inside, meta, window};
+use crate::marks::Marks;
+use crate::{account, fork, huge, inside, meta, window, wrong};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tranship_sys::time;
-use tranship_zone::arena::{ArenaStats, PAGES_TAG};
+use tranship_zone::arena::{ArenaStats, Owner, PAGES_TAG, UNIT};
 use tranship_zone::item::{Bytes, ItemKeg, ItemOptions, ItemZone};
 use tranship_zone::{Arena, Level, PAGE, ZoneConfig};
 
@@ -26,11 +27,17 @@ const TICK_NS: u64 = 250_000_000;
 
 pub(crate) struct Heap {
     arena: Arc<Arena>,
-    zones: [ItemZone<Bytes>; COUNT],
+    classes: [Class; COUNT],
     budget: Budget,
     /// The most pages that were in use lately: less by a quarter after each period.
     peak_pages: AtomicU64,
     next_tick: AtomicU64,
+}
+
+/// Items of one size.
+struct Class {
+    zone: ItemZone<Bytes>,
+    marks: Marks,
 }
 
 /// The heap, once it is there.
@@ -50,9 +57,11 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes <= classes::MAX_BYTES
         && align <= 16
         && let Some(heap) = heap()
-        && let Some(zone) = heap.zones.get(classes::class_of(bytes))
-        && let Some(item) = zone.alloc_cached()
+        && let Some(class) = heap.classes.get(classes::class_of(bytes))
+        && let Some((item, number)) = class.zone.alloc_cached_numbered()
     {
+        // SAFETY: an item of the class, just allocated.
+        unsafe { class.marks.set(number) };
         return Some(item);
     }
     alloc_slow(bytes, align)
@@ -86,17 +95,23 @@ pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     Some(address)
 }
 
-/// Takes memory back.
+/// Takes memory back. Aborts if it is not allocated.
 ///
 /// # Safety
 /// `address` is from this module, and nobody uses what is there any more.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn free(address: NonNull<u8>) {
     if let Some(heap) = heap() {
         let tag = heap.arena.tag_of(address.as_ptr());
-        if let Some(zone) = heap.zones.get(usize::from(tag).wrapping_sub(1)) {
-            // SAFETY: the caller's word; the page map says whose it is.
-            if unsafe { zone.free_cached(address) } {
+        if let Some(class) = heap.classes.get(usize::from(tag).wrapping_sub(1)) {
+            let number = heap.number(address);
+            let is_aligned = address.addr().get().is_multiple_of(UNIT as usize);
+            // SAFETY: the page map says that it lies in a slab of the class.
+            if !is_aligned || unsafe { !class.marks.clear(number) } {
+                not_out(address, tag);
+            }
+            // SAFETY: the caller's word, and the mark's.
+            if unsafe { class.zone.free_cached_numbered(number) } {
                 return;
             }
         }
@@ -106,6 +121,24 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
 }
 
 #[cold]
+fn not_out(address: NonNull<u8>, tag: u8) -> ! {
+    let bytes = classes::BYTES[usize::from(tag) - 1];
+    wrong::abort(
+        address,
+        format_args!("was freed before, or is not the beginning of a block (of {bytes} bytes)"),
+    )
+}
+
+#[cold]
+fn not_allocated(address: NonNull<u8>) -> ! {
+    wrong::abort(
+        address,
+        format_args!("was freed before, or never allocated"),
+    )
+}
+
+/// What [`free`] did not do: an item's mark is cleared already.
+#[cold]
 #[inline(never)]
 unsafe fn free_slow(address: NonNull<u8>) {
     if meta::owns(address.as_ptr()) {
@@ -114,17 +147,20 @@ unsafe fn free_slow(address: NonNull<u8>) {
     }
     let _inside = Inside::enter();
     let Some(heap) = heap() else {
-        panic!("{address:p} was not allocated");
+        not_allocated(address);
     };
     match heap.arena.tag_of(address.as_ptr()) {
         // SAFETY: the caller's word.
-        0 => unsafe { huge::free(address) },
-        // SAFETY: as above.
-        PAGES_TAG => unsafe { heap.arena.free_pages(address) },
+        0 if unsafe { huge::free(address) } => {}
+        PAGES_TAG if heap.pages(address).is_some() => {
+            // SAFETY: as above.
+            unsafe { heap.arena.free_pages(address) };
+        }
+        0 | PAGES_TAG => not_allocated(address),
         tag => {
             let class = usize::from(tag) - 1;
             // SAFETY: as above.
-            unsafe { heap.zones[class].free(address) };
+            unsafe { heap.classes[class].zone.free(address) };
             heap.ran_full(class);
         }
     }
@@ -132,26 +168,29 @@ unsafe fn free_slow(address: NonNull<u8>) {
     heap.tick();
 }
 
-/// How many bytes may be used at an address.
-///
-/// # Safety
-/// `address` is from this module and not freed.
-pub(crate) unsafe fn usable(address: NonNull<u8>) -> usize {
+/// How many bytes may be used at an address; `None`: no block that is allocated begins there.
+pub(crate) fn usable(address: NonNull<u8>) -> Option<usize> {
     if meta::owns(address.as_ptr()) {
-        return meta::usable(address);
+        return Some(meta::usable(address));
     }
-    let Some(heap) = heap() else { return 0 };
+    let heap = heap()?;
     match heap.arena.tag_of(address.as_ptr()) {
         0 => {
             let _inside = Inside::enter();
-            huge::len(address).unwrap_or(0)
+            huge::len(address)
         }
         PAGES_TAG => heap.pages(address),
-        tag => classes::BYTES[usize::from(tag) - 1] as usize,
+        tag => {
+            let class = usize::from(tag) - 1;
+            // SAFETY: the page map says that it lies in a slab of the class.
+            let is_out = address.addr().get().is_multiple_of(UNIT as usize)
+                && unsafe { heap.classes[class].marks.is_out(heap.number(address)) };
+            is_out.then_some(classes::BYTES[class] as usize)
+        }
     }
 }
 
-/// Gives memory another size; it may move. `None` if that is refused: nothing has changed then.
+/// Gives memory another size; it may move. `None` if that is refused: nothing has changed then. Aborts as [`free`].
 ///
 /// # Safety
 /// As for [`free`]; what is there is at least aligned to `align`.
@@ -160,8 +199,7 @@ pub(crate) unsafe fn resize(
     bytes: usize,
     align: usize,
 ) -> Option<NonNull<u8>> {
-    // SAFETY: the caller's word.
-    let usable = unsafe { usable(address) };
+    let usable = usable(address).unwrap_or_else(|| not_allocated(address));
     // What shrinks by less than half stays.
     if bytes <= usable && bytes > usable / 2 {
         return Some(address);
@@ -197,12 +235,12 @@ pub(crate) unsafe fn move_out(
     bytes: usize,
     align: usize,
 ) -> Option<NonNull<u8>> {
+    let kept = usable(address).unwrap_or_else(|| not_allocated(address));
     let new = meta::alloc(bytes, align)?;
     // SAFETY: both are at least that long, and `new` is nobody else's. Our own zones' tables are never from here, so none
     // of their locks is held.
     unsafe {
-        let kept = usable(address).min(bytes);
-        ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), kept);
+        ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), kept.min(bytes));
         free(address);
     }
     Some(new)
@@ -244,16 +282,21 @@ impl Heap {
         tranship_zone::around_own_work(inside::enter, inside::leave);
         // Before the zones' own handlers, so that their locks are taken before ours.
         fork::install()?;
-        let arena = Arc::new(Arena::new(window::Charged::reserve()?)?);
-        let zones = std::array::from_fn(|class| {
+        let window = window::Charged::reserve()?;
+        let tables = window.marks();
+        let arena = Arc::new(Arena::new(window)?);
+        let classes = std::array::from_fn(|class| {
             let bytes = u64::from(classes::BYTES[class]);
             let keg = ItemKeg::new(&arena, bytes, 16).expect("60 kegs of items of up to 1 MiB");
             assert_eq!(usize::from(keg.tag()), class + 1, "tags are classes");
-            ItemZone::new(&keg, Bytes, options(class))
+            Class {
+                zone: ItemZone::new(&keg, Bytes, options(class)),
+                marks: Marks::of(class, &tables),
+            }
         });
         Ok(Heap {
             arena,
-            zones,
+            classes,
             budget: Budget::new(),
             peak_pages: AtomicU64::new(0),
             next_tick: AtomicU64::new(0),
@@ -263,7 +306,11 @@ impl Heap {
     fn obtain(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if let Some(class) = classes::class_aligned(bytes, align) {
             self.budget.ran_empty(class);
-            return self.zones[class].alloc(());
+            let class = &self.classes[class];
+            let item = class.zone.alloc(())?;
+            // SAFETY: an item of the class, just allocated.
+            unsafe { class.marks.set(self.number(item)) };
+            return Some(item);
         }
         if bytes.max(align) > MAX_PAGES_BYTES || align > MAX_ALIGN {
             return huge::alloc(bytes.max(1), align);
@@ -274,12 +321,24 @@ impl Heap {
     }
 
     /// Bytes of the pages that begin there.
-    fn pages(&self, address: NonNull<u8>) -> usize {
-        use tranship_zone::arena::Owner;
+    fn pages(&self, address: NonNull<u8>) -> Option<usize> {
+        let is_first = address.addr().get().is_multiple_of(PAGE_BYTES);
         match self.arena.owner(address.as_ptr()) {
-            Some(Owner::Pages(Some(pages))) => pages as usize * PAGE_BYTES,
-            _ => panic!("{address:p} was not allocated"),
+            Some(Owner::Pages(Some(pages))) if is_first => Some(pages as usize * PAGE_BYTES),
+            _ => None,
         }
+    }
+
+    /// The number of the item that begins at an address in the arena.
+    #[inline(always)]
+    fn number(&self, address: NonNull<u8>) -> u32 {
+        let offset = address
+            .addr()
+            .get()
+            .wrapping_sub(self.arena.base().addr().get());
+        #[allow(clippy::cast_possible_truncation, reason = "a window has 2^32 units")]
+        let number = (offset / UNIT as usize) as u32;
+        number
     }
 
     /// Free pages keep little memory, whoever comes next or does not.
@@ -301,7 +360,7 @@ impl Heap {
     /// A bucket of this class ran full: if that happens all the time they should hold more.
     fn ran_full(&self, class: usize) {
         if self.budget.ran_full(class) {
-            let zone = &self.zones[class];
+            let zone = &self.classes[class].zone;
             let threads = zone.stats().zone.threads;
             if let Some(sizes) = self.budget.grow(class, threads, self.used_bytes()) {
                 zone.resize_caches(sizes.bucket_items, sizes.depot_items);
@@ -331,7 +390,7 @@ impl Heap {
             return self.reclaim();
         }
         let used = self.used_bytes();
-        for (class, zone) in self.zones.iter().enumerate() {
+        for (class, Class { zone, .. }) in self.classes.iter().enumerate() {
             if let Some(sizes) = self.budget.period(class, used) {
                 zone.resize_caches(sizes.bucket_items, sizes.depot_items);
                 zone.drain(Level::All);
@@ -347,16 +406,16 @@ impl Heap {
 
     /// What is free and kept: in caches, and in pages that still have memory.
     fn kept_bytes(&self) -> u64 {
-        let zones = self.zones.iter().zip(classes::BYTES);
+        let zones = self.classes.iter().zip(classes::BYTES);
         let cached: u64 = zones
-            .map(|(zone, bytes)| zone.stats().zone.cached() * u64::from(bytes))
+            .map(|(class, bytes)| class.zone.stats().zone.cached() * u64::from(bytes))
             .sum();
         cached + self.arena.used_and_spare().1 * PAGE
     }
 
     /// Gives back all that is not in use.
     fn reclaim(&self) {
-        for zone in &self.zones {
+        for Class { zone, .. } in &self.classes {
             zone.drain(Level::All);
             zone.keg().reap();
         }

@@ -29,22 +29,19 @@ pub(crate) fn len(address: NonNull<u8>) -> Option<usize> {
     MAPPINGS.lock().get(&address.addr().get()).copied()
 }
 
-/// Unmaps it.
+/// Unmaps it; `false` if no mapping of ours begins there.
 ///
 /// # Safety
 /// Nobody uses it any more.
-///
-/// # Panics
-/// If no mapping of ours begins there.
-pub(crate) unsafe fn free(address: NonNull<u8>) {
-    let len = MAPPINGS.lock().remove(&address.addr().get());
-    let Some(len) = len else {
-        panic!("{address:p} was not allocated, or was freed before");
+pub(crate) unsafe fn free(address: NonNull<u8>) -> bool {
+    let Some(len) = MAPPINGS.lock().remove(&address.addr().get()) else {
+        return false;
     };
     // SAFETY: our own mapping, which nobody uses any more.
     if unsafe { map::unmap(address, len) }.is_ok() {
         account::discharge(len as u64);
     }
+    true
 }
 
 /// Gives a mapping another length; it may move. `None` if that is refused: nothing has changed then.

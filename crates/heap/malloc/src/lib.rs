@@ -20,7 +20,8 @@
 //!
 //! It joins the manager that `TRANSHIP_SOCKET` names, starts none, and works unaccounted where there is none.
 //! `TRANSHIP_HEAP_MAX` (bytes, or with `KiB`, `MiB`, `GiB`) limits the heap, with a manager and without. What is refused is a
-//! null pointer, after everything that was cached has been given back; nothing aborts, but for memory that is freed twice.
+//! null pointer, after everything that was cached has been given back. Nothing aborts, but for memory that is freed or resized and not
+//! allocated: freed before, or not the beginning of a block.
 //!
 //! No thread is started: free memory goes back while other memory is freed, so that what is left when the program falls
 //! silent is bounded (`docs/malloc.md` says by what).
@@ -41,9 +42,11 @@ mod heap;
 mod huge;
 mod inside;
 mod link;
+mod marks;
 mod meta;
 mod raw;
 mod window;
+mod wrong;
 
 pub use account::Usage;
 pub use raw::{HeapStats, alloc, alloc_zeroed, free, resize, stats, trim, usable, usage};
@@ -67,7 +70,7 @@ use std::ptr::{NonNull, null_mut};
 pub struct Tranship;
 
 // SAFETY: every block is at least as long and aligned as its layout says, nobody else gets it until it is freed, and nothing
-// here unwinds but for memory that was not allocated.
+// here unwinds.
 unsafe impl GlobalAlloc for Tranship {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

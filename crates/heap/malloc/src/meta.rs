@@ -2,19 +2,21 @@
 //!
 //! A window of addresses is cut into blocks of 64 KiB. A block holds items of one power of two, chained through
 //! the free ones; what is larger takes whole blocks. Tables grow with the heap, by less than a hundredth of it, and small
-//! items are kept for the next table: only whole blocks go back to the kernel.
+//! items are kept for the next table: only whole blocks go back to the kernel. Only blocks that were in use once, and a step of
+//! [`STEP`] blocks, can be read and written.
 
+use crate::environment;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tranship_sys::map;
 use tranship_zone::lock::Lock;
 
 const BLOCK: usize = 64 << 10;
-/// Tried first; less where a limit of the process forbids it.
+/// Tried first, where the heap has no limit; less where a limit of the process forbids it. Tables of a heap are shorter than the heap.
 const WINDOW: usize = 4 << 30;
 const LEAST_WINDOW: usize = 16 << 20;
-/// Tables of more blocks are maps of the whole window, of which little is touched: not counted.
-const MOST_COUNTED: usize = 16;
+/// Blocks that become accessible at once.
+const STEP: usize = 16;
 /// Powers of two from 16 bytes to half a block.
 const CLASSES: usize = 12;
 
@@ -32,6 +34,7 @@ static STATE: Lock<State> = Lock::new(State {
     kinds: NonNull::dangling(),
     blocks: 0,
     top: 0,
+    open: 0,
     free_blocks: 0,
     chains: [None; CLASSES],
 });
@@ -42,6 +45,8 @@ struct State {
     blocks: usize,
     /// Blocks from here on were never used.
     top: usize,
+    /// Blocks from here on cannot be read or written.
+    open: usize,
     /// Of those below.
     free_blocks: usize,
     chains: [Option<NonNull<Link>>; CLASSES],
@@ -70,7 +75,7 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     state.take_item(class_of(bytes))
 }
 
-/// What the tables take, bytes, but for the largest: the page map and the states of pages, 5 bytes for each page of the heap.
+/// What the tables take, bytes, but for those that are not here: the map of pages and the marks of blocks.
 pub(crate) fn counted_bytes() -> u64 {
     // Relaxed: a figure.
     COUNTED.load(Ordering::Relaxed) as u64
@@ -162,23 +167,50 @@ impl State {
     /// Reserves the window: as much as may be had.
     #[cold]
     fn open(&mut self) -> Option<()> {
-        let mut len = WINDOW;
+        let limit = environment::max_bytes().and_then(|max| usize::try_from(max).ok());
+        let mut len = limit.map_or(WINDOW, |max| {
+            let len = max.saturating_add(LEAST_WINDOW).min(WINDOW);
+            len.next_multiple_of(BLOCK)
+        });
         let base = loop {
-            match map::reserve_private(len, BLOCK) {
+            match map::reserve_closed(len, BLOCK) {
                 Ok(base) => break base,
-                Err(_) if len > LEAST_WINDOW => len /= 16,
+                Err(_) if len > LEAST_WINDOW => {
+                    len = (len / 16).max(LEAST_WINDOW).next_multiple_of(BLOCK);
+                }
                 Err(_) => return None,
             }
         };
         self.kinds = base;
         self.blocks = len / BLOCK;
-        self.top = self.blocks.div_ceil(BLOCK);
+        let top = self.blocks.div_ceil(BLOCK);
+        if !self.open_up_to(top) {
+            self.blocks = 0;
+            // SAFETY: the reservation just made, which nobody has seen.
+            let _ = unsafe { map::unmap(base, len) };
+            return None;
+        }
+        self.top = top;
         BASE.store(base.addr().get(), Ordering::Relaxed);
         LEN.store(len, Ordering::Relaxed);
         for block in 0..self.top {
             self.set(block, MORE);
         }
         Some(())
+    }
+
+    /// Makes blocks accessible up to this one, which lies in the window; `false` if there is no memory for it.
+    fn open_up_to(&mut self, top: usize) -> bool {
+        if top <= self.open {
+            return true;
+        }
+        let next = top.next_multiple_of(STEP).min(self.blocks);
+        // SAFETY: inside the window.
+        let opened = unsafe { map::open_private(self.at(self.open), (next - self.open) * BLOCK) };
+        if opened.is_ok() {
+            self.open = next;
+        }
+        opened.is_ok()
     }
 
     fn kind(&self, block: usize) -> u8 {
@@ -238,7 +270,7 @@ impl State {
                 self.free_blocks -= count;
                 first
             }
-            None if count <= self.blocks - self.top => {
+            None if count <= self.blocks - self.top && self.open_up_to(self.top + count) => {
                 self.top += count;
                 self.top - count
             }
@@ -248,9 +280,7 @@ impl State {
         for block in first + 1..first + count {
             self.set(block, MORE);
         }
-        if count <= MOST_COUNTED {
-            COUNTED.fetch_add(count * BLOCK, Ordering::Relaxed);
-        }
+        COUNTED.fetch_add(count * BLOCK, Ordering::Relaxed);
         Some(self.at(first))
     }
 
@@ -275,9 +305,7 @@ impl State {
         for block in first..first + count {
             self.set(block, FREE);
         }
-        if count <= MOST_COUNTED {
-            COUNTED.fetch_sub(count * BLOCK, Ordering::Relaxed);
-        }
+        COUNTED.fetch_sub(count * BLOCK, Ordering::Relaxed);
         self.free_blocks += count;
     }
 }

@@ -41,17 +41,18 @@ pub fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     heap::alloc_zeroed(bytes, align)
 }
 
-/// Takes memory back, on any thread. Leaves `errno` as it was.
+/// Takes memory back, on any thread. Leaves `errno` as it was. Aborts, with a line on standard error, if no allocated block begins at
+/// `address`.
 ///
 /// # Safety
 /// `address` is from this heap and not freed, and nobody uses what is there any more.
-#[inline]
+#[inline(always)]
 pub unsafe fn free(address: NonNull<u8>) {
     // SAFETY: the caller's word.
     unsafe { heap::free(address) }
 }
 
-/// Gives memory another size; it may move. `None`: refused, nothing has changed.
+/// Gives memory another size; it may move. `None`: refused, nothing has changed. Aborts as [`free`].
 ///
 /// # Safety
 /// As for [`free`].
@@ -64,14 +65,13 @@ pub unsafe fn resize(address: NonNull<u8>, bytes: usize, align: usize) -> Option
     unsafe { heap::resize(address, bytes, align) }
 }
 
-/// How many bytes may be used there.
+/// How many bytes may be used there; 0 if no allocated block begins at `address`.
 ///
 /// # Safety
 /// `address` is from this heap and not freed.
 #[must_use]
 pub unsafe fn usable(address: NonNull<u8>) -> usize {
-    // SAFETY: the caller's word.
-    unsafe { heap::usable(address) }
+    heap::usable(address).unwrap_or(0)
 }
 
 /// Gives all that is not in use back to the kernel and the manager: caches of all threads, empty slabs, free pages.

@@ -1,28 +1,41 @@
 //! The arena's memory: private pages that are charged before they are used.
 
-use crate::account;
+use crate::{account, environment, marks};
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use tranship_zone::arena::{MAX_BYTES, Memory, Private};
 
 const LEAST_BYTES: u64 = 64 << 20;
+/// Times the limit of the heap: free pages that lie apart cannot serve what is longer than each.
+const LIMITS: u64 = 4;
 
 /// Pages of one's own, admitted by the manager.
 #[derive(Debug)]
 pub(crate) struct Charged(Private);
 
 impl Charged {
-    /// The longest window that may be had: limits of the process, or strict overcommit, may allow less than all.
+    /// The longest window that may be of use; less where a limit of the process forbids it. The tables of [`marks`] are beside it.
     pub(crate) fn reserve() -> io::Result<Charged> {
-        let mut bytes = MAX_BYTES;
+        let limit = environment::max_bytes().unwrap_or(u64::MAX);
+        let mut bytes = limit
+            .saturating_mul(LIMITS)
+            .saturating_add(LEAST_BYTES)
+            .min(MAX_BYTES);
         loop {
-            match Private::reserve(bytes) {
+            match Private::reserve_with(bytes, &marks::TABLES) {
                 Ok(window) => return Ok(Charged(window)),
                 Err(_) if bytes > LEAST_BYTES => bytes /= 2,
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl Charged {
+    /// The tables of marks.
+    pub(crate) fn marks(&self) -> Vec<NonNull<u8>> {
+        self.0.beside().collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! What programs ask about the heap, and ask of it.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io::Write as _;
+use tranship_sys::errno;
 
 /// malloc_trim(3): gives back all that is free, whatever is asked to be kept. 1: it did so.
 #[unsafe(no_mangle)]
@@ -72,4 +74,48 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     ];
     #[allow(clippy::cast_possible_truncation, reason = "as the manual page says")]
     Mallinfo(all.map(|value| value as c_int))
+}
+
+/// malloc_stats(3): a line on standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    let m = mallinfo2();
+    // Nobody is told of an error, as in the manual page.
+    let _ = writeln!(
+        std::io::stderr(),
+        "tranship heap: {} bytes in use, {} bytes free with memory, {} bytes in {} mappings",
+        m.uordblks,
+        m.fordblks,
+        m.hblkhd,
+        m.hblks
+    );
+}
+
+/// malloc_info(3): as XML.
+///
+/// # Safety
+/// `stream` is a stream of the C library's that can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_int {
+    unsafe extern "C" {
+        fn fputs(text: *const c_char, stream: *mut c_void) -> c_int;
+    }
+    if options != 0 {
+        errno::set(errno::INVALID);
+        return -1;
+    }
+    let m = mallinfo2();
+    let text = format!(
+        "<malloc version=\"tranship\">\n<total type=\"rest\" size=\"{}\"/>\n<total type=\"mmap\" count=\"{}\" size=\"{}\"/>\n\
+         <system type=\"current\" size=\"{}\"/>\n</malloc>\n",
+        m.fordblks,
+        m.hblks,
+        m.hblkhd,
+        m.arena + m.hblkhd
+    );
+    let Ok(text) = CString::new(text) else {
+        return -1;
+    };
+    // SAFETY: a string that ends in 0; the caller's word for the stream.
+    unsafe { fputs(text.as_ptr(), stream) }.min(0)
 }

@@ -1,7 +1,8 @@
 //! `libtranship_malloc.so`: what C calls `malloc`, over the heap that the manager admits.
 //!
 //! `LD_PRELOAD` it, or link with it before the C library. The functions are those of malloc(3), posix_memalign(3),
-//! malloc_usable_size(3), malloc_trim(3) and mallinfo(3); C++'s operators `new` and `delete` come here by the C++ library's
+//! malloc_usable_size(3), malloc_trim(3), malloc_info(3), malloc_stats(3) and mallinfo(3), C23's, and the names that the GNU C library has
+//! besides; C++'s operators `new` and `delete` come here by the C++ library's
 //! own, which call `malloc` and `free`. All of them may be called by any thread and from a forked child; none from a signal
 //! handler.
 //!
@@ -9,6 +10,7 @@
 //!
 //! NOT here: anything but these contracts.
 
+mod aliases;
 mod info;
 
 use std::ffi::{c_int, c_void};

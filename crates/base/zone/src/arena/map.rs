@@ -1,9 +1,14 @@
 //! The page map: what each page of a window belongs to, in one load.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use tranship_sys::map;
+use tranship_sys::map::Access;
+
+/// Bytes of the map that become writable at once: for 64 MiB of a window.
+const STEP: usize = 64 << 10;
 
 const NUMBER_BITS: u32 = 24;
 const NUMBERS: u32 = 1 << NUMBER_BITS;
@@ -15,7 +20,8 @@ pub(crate) struct Entry {
     pub(crate) number: u32,
 }
 
-/// One word for each page, in memory that is taken when it is first written.
+/// One word for each page, in memory that is taken when it is first written. All can be read; what can be written begins at the first
+/// page, and ends where [`cover`](PageMap::cover) says.
 ///
 /// Read without a lock. An entry is written before an item of its page is handed out and after all have come back, so
 /// whoever holds an item reads what is right for it, by whatever handed the item over; for pages that the reader holds
@@ -24,6 +30,8 @@ pub(crate) struct Entry {
 pub(crate) struct PageMap {
     words: NonNull<AtomicU32>,
     pages: u32,
+    /// Bytes that can be written. Changed by `cover`, by one thread at a time.
+    writable: AtomicUsize,
 }
 
 // SAFETY: only atomics, mapped until `drop`.
@@ -34,8 +42,35 @@ unsafe impl Sync for PageMap {}
 impl PageMap {
     /// A map of `pages` pages that belong to nobody.
     pub(crate) fn new(pages: u32) -> io::Result<Self> {
-        let words = map::reserve_private(Self::len(pages), tranship_sys::page_size())?.cast();
-        Ok(Self { words, pages })
+        let words = map::reserve_read_only(Self::len(pages), tranship_sys::page_size())?.cast();
+        Ok(Self {
+            words,
+            pages,
+            writable: AtomicUsize::new(0),
+        })
+    }
+
+    /// Lets [`set`](Self::set) say whose these pages are; `false` if there is no memory for it. By one thread at a time.
+    pub(crate) fn cover(&self, pages: Range<u64>) -> bool {
+        let need =
+            usize::try_from(pages.end).map_or(usize::MAX, |end| end * size_of::<AtomicU32>());
+        // Relaxed: one thread at a time.
+        let have = self.writable.load(Ordering::Relaxed);
+        if need <= have {
+            return true;
+        }
+        let len = Self::len(self.pages);
+        let next = need.next_multiple_of(STEP).min(len);
+        // SAFETY: inside our mapping, whose contents stay.
+        let opened = need <= len
+            && unsafe {
+                let from = self.words.cast::<u8>().add(have);
+                map::protect(from, next - have, Access::ReadWrite).is_ok()
+            };
+        if opened {
+            self.writable.store(next, Ordering::Relaxed);
+        }
+        opened
     }
 
     fn len(pages: u32) -> usize {
@@ -61,10 +96,11 @@ impl PageMap {
         }
     }
 
-    /// Says whose a page is.
+    /// Says whose a page is, which is [covered](Self::cover).
     pub(crate) fn set(&self, page: u32, entry: Entry) {
         assert!(page < self.pages && entry.number < NUMBERS, "page {page}");
         let word = u32::from(entry.tag) << NUMBER_BITS | entry.number;
+        debug_assert!((page as usize) < self.writable.load(Ordering::Relaxed) / 4);
         // SAFETY: as in `get`.
         unsafe { self.words.add(page as usize).as_ref() }.store(word, Ordering::Relaxed);
     }

@@ -1,12 +1,17 @@
 //! What an arena's pages are made of.
 
+use crate::runs::PAGE;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
 use tranship_sys::{map, memfd};
 
-/// Windows are aligned for huge pages.
+const PAGE_BYTES: usize = 4096;
+const _: () = assert!(PAGE_BYTES as u64 == PAGE);
+
+/// Windows are aligned for huge pages. Private memory is made accessible in units of it, too.
 const ALIGN: usize = 2 << 20;
 
 /// A window of addresses and what gives its pages memory.
@@ -16,8 +21,8 @@ const ALIGN: usize = 2 << 20;
 /// the same page, and neither may call the arena.
 ///
 /// # Safety
-/// `base() .. base() + bytes()` is one mapping that can be read and written, aligned to a page, for as long as the
-/// value lives. Committed pages keep what is written into them until `decommit`.
+/// `base() .. base() + bytes()` are addresses of the value's own, aligned to a page, for as long as it lives. Committed pages can be
+/// read and written, and keep what is written into them until `decommit`.
 pub unsafe trait Memory: Send + Sync + 'static {
     /// Where the window begins.
     fn base(&self) -> NonNull<u8>;
@@ -32,10 +37,24 @@ pub unsafe trait Memory: Send + Sync + 'static {
 
 /// Private anonymous memory: a page takes memory when it is first written, and gives it back by `madvise`. A forked child
 /// has its own copy.
+///
+/// Only 2 MiB around committed pages can be read and written. The rest of the window is inaccessible: it counts for no limit but
+/// that of the address space, and a program that walks its own writable memory does not fill it.
 #[derive(Debug)]
 pub struct Private {
     base: NonNull<u8>,
     len: usize,
+    /// Committed pages of each 2 MiB. Written by the arena alone, under its lock.
+    committed: Box<[AtomicU16]>,
+    beside: Vec<Beside>,
+}
+
+/// A table beside a window.
+#[derive(Debug)]
+struct Beside {
+    base: NonNull<u8>,
+    /// Bytes for each 2 MiB of the window.
+    each: usize,
 }
 
 // SAFETY: plain memory; the arena's users say who may touch what.
@@ -47,16 +66,84 @@ impl Private {
     /// Reserves a window of `bytes`, rounded up to 2 MiB. No memory is taken yet.
     ///
     /// # Errors
-    /// What `mmap` says: no such range of addresses, or (with strict overcommit) more than the machine may promise.
+    /// What `mmap` says: no such range of addresses.
     pub fn reserve(bytes: u64) -> io::Result<Self> {
+        Self::reserve_with(bytes, &[])
+    }
+
+    /// As [`reserve`](Self::reserve), with tables of so many bytes each for each 2 MiB of the window. They can be read and written where
+    /// pages of the 2 MiB are committed, and are zeros at first, again and again.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve), or if a number of bytes is no multiple of a page.
+    pub fn reserve_with(bytes: u64, beside: &[usize]) -> io::Result<Self> {
         let len = window_len(bytes)?;
-        let base = map::reserve_private(len, ALIGN)?;
-        Ok(Self { base, len })
+        let (chunks, page) = (len / ALIGN, tranship_sys::page_size());
+        let mut private = Self {
+            base: map::reserve_closed(len, ALIGN)?,
+            len,
+            committed: (0..chunks).map(|_| AtomicU16::new(0)).collect(),
+            beside: Vec::with_capacity(beside.len()),
+        };
+        for &each in beside {
+            if !each.is_multiple_of(page) {
+                let error =
+                    format!("a table of {each} bytes for each 2 MiB: not a multiple of {page}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+            }
+            let base = map::reserve_closed(chunks * each, page)?;
+            private.beside.push(Beside { base, each });
+        }
+        Ok(private)
+    }
+
+    /// Where the tables beside the window begin.
+    pub fn beside(&self) -> impl Iterator<Item = NonNull<u8>> {
+        self.beside.iter().map(|beside| beside.base)
+    }
+
+    /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they are.
+    fn chunks(&self, range: &Range<u64>, mut each: impl FnMut(usize, &AtomicU16, u16) -> bool) {
+        let (start, len) = part(range, self.len);
+        let mut at = start;
+        while at < start + len {
+            let chunk = at / ALIGN;
+            let end = (start + len).min((chunk + 1) * ALIGN);
+            let pages = u16::try_from((end - at) / PAGE_BYTES).expect("at most 512");
+            if !each(chunk, &self.committed[chunk], pages) {
+                return;
+            }
+            at = end;
+        }
+    }
+
+    fn open(&self, chunk: usize) -> bool {
+        let opened = |base: NonNull<u8>, each: usize| {
+            // SAFETY: inside our mappings; what is there already stays as it is.
+            unsafe { map::open_private(base.add(chunk * each), each) }.is_ok()
+        };
+        let mut beside = self.beside.iter();
+        beside.all(|beside| opened(beside.base, beside.each)) && opened(self.base, ALIGN)
+    }
+
+    /// Nothing of it is committed. If the kernel refuses, the memory stays: nothing is wrong but the size.
+    fn close(&self, chunk: usize) {
+        // SAFETY: inside our mappings, whose contents there nobody needs any more.
+        unsafe {
+            let at = self.base.add(chunk * ALIGN);
+            let _ = map::close_private(at, ALIGN).or_else(|_| map::discard(at, ALIGN));
+            for beside in &self.beside {
+                let at = beside.base.add(chunk * beside.each);
+                if map::close_private(at, beside.each).is_err() {
+                    at.write_bytes(0, beside.each);
+                }
+            }
+        }
     }
 }
 
-// SAFETY: the mapping is made in `reserve` and unmapped in `drop`; anonymous private pages keep their contents until
-// they are discarded.
+// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; what is committed is opened; anonymous private pages keep
+// their contents until they are discarded.
 unsafe impl Memory for Private {
     fn base(&self) -> NonNull<u8> {
         self.base
@@ -66,22 +153,53 @@ unsafe impl Memory for Private {
         self.len as u64
     }
 
-    fn commit(&self, _range: Range<u64>) -> bool {
-        true
+    fn commit(&self, range: Range<u64>) -> bool {
+        let mut done = range.start;
+        self.chunks(&range, |chunk, count, pages| {
+            // Relaxed: under the arena's lock.
+            let before = count.load(Ordering::Relaxed);
+            if before == 0 && !self.open(chunk) {
+                return false;
+            }
+            count.store(before + pages, Ordering::Relaxed);
+            done += u64::from(pages) * PAGE;
+            true
+        });
+        if done < range.end {
+            self.decommit(range.start..done);
+        }
+        done == range.end
     }
 
     fn decommit(&self, range: Range<u64>) {
-        let (offset, len) = part(&range, self.len);
-        // SAFETY: inside our mapping (`part` checks), whose contents there the arena no longer needs. If the kernel
-        // refuses, the memory stays: nothing is wrong but the size.
-        let _ = unsafe { map::discard(self.base.add(offset), len) };
+        let mut at = range.start;
+        self.chunks(&range, |chunk, count, pages| {
+            // Relaxed: as in `commit`.
+            let after = count.load(Ordering::Relaxed) - pages;
+            count.store(after, Ordering::Relaxed);
+            let (offset, len) = part(&(at..at + u64::from(pages) * PAGE), self.len);
+            if after == 0 {
+                self.close(chunk);
+            } else {
+                // SAFETY: inside our mapping (`part` checks), whose contents there the arena no longer needs. If the kernel
+                // refuses, the memory stays: nothing is wrong but the size.
+                let _ = unsafe { map::discard(self.base.add(offset), len) };
+            }
+            at += len as u64;
+            true
+        });
     }
 }
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
-        let _ = unsafe { map::unmap(self.base, self.len) };
+        // SAFETY: our own mappings, which nobody uses any more.
+        unsafe {
+            let _ = map::unmap(self.base, self.len);
+            for beside in &self.beside {
+                let _ = map::unmap(beside.base, self.len / ALIGN * beside.each);
+            }
+        }
     }
 }
 
@@ -165,4 +283,52 @@ fn part(range: &Range<u64>, len: usize) -> (usize, usize) {
     let (start, end) = (usize::try_from(range.start), usize::try_from(range.end));
     let (start, end) = (start.expect("below len"), end.expect("up to len"));
     (start, end - start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `/proc/self/maps` says may be done at an address.
+    fn rights(at: NonNull<u8>) -> String {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let holds = |line: &&str| {
+            let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+            let hex = |text| usize::from_str_radix(text, 16).ok();
+            Some((hex(from)?..hex(to)?).contains(&at.addr().get()))
+        };
+        let line = maps.lines().find(|line| holds(line) == Some(true));
+        line.expect("mapped")
+            .split(' ')
+            .nth(1)
+            .expect("rights")
+            .to_owned()
+    }
+
+    #[test]
+    fn only_what_is_committed_is_accessible_and_the_table_beside_is_zeros_again() {
+        const MIB: u64 = 1 << 20;
+        let private = Private::reserve_with(16 * MIB, &[4096, 8192]).expect("addresses");
+        let table = private.beside().nth(1).expect("a table");
+        // SAFETY: inside the window, and its table.
+        let [window, table] = unsafe { [private.base().add(4 << 20), table.add(2 * 8192)] };
+        assert_eq!([rights(window), rights(table)], ["---p", "---p"]);
+        for _ in 0..3 {
+            // Of three units of 2 MiB, the first and last in part.
+            assert!(private.commit(3 * MIB..7 * MIB));
+            assert!(private.commit(7 * MIB..8 * MIB));
+            // SAFETY: committed; its table can be written with it.
+            unsafe {
+                assert_eq!([window.read(), table.read()], [0, 0]);
+                window.write(7);
+                table.write(7);
+                private.decommit(5 * MIB..8 * MIB);
+                assert_eq!([window.read(), table.read()], [7, 7]);
+            }
+            assert_eq!([rights(window), rights(table)], ["rw-p", "rw-p"]);
+            private.decommit(3 * MIB..5 * MIB);
+            assert_eq!([rights(window), rights(table)], ["---p", "---p"]);
+        }
+        assert!(Private::reserve_with(MIB, &[100]).is_err());
+    }
 }

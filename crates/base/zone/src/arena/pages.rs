@@ -15,6 +15,7 @@ const OLD: u8 = 3;
 /// Runs of pages with their memory. Its arena locks it.
 pub(super) struct Pages {
     runs: RunAllocator,
+    /// Of the pages up to the last that was ever in use.
     state: Vec<u8>,
     /// What was freed in this period, and in the one before; may have been used again.
     fresh: VecDeque<Run>,
@@ -25,11 +26,9 @@ pub(super) struct Pages {
 
 impl Pages {
     pub(super) fn new(chunks: u32, chunk_bytes: u64) -> Self {
-        let runs = RunAllocator::new(chunks, chunk_bytes);
-        let pages = chunks as usize * runs.chunk_pages() as usize;
         Self {
-            runs,
-            state: vec![ABSENT; pages],
+            runs: RunAllocator::new(chunks, chunk_bytes),
+            state: Vec::new(),
             fresh: VecDeque::new(),
             old: VecDeque::new(),
             used: 0,
@@ -58,6 +57,8 @@ impl Pages {
                 self.runs.alloc(pages)?
             }
         };
+        let known = self.state.len().max(range_of(run).end);
+        self.state.resize(known, ABSENT);
         let absent: Vec<Run> = self.pieces(run, |state| state == ABSENT).collect();
         for (done, piece) in absent.iter().enumerate() {
             if !commit(bytes_of(*piece)) {
