@@ -3,6 +3,7 @@
 use crate::domain::{self, Domain};
 use crate::given::{patience, text, there, wrong};
 use crate::link::LinkOptions;
+use crate::open::closed;
 use crate::options::grown;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
@@ -55,7 +56,7 @@ pub extern "C" fn tranship_listen(
 /// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_listener_close(listener: Option<Box<Listener>>) {
-    quietly((), || drop(listener));
+    quietly((), || drop(closed(listener, "tranship_listener_close")));
 }
 
 /// The next connection, as its sending end: of a listener with TRANSHIP_SOURCE. Waits for `timeout_ns`, as tranship_alloc does: nobody

@@ -1,6 +1,7 @@
 //! Allocators, allocation, and the end of it.
 
 use super::{M_WAITOK, Mbuf, borrowed, flags, given, length, or_null, owned};
+use crate::open::closed;
 use crate::options::{Grows, grown};
 use crate::pool::Pool;
 use crate::status::{Error, Status, making, quietly};
@@ -89,7 +90,7 @@ pub extern "C" fn tranship_mbufs_create(
 /// Gives the allocator up; its memory goes when its last mbuf has. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_mbufs_close(mbufs: Option<Box<Mbufs>>) {
-    quietly((), || drop(mbufs));
+    quietly((), || drop(closed(mbufs, "tranship_mbufs_close")));
 }
 
 /// Gives memory back that is cached and that nobody uses; how many pages.
