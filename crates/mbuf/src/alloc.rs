@@ -2,7 +2,7 @@
 
 use crate::chain::Chain;
 use crate::counts::{Routine, count};
-use crate::error::{Error, NoBuffers, What};
+use crate::error::{Error, NoBuffers, What, check_total};
 use crate::flags::{Flags, Kind};
 use crate::limits::Limits;
 use crate::seg::Seg;
@@ -303,20 +303,21 @@ impl Mbufs {
     /// An empty packet with room for `len` bytes in as many mbufs as it takes: all of them or none.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getm2")]
     #[doc(alias = "m_getm")]
-    pub fn getm2(&self, len: usize) -> Result<Chain, NoBuffers> {
+    pub fn getm2(&self, len: usize) -> Result<Chain, Error> {
         self.getm2_with(len, Kind::DATA, Flags::PKTHDR)
     }
 
     /// The same, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
-    pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
-        self.inner
-            .getm(self.how, len, kind, flags & (Flags::PKTHDR | Flags::EOR))
+    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, Error> {
+        check_total(0, len)?;
+        let flags = flags & (Flags::PKTHDR | Flags::EOR);
+        Ok(self.inner.getm(self.how, len, kind, flags)?)
     }
 
     /// A mini-mbuf with a packet header: for external storage, without a data area of its own.

@@ -341,9 +341,12 @@ impl Chain {
     /// Gives this packet's header, tags and all, to another chain, whose own is dropped (`m_move_pkthdr`).
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. Both chains are as before then.
     #[doc(alias = "m_move_pkthdr")]
-    pub fn move_header(&mut self, to: &mut Chain) -> Result<(), NoBuffers> {
+    pub fn move_header(&mut self, to: &mut Chain) -> Result<(), Error> {
+        if !self.is_packet() {
+            return Err(Error::NoHeader);
+        }
         to.make_packet()?;
         if let (Some(from), Some(to)) = (self.header_mut(), to.header_mut()) {
             *to = std::mem::take(from);
@@ -358,13 +361,12 @@ impl Chain {
     /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other chain is as before then.
     #[doc(alias = "m_dup_pkthdr")]
-    pub fn dup_header(&self, to: &mut Chain) -> Result<(), NoBuffers> {
-        let Some(header) = self.header() else {
-            return Ok(());
-        };
-        let copy = header.duplicate().ok_or(What::Tag)?;
+    pub fn dup_header(&self, to: &mut Chain) -> Result<(), Error> {
+        let header = self.header().ok_or(Error::NoHeader)?;
+        let copy = header.duplicate();
+        let copy = copy.ok_or_else(|| NoBuffers::from(What::Tag))?;
         to.make_packet()?;
         if let Some(to) = to.header_mut() {
             *to = copy;

@@ -79,6 +79,12 @@ fn length(len: i32) -> Option<usize> {
     usize::try_from(len).ok()
 }
 
+/// Whether it stays one that C has as an `int`, with so many bytes more.
+fn stays_int(chain: &Chain, more: usize) -> bool {
+    let sum = chain.len().checked_add(more);
+    sum.is_some_and(|sum| i32::try_from(sum).is_ok())
+}
+
 /// As an `int`, as far as that goes.
 fn int(len: usize) -> i32 {
     i32::try_from(len).unwrap_or(i32::MAX)
