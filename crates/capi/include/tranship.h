@@ -407,7 +407,7 @@ tranship_status tranship_aggregate_push_back(struct tranship_buf *aggregate,
                                              struct tranship_buf *piece,
                                              struct tranship_error **error);
 
-/** Adds a buffer in front: a header, say. As tranship_aggregate_push_back. */
+/** Adds a buffer in front: a header, say, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still. */
 tranship_status tranship_aggregate_push_front(struct tranship_buf *aggregate,
                                               struct tranship_buf *piece,
                                               struct tranship_error **error);
@@ -549,7 +549,10 @@ tranship_status tranship_accept_sender(const struct tranship_listener *listener,
                                        struct tranship_sender **out,
                                        struct tranship_error **error);
 
-/** The next connection, as its receiving end: of a listener with TRANSHIP_SINK. As tranship_accept_sender. */
+/**
+ * The next connection, as its receiving end: of a listener with TRANSHIP_SINK. Waits for `timeout_ns`, as tranship_alloc does: nobody
+ * connected in time is TRANSHIP_ERR_TIMED_OUT.
+ */
 tranship_status tranship_accept_receiver(const struct tranship_listener *listener,
                                          int64_t timeout_ns,
                                          struct tranship_receiver **out,
@@ -569,7 +572,8 @@ tranship_status tranship_open_sender(const struct tranship_domain *domain,
                                      struct tranship_error **error);
 
 /**
- * Opens the receiving end of a channel to whoever exports `name`. As tranship_open_sender.
+ * Opens the receiving end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+ * `options` may be NULL.
  *
  * Close it with tranship_receiver_close.
  */

@@ -75,7 +75,8 @@ pub extern "C" fn tranship_accept_sender(
     })
 }
 
-/// The next connection, as its receiving end: of a listener with TRANSHIP_SINK. As tranship_accept_sender.
+/// The next connection, as its receiving end: of a listener with TRANSHIP_SINK. Waits for `timeout_ns`, as tranship_alloc does: nobody
+/// connected in time is TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_accept_receiver(
     listener: Option<&Listener>,
@@ -110,7 +111,8 @@ pub extern "C" fn tranship_open_sender(
     })
 }
 
-/// Opens the receiving end of a channel to whoever exports `name`. As tranship_open_sender.
+/// Opens the receiving end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+/// `options` may be NULL.
 ///
 /// Close it with tranship_receiver_close.
 #[unsafe(no_mangle)]

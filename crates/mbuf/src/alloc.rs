@@ -21,7 +21,8 @@ use tranship_core::Pool;
 /// The mbufs that it gave out keep its memory when the last handle is gone.
 ///
 /// ```
-/// use tranship_mbuf::Mbufs;
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::Mbufs;
 ///
 /// let mbufs = Mbufs::new()?;
 /// let mut packet = mbufs.devget(b"payload", 0)?;
@@ -52,7 +53,8 @@ impl Drop for Mbufs {
 /// An allocator to be made.
 ///
 /// ```
-/// use tranship_mbuf::{Limits, MbufOptions};
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::{Limits, MbufOptions};
 ///
 /// let mbufs = MbufOptions::new().limits(Limits::NONE).window_bytes(1 << 30).build()?;
 /// assert_eq!(mbufs.stats().outstanding(), 0);
@@ -172,7 +174,7 @@ impl Mbufs {
         pages
     }
 
-    /// The same allocator, but its calls wait until there is a buffer (`M_WAITOK`): first come, first served.
+    /// This allocator, but its calls wait until there is a buffer (`M_WAITOK`): first come, first served.
     ///
     /// Operations on chains never wait.
     #[doc(alias = "M_WAITOK")]
@@ -181,7 +183,7 @@ impl Mbufs {
         self.with(How::Until(None))
     }
 
-    /// The same, waiting at most that long.
+    /// This allocator, but its calls wait for a buffer for at most `timeout`.
     #[must_use]
     pub fn waiting_for(&self, timeout: Duration) -> Mbufs {
         self.with(How::Until(Instant::now().checked_add(timeout)))
@@ -259,7 +261,7 @@ impl Mbufs {
         self.getjcl_with(size, Kind::DATA, Flags::PKTHDR)
     }
 
-    /// The same, of that kind, with those flags.
+    /// An empty mbuf with a cluster of that size, of that kind, with those flags.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
@@ -310,7 +312,7 @@ impl Mbufs {
         self.getm2_with(len, Kind::DATA, Flags::PKTHDR)
     }
 
-    /// The same, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
+    /// An empty chain with room for `len` bytes, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
     ///
     /// # Errors
     /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).

@@ -24,7 +24,8 @@ use tranship_core::Cbuf;
 /// The packet's length, if there is a header, always is the chain's: operations keep it so.
 ///
 /// ```
-/// use tranship_mbuf::Mbufs;
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::Mbufs;
 ///
 /// let mbufs = Mbufs::new()?; // what it gave out can be cut and joined as long as somebody has it
 /// let mut packet = mbufs.devget(&[7; 3000], 0)?;

@@ -95,7 +95,7 @@ impl Flags {
     /// What moves with the packet's header, beside the header itself.
     pub(crate) const MOVED: Flags = Flags(Self::COPYFLAGS.0 & !Self::RDONLY.0 & !Self::EOR.0);
 
-    /// As one word, in which C has them.
+    /// The flags as one word, in which C has them.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u32 {

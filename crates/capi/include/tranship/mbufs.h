@@ -151,7 +151,7 @@ int32_t tranship_m_copyback(struct mbuf *m,
                             const void *from);
 
 /**
- * The same; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
+ * Writes `len` bytes into the chain from `off` on; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
  * INT_MAX bytes, and the chain is freed.
  */
 struct mbuf *tranship_m_copyback_cow(struct mbuf *m,
@@ -300,7 +300,7 @@ struct mbuf *tranship_m_prepend(struct mbuf *m,
 struct mbuf *tranship_m_pullup(struct mbuf *m,
                                int32_t len);
 
-/** The same in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup. */
+/** The first `len` bytes in one piece in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup. */
 struct mbuf *tranship_m_copyup(struct mbuf *m,
                                int32_t len,
                                int32_t dstoff);

@@ -99,7 +99,7 @@ pub extern "C" fn tranship_m_copyback(
     })
 }
 
-/// The same; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
+/// Writes `len` bytes into the chain from `off` on; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
 /// INT_MAX bytes, and the chain is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyback_cow(

@@ -48,7 +48,7 @@ pub extern "C" fn tranship_m_pullup(m: *mut Mbuf, len: i32) -> *mut Mbuf {
     })
 }
 
-/// The same in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup.
+/// The first `len` bytes in one piece in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyup(m: *mut Mbuf, len: i32, dstoff: i32) -> *mut Mbuf {
     or_freed(m, |chain| {

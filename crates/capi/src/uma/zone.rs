@@ -291,7 +291,7 @@ pub extern "C" fn tranship_uma_zone_reclaim(zone: *const Zone, request: i32) {
     }
 }
 
-/// The same of all zones of the process, mbufs' included (uma_reclaim). Returns how many bytes went back to the system.
+/// Gives back memory of all zones of the process, mbufs' included (uma_reclaim). Returns how many bytes went back to the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_reclaim(request: i32) -> u64 {
     quietly(0, || reclaim(level(request)))
