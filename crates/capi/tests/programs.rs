@@ -83,6 +83,9 @@ const TWICE: &[&str] = &[
     "abandon sender",
     "close receiver",
     "free error",
+    "free mbuf",
+    "free packet",
+    "use mbuf",
     "close mbufs",
     "destroy zone",
 ];

@@ -404,6 +404,16 @@ impl Chain {
         Chain::new(unsafe { Seg::new(chain.cast()) })
     }
 
+    /// Whether the first mbuf of such a pointer was freed, and not allocated again since: for C programs, which may free one twice.
+    ///
+    /// # Safety
+    /// The pointer is what `into_raw` once returned, and the allocator has not given its memory back since.
+    #[must_use]
+    pub unsafe fn is_freed(chain: NonNull<()>) -> bool {
+        // SAFETY: says the caller; only the flags are looked at.
+        unsafe { Seg::new(chain.cast()) }.flags() == Flags::FREED
+    }
+
     pub(crate) fn routine(&self, routine: Routine) {
         count(routine);
     }

@@ -141,6 +141,7 @@ impl Seg {
     /// It is not used again.
     #[inline(always)]
     pub(crate) unsafe fn give_back(self) {
+        self.set_flags(Flags::FREED);
         // SAFETY: says the caller; the number was written when the mbuf came into the zone.
         unsafe { self.home().free(self.0.cast(), (*self.raw()).number) }
     }

@@ -258,7 +258,8 @@ const TOP: &str = "/*
  * is freed. There is no error state beside that, neither global nor a thread's.
  *
  * The library starts no thread unless asked to, and installs no signal handler. It ends the program, by abort(3) and with a line on standard
- * error, only where free(3) would: a handle is closed twice, or a tranship_buf used whose contents went through a bitwise copy.
+ * error, only where free(3) would: a handle is closed twice, a tranship_buf used whose contents went through a bitwise copy, or an mbuf used
+ * that was freed.
  */";
 
 const MBUFS_TOP: &str = "/*

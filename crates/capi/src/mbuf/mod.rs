@@ -27,8 +27,20 @@ const EROFS: i32 = 30;
 /// The chain is the caller's no more. `None` of NULL.
 #[inline(always)]
 fn owned(m: *mut Mbuf) -> Option<Chain> {
+    let m = NonNull::new(m)?;
+    // SAFETY: the caller's word: an mbuf. Of one that was freed the memory is there, as a rule.
+    if unsafe { Chain::is_freed(m.cast()) } {
+        freed(m);
+    }
     // SAFETY: the caller's word: an mbuf that it has, and does not use again as it was.
-    NonNull::new(m).map(|m| unsafe { Chain::from_raw(m.cast()) })
+    Some(unsafe { Chain::from_raw(m.cast()) })
+}
+
+#[cold]
+fn freed(m: NonNull<Mbuf>) -> ! {
+    crate::open::end_program(&format!(
+        "an mbuf was used, or freed again, after it was freed: {m:p}"
+    ))
 }
 
 /// The same, with the packet's length put right.

@@ -222,6 +222,13 @@ int main(int count, char **arguments)
         tranship_freeze(NULL, &error);
         tranship_error_free(error);
         tranship_error_free(error);
+    } else if (is(scene, "free mbuf") || is(scene, "free packet") || is(scene, "use mbuf")) {
+        int packet = is(scene, "free packet");
+        struct mbuf *m = packet ? tranship_m_getcl(NULL, 1, 1, 2) : tranship_m_gethdr(NULL, 1, 1);
+        tranship_m_freem(m);
+        if (is(scene, "use mbuf"))
+            tranship_m_append(m, 1, "x");
+        tranship_m_freem(m);
     } else if (is(scene, "close mbufs")) {
         tranship_mbufs *mbufs;
         OK(tranship_mbufs_create(NULL, &mbufs, &error));
