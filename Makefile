@@ -33,7 +33,7 @@ demo:
 	$(CARGO) run --release --quiet -p tranship-cli -- demo $(FILE)
 
 test:
-	@scripts/stages.sh deps fmt clippy features rules build test loom examples
+	@scripts/stages.sh deps fmt clippy features rules doc build test loom examples
 
 lint:
 	@scripts/stages.sh fmt clippy features rules

@@ -44,7 +44,15 @@ install -m 644 $capi/include/tranship.h "${DESTDIR:-}$prefix/include/"
 for header in $capi/include/tranship/*.h $capi/include/tranship/*.hpp; do
     [ ! -e "$header" ] || install -m 644 "$header" "${DESTDIR:-}$prefix/include/tranship/"
 done
-install -m 644 $capi/man/*.3 "${DESTDIR:-}$prefix/share/man/man3/"
+man3=${DESTDIR:-}$prefix/share/man/man3
+install -m 644 $capi/man/*.3 "$man3/"
+# `man tranship_send` finds the page that has it among others: those that the page's name line names.
+for page in $capi/man/*.3; do
+    page=$(basename "$page")
+    for name in $(sed -n '/^\.SH NAME$/{n;s/ .-.*//;s/,//g;p;q}' "$capi/man/$page"); do
+        [ -e "$man3/$name.3" ] || echo ".so man3/$page" >"$man3/$name.3"
+    done
+done
 
 # Both find the rest from where they lie, so that the tree may be moved.
 up=$(realpath --canonicalize-missing --relative-to="$libdir/pkgconfig" "$prefix")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the named stages one after the other, stops at the first that fails, prints how long each took and what was skipped.
-# Stages: deps fmt clippy features rules build test loom examples torture loom-torture
+# Stages: deps fmt clippy features rules doc build test loom examples torture loom-torture
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -12,6 +12,16 @@ stage_fmt() { "$cargo" fmt --all --check; }
 stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
 stage_features() { scripts/features.sh; }
 stage_rules() { "$cargo" run --quiet -p xtask -- all && "$cargo" run --quiet -p xtask -- surface check; }
+# With the default features, as `cargo doc -p tranship` has it, and with all. Examples name the crate that users have, not those below it.
+stage_doc() {
+    local features shown
+    for features in "" --all-features; do
+        # shellcheck disable=SC2086
+        RUSTDOCFLAGS="-D warnings" "$cargo" doc --quiet --no-deps -p tranship $features || return 1
+        shown=$(grep -rlE 'use </span>tranship_' "${CARGO_TARGET_DIR:-target}/doc/tranship")
+        [ -z "$shown" ] || { printf 'an example there names a crate below `tranship`:\n%s\n' "$shown" >&2; return 1; }
+    done
+}
 stage_build() { "$cargo" build --quiet --workspace --all-targets; }
 # What tests ask for besides (libraries, other packages' programs) was built by the stage before, in one build of all with one set of features.
 stage_test() { TRANSHIP_BUILT=1 "$cargo" test --quiet --workspace --no-fail-fast; }

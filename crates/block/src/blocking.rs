@@ -11,7 +11,8 @@ const DEPTH: usize = 16;
 /// Blocking calls over a store.
 ///
 /// ```
-/// use tranship_block::{Blocking, Disk, DiskOptions};
+/// # mod tranship { pub use tranship_block as block; }
+/// use tranship::block::{Blocking, Disk, DiskOptions};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");

@@ -24,7 +24,8 @@ const GROUPS: usize = 4096;
 /// The blocks; shared by all stores that lead to the same server.
 ///
 /// ```
-/// use tranship_block::{BLOCK_BYTES, Blocking, Cache, Cached, Disk, DiskOptions};
+/// # mod tranship { pub use tranship_block as block; }
+/// use tranship::block::{BLOCK_BYTES, Blocking, Cache, Cached, Disk, DiskOptions};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");

@@ -11,7 +11,8 @@ use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
 /// Bytes of a request. Those of 4 KiB or more begin at a page.
 ///
 /// ```
-/// use tranship_block::{Data, Fault};
+/// # mod tranship { pub use tranship_block as block; }
+/// use tranship::block::{Data, Fault};
 ///
 /// let mut data = Data::heap(4096); // memory of this process; Store::data gives what a store takes without a copy
 /// data.write(100, b"some bytes")?;

@@ -20,9 +20,10 @@ const LINES: u32 = 256;
 /// The address of a service: `local:`, `shm:`, or another that its domains know.
 ///
 /// ```
+/// # mod tranship { pub use tranship_core::*; pub use tranship_block as block; }
 /// use std::time::Duration;
-/// use tranship_block::{Endpoint, Remote};
-/// use tranship_core::{Domain, Trust};
+/// use tranship::block::{Endpoint, Remote};
+/// use tranship::{Domain, Trust};
 ///
 /// let manager = Domain::embedded()?;
 /// let socket = manager.socket_path().ok_or("no socket")?;

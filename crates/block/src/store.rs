@@ -95,8 +95,9 @@ pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 /// A request with its memory and what follows it.
 ///
 /// ```
+/// # mod tranship { pub use tranship_block as block; }
 /// use std::sync::mpsc;
-/// use tranship_block::{Disk, DiskOptions, Job, Op, Request, Store};
+/// use tranship::block::{Disk, DiskOptions, Job, Op, Request, Store};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");
@@ -133,8 +134,9 @@ impl Debug for Job {
 /// Where blocks are. Jobs run at the same time and end in any order; writes that overlap leave one of them.
 ///
 /// ```
+/// # mod tranship { pub use tranship_block as block; }
 /// use std::sync::Mutex;
-/// use tranship_block::{Blocking, Data, Fault, Info, Job, Lease, Op, Store};
+/// use tranship::block::{Blocking, Data, Fault, Info, Job, Lease, Op, Store};
 ///
 /// /// A disk in memory, for a test.
 /// #[derive(Debug)]

@@ -14,8 +14,9 @@ use std::sync::Arc;
 /// Two errors are equal if their kinds are.
 ///
 /// ```
+/// # use tranship_error as tranship;
 /// use std::io;
-/// use tranship_error::{Error, Kind};
+/// use tranship::{Error, Kind};
 ///
 /// let refused = std::fs::File::open("/nowhere/at/all");
 /// let error = refused.map_err(Error::system("opening the configuration")).unwrap_err();
@@ -69,7 +70,7 @@ impl Error {
         move |cause| Error::because(kind, kind.meaning(), cause)
     }
 
-    /// The same kind of error, with what was being done when it happened.
+    /// An error of this kind, with what was being done when it happened.
     #[must_use]
     pub fn context(self, text: impl Into<Cow<'static, str>>) -> Error {
         Error::because(self.kind, text, self)

@@ -6,7 +6,8 @@ use std::fmt;
 /// A failed operation that takes something for good gives it back, with nothing done to it.
 ///
 /// ```
-/// use tranship_error::{Error, Kind, SendError};
+/// # use tranship_error as tranship;
+/// use tranship::{Error, Kind, SendError};
 ///
 /// fn send(frame: Vec<u8>) -> Result<(), SendError<Vec<u8>>> {
 ///     Err(SendError::new(Error::from(Kind::Full), frame))
@@ -37,7 +38,7 @@ impl<T> SendError<T> {
         self.error.kind()
     }
 
-    /// The same error with what was not sent in another form.
+    /// This error with what was not sent in another form.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> SendError<U> {
         SendError {
             error: self.error,

@@ -20,7 +20,8 @@ pub struct OutOfBounds {
 /// A stretch of memory that may change while it is read.
 ///
 /// ```
-/// use tranship_region::View;
+/// # use tranship_region as tranship;
+/// use tranship::View;
 ///
 /// let view = View::from_slice(&[1, 0, 0, 0, 9]);
 /// assert_eq!((view.read_u32(0)?, view.read_u8(4)?), (1, 9));

@@ -53,7 +53,8 @@ pub struct ArenaStats {
 /// A window of at most 64 GiB. Share it with an `Arc`. All methods may be called by any thread.
 ///
 /// ```
-/// use tranship_zone::Arena;
+/// # mod tranship { pub use tranship_zone as zone; }
+/// use tranship::zone::Arena;
 ///
 /// let arena = Arena::private(1 << 30)?;
 /// let pages = arena.alloc_pages(4).unwrap();
@@ -179,7 +180,7 @@ impl Arena {
         Some(self.at(run.offset()))
     }
 
-    /// As [`alloc_pages`](Self::alloc_pages), beginning at a multiple of `align` pages.
+    /// Allocates pages that begin at a multiple of `align` pages.
     #[must_use]
     pub fn alloc_pages_aligned(&self, pages: u32, align: u32) -> Option<NonNull<u8>> {
         if align <= 1 {

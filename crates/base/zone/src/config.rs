@@ -42,7 +42,7 @@ impl ZoneConfig {
         }
     }
 
-    /// The same, for a pool in which only `items` can exist: a thread's two buckets hide no more than a quarter of them
+    /// A configuration for a pool in which only `items` can exist: a thread's two buckets hide no more than a quarter of them
     /// (until somebody is short of them: a drain takes them back).
     #[must_use]
     pub fn capped(self, items: u64) -> Self {
@@ -56,7 +56,7 @@ impl ZoneConfig {
         }
     }
 
-    /// The same with a depot of up to `items`: as many as come, if time trims it to its working set.
+    /// This configuration with a depot of up to `items`: as many as come, if time trims it to its working set.
     #[must_use]
     pub fn with_depot(self, items: u32) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl ZoneConfig {
         }
     }
 
-    /// The same with caches that are shut in a forked child.
+    /// This configuration with caches that are shut in a forked child.
     #[must_use]
     pub fn shut_in_child(self) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl ZoneConfig {
         }
     }
 
-    /// The same with a barrier.
+    /// This configuration with a barrier.
     #[must_use]
     pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self {

@@ -28,8 +28,9 @@
 //! somebody else's [`Memory`](arena::Memory)), [`ItemKeg`]s over it, and [`ItemZone`]s over these, which hand out addresses:
 //!
 //! ```
+//! # mod tranship { pub use tranship_zone as zone; }
 //! use std::sync::Arc;
-//! use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
+//! use tranship::zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 //!
 //! let arena = Arc::new(Arena::private(1 << 30)?);
 //! let keg = ItemKeg::new(&arena, 256, 64)?;

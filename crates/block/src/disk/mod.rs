@@ -30,7 +30,8 @@ use step::{Step, Then};
 /// A file or a block device. Safe to use from many threads; when the last handle goes, what runs is waited for.
 ///
 /// ```
-/// use tranship_block::{Blocking, Disk, DiskOptions, OpenError, Store};
+/// # mod tranship { pub use tranship_block as block; }
+/// use tranship::block::{Blocking, Disk, DiskOptions, OpenError, Store};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");

@@ -73,7 +73,7 @@ impl Forwarding {
         }
     }
 
-    /// As a store of this process, over a connection of its own.
+    /// A store for this process, over a connection of its own.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
         self.cached(Remote::of(&self.server, &self.client))
@@ -101,10 +101,11 @@ impl Behind for Forwarding {
 /// A service at an address. Dropping it ends it, and its clients' channels.
 ///
 /// ```
+/// # mod tranship { pub use tranship_core::*; pub use tranship_block as block; }
 /// use std::sync::Arc;
-/// use tranship_block::front::{Direct, Forwarding, Front};
-/// use tranship_block::{Blocking, Cache, Disk, DiskOptions, Endpoint, Remote};
-/// use tranship_core::Trust;
+/// use tranship::block::front::{Direct, Forwarding, Front};
+/// use tranship::block::{Blocking, Cache, Disk, DiskOptions, Endpoint, Remote};
+/// use tranship::Trust;
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");

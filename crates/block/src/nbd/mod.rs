@@ -33,10 +33,11 @@ const ROUND: Duration = Duration::from_millis(100);
 /// An export at an address. Dropping it ends it, and its clients' connections.
 ///
 /// ```
+/// # mod tranship { pub use tranship_block as block; }
 /// use std::io::Read;
 /// use std::os::unix::net::UnixStream;
-/// use tranship_block::nbd::{Address, Export};
-/// use tranship_block::{Disk, DiskOptions};
+/// use tranship::block::nbd::{Address, Export};
+/// use tranship::block::{Disk, DiskOptions};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");

@@ -84,10 +84,11 @@ impl Client {
 /// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end when nobody has it any more.
 ///
 /// ```
+/// # mod tranship { pub use tranship_core::*; pub use tranship_block as block; }
 /// use std::sync::Arc;
-/// use tranship_block::{Blocking, Disk, DiskOptions, Endpoint, Remote};
-/// use tranship_block::front::{Direct, Front};
-/// use tranship_core::Trust;
+/// use tranship::block::{Blocking, Disk, DiskOptions, Endpoint, Remote};
+/// use tranship::block::front::{Direct, Front};
+/// use tranship::Trust;
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("disk");
@@ -148,7 +149,7 @@ impl Remote {
         Remote::of(server, &Client::new(false, None))
     }
 
-    /// As [`Remote::new`], with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
+    /// A remote store with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
     /// of others wait.
     #[must_use]
     pub fn leased(server: &Endpoint) -> Arc<Remote> {

@@ -17,7 +17,8 @@ pub use layout::MAX_PIECES;
 /// A list of buffer parts that is sent, received and read as one.
 ///
 /// ```
-/// use tranship_core::{Aggregate, Domain, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Aggregate, Domain, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;

@@ -11,7 +11,8 @@ use std::io;
 /// [`Body::MovedAggregate`](crate::Body::MovedAggregate), and each is what a buffer that was [moved by itself](crate::Sender::move_buffer) is.
 ///
 /// ```
-/// use tranship_core::{AggregateMut, Domain, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{AggregateMut, Domain, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
@@ -74,7 +75,7 @@ impl AggregateMut {
         &self.pieces
     }
 
-    /// The same, to be written.
+    /// The pieces in order, to be written.
     pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut CbufMut> {
         self.pieces.iter_mut()
     }

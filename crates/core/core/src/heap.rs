@@ -15,7 +15,8 @@ use tranship_proto::{Event, PoolId, Request};
 /// much it holds. Dropped, everything is given back.
 ///
 /// ```
-/// use tranship_core::{Domain, HeapOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, HeapOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let heap = domain.create_heap(HeapOptions::new(64 << 20).name("cache"))?;

@@ -14,7 +14,8 @@ use tranship_sys::{ForkGuard, map, page_size};
 /// ([`cut_off`](crate::Domain::cut_off)) sees zeros in its buffers, but in this what the pool's writer puts there next.
 ///
 /// ```
-/// use tranship_core::{Aggregate, Domain, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Aggregate, Domain, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20).align(4096))?;

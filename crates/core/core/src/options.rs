@@ -9,7 +9,8 @@ use tranship_proto::{Levels, PoolId, Trust};
 /// A pool to be made.
 ///
 /// ```
-/// use tranship_core::{Domain, PoolOptions, Trust};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, PoolOptions, Trust};
 ///
 /// let domain = Domain::embedded()?;
 /// let options = PoolOptions::new(64 << 20).name("frames").trust(Trust::Half).align(4096);
@@ -127,7 +128,7 @@ impl PoolOptions {
         self.addresses = Some(range);
         self
     }
-    /// The same below an address, as `1 << 32`.
+    /// Maps all of the pool below an address, as `1 << 32`, in this process.
     pub fn below(self, address: usize) -> Self {
         self.address_range(0..address)
     }
@@ -286,7 +287,8 @@ impl std::fmt::Debug for Consent {
 /// A link to be made.
 ///
 /// ```
-/// use tranship_core::{Domain, Kind, LinkOptions, Role, WhenFull};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, Kind, LinkOptions, Role, WhenFull};
 ///
 /// let domain = Domain::embedded()?;
 /// let listener = domain.listen("local:video", Role::Sink)?;
@@ -364,7 +366,7 @@ impl LinkOptions {
         self.snapshots = Some(pool);
         self
     }
-    /// As [`snapshots`](LinkOptions::snapshots), in a pool that is made for each channel by itself: nobody who is sent a buffer of it sees what
+    /// Copies what is received into a pool that is made for each channel by itself ([`snapshots`](LinkOptions::snapshots) names one for all): nobody who is sent a buffer of it sees what
     /// came by another channel, and who keeps what came holds up nobody else. What is carried here goes there, too.
     pub fn arrivals(mut self, pool: PoolOptions) -> Self {
         self.arrivals = Some(pool);

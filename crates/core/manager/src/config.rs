@@ -103,7 +103,8 @@ impl Default for Limits {
 /// The manager's configuration.
 ///
 /// ```
-/// use tranship_manager::Config;
+/// # mod tranship { pub use tranship_manager as manager; }
+/// use tranship::manager::Config;
 ///
 /// let config = Config::parse("total = \"1GiB\"")?;
 /// assert_eq!(config.total, Some(1 << 30));

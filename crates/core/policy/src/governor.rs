@@ -25,7 +25,8 @@ pub struct Target {
 /// chunk, if those fit into the limit; nobody's is above its maximum, and no group's pools together are above theirs, if their minimums fit into it.
 ///
 /// ```
-/// use tranship_policy::{Config, Governor, Snapshot};
+/// # mod tranship { pub use tranship_policy as policy; }
+/// use tranship::policy::{Config, Governor, Snapshot};
 ///
 /// let mut governor = Governor::new(Config::of("throughput"))?;
 /// let nobody = Snapshot { at_ns: 0, limit_bytes: 1 << 30, pools: Vec::new() };

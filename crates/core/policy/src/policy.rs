@@ -31,7 +31,8 @@ pub struct Wish {
 /// not for a change, and do not wish for less until that was right for a while ([`Cost`](crate::Cost) does both).
 ///
 /// ```
-/// use tranship_policy::{Policy, Round, Wish};
+/// # mod tranship { pub use tranship_policy as policy; }
+/// use tranship::policy::{Policy, Round, Wish};
 ///
 /// /// Everybody as much as it used, twice.
 /// #[derive(Debug)]

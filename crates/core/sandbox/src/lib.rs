@@ -22,11 +22,12 @@ pub use landlock::Landlock;
 /// program, map executable memory, or look into other processes. So it first joins, opens its channels and whatever else it needs:
 ///
 /// ```no_run
+/// # mod tranship { pub use tranship_sandbox as sandbox; }
 /// # use tranship_core::{Domain, Error};
 /// # fn main() -> Result<(), Error> {
 /// let domain = Domain::builder().name("worker").connect()?;
 /// let mut jobs = domain.open_receiver("jobs")?;
-/// tranship_sandbox::Sandbox::new().lock_down()?;
+/// tranship::sandbox::Sandbox::new().lock_down()?;
 /// while let Ok(job) = jobs.recv() {
 ///     // Work.
 /// #   drop(job);

@@ -10,7 +10,9 @@
  * allocated for an error), else a variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before
  * is freed. There is no error state beside that, neither global nor a thread's.
  *
- * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
+ * The library starts no thread unless asked to, and installs no signal handler. It ends the program, by abort(3) and with a line on standard
+ * error, only where free(3) would: a handle is closed twice, a tranship_buf used whose contents went through a bitwise copy, or an mbuf used
+ * that was freed.
  */
 
 #ifndef TRANSHIP_H
@@ -126,7 +128,7 @@ enum {
     TRANSHIP_ERR_OCCUPIED = 304,
 };
 
-/** As a timeout, in nanoseconds: do not wait. */
+/** As a timeout, in nanoseconds: do not wait. Any number below 0 but TRANSHIP_FOREVER means the same. */
 #define TRANSHIP_NOW INT64_C(0)
 /** As a timeout: wait without end. */
 #define TRANSHIP_FOREVER INT64_C(-1)
@@ -258,7 +260,9 @@ typedef struct tranship_sender tranship_sender;
  * Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
  * What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
  *
- * It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does).
+ * It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does). What is in it is
+ * there once: after it was released, sent, moved, frozen or pushed through one copy, a call with another copy says so on standard error and ends the
+ * program by abort(3).
  * Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
  * Any thread may have it, one at a time.
  */
@@ -404,7 +408,7 @@ tranship_status tranship_aggregate_push_back(struct tranship_buf *aggregate,
                                              struct tranship_buf *piece,
                                              struct tranship_error **error);
 
-/** Adds a buffer in front: a header, say. As tranship_aggregate_push_back. */
+/** Adds a buffer in front: a header, say, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still. */
 tranship_status tranship_aggregate_push_front(struct tranship_buf *aggregate,
                                               struct tranship_buf *piece,
                                               struct tranship_error **error);
@@ -546,7 +550,10 @@ tranship_status tranship_accept_sender(const struct tranship_listener *listener,
                                        struct tranship_sender **out,
                                        struct tranship_error **error);
 
-/** The next connection, as its receiving end: of a listener with TRANSHIP_SINK. As tranship_accept_sender. */
+/**
+ * The next connection, as its receiving end: of a listener with TRANSHIP_SINK. Waits for `timeout_ns`, as tranship_alloc does: nobody
+ * connected in time is TRANSHIP_ERR_TIMED_OUT.
+ */
 tranship_status tranship_accept_receiver(const struct tranship_listener *listener,
                                          int64_t timeout_ns,
                                          struct tranship_receiver **out,
@@ -566,7 +573,8 @@ tranship_status tranship_open_sender(const struct tranship_domain *domain,
                                      struct tranship_error **error);
 
 /**
- * Opens the receiving end of a channel to whoever exports `name`. As tranship_open_sender.
+ * Opens the receiving end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+ * `options` may be NULL.
  *
  * Close it with tranship_receiver_close.
  */
@@ -608,8 +616,8 @@ void tranship_pool_close(struct tranship_pool *pool);
 /**
  * A buffer of `len` bytes, which nobody else has, in `buf`: `buf->ptr` may be written. What is in it at first is whatever it held before.
  *
- * Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (less than 0) without end. What can never be
- * had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+ * Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (-1) without end. Any other
+ * number below 0 is TRANSHIP_NOW: the time that is left until a deadline that has passed. What can never be had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
  */
 tranship_status tranship_alloc(const struct tranship_pool *pool,
                                size_t len,

@@ -64,7 +64,7 @@ pub extern "C" fn tranship_aggregate_push_back(
     push(aggregate, piece, error, false)
 }
 
-/// Adds a buffer in front: a header, say. As tranship_aggregate_push_back.
+/// Adds a buffer in front: a header, say, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_aggregate_push_front(
     aggregate: Option<&mut Buf>,

@@ -2,6 +2,7 @@
 
 use crate::given::{copy_out_bytes, there, wrong};
 use crate::status::{Error, Status, border, quietly};
+use crate::ticket::{Ticket, used_up};
 use facade::{Aggregate, Body, Cbuf, CbufMut, INLINE_BYTES, Inline, Message, View};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -28,7 +29,9 @@ pub const BUF_WRITABLE: u32 = 1;
 /// Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
 /// What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
 ///
-/// It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does).
+/// It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does). What is in it is
+/// there once: after it was released, sent, moved, frozen or pushed through one copy, a call with another copy says so on standard error and ends the
+/// program by abort(3).
 /// Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
 /// Any thread may have it, one at a time.
 #[repr(C)]
@@ -53,13 +56,39 @@ const INLINE_LEN_SHIFT: u32 = 16;
 
 /// What the struct has room for.
 const HELD_BYTES: usize = size_of::<[u64; 6]>();
+/// Behind what is held, unless that is plain bytes.
+const TICKET_AT: usize = 4;
 
 const _: () = assert!(size_of::<Buf>() == 80);
 const _: () = assert!(INLINE_BYTES <= HELD_BYTES);
-const _: () = assert!(size_of::<Cbuf>() <= HELD_BYTES && align_of::<Cbuf>() <= 8);
-const _: () = assert!(size_of::<CbufMut>() <= HELD_BYTES && align_of::<CbufMut>() <= 8);
+const _: () = assert!(TICKET_AT * 8 + size_of::<Ticket>() <= HELD_BYTES);
+const _: () = assert!(align_of::<Ticket>() <= 8);
 
 impl Buf {
+    /// Something that goes away with its last handle.
+    #[inline(always)]
+    fn own<T>(&mut self, kind: u32, flags: u32, view: (*const u8, usize), held: T) {
+        const { assert!(size_of::<T>() <= TICKET_AT * 8) };
+        self.set(kind, flags, view, held);
+        let ticket = self.words[TICKET_AT..].as_mut_ptr().cast::<Ticket>();
+        // SAFETY: it fits, as was asserted.
+        unsafe { ticket.write(Ticket::begin()) };
+    }
+
+    /// The ticket of what it holds. Ends the program if that was taken through a copy.
+    ///
+    /// # Safety
+    /// It is of a kind that has a ticket.
+    #[inline(always)]
+    unsafe fn ticket(&self) -> Ticket {
+        // SAFETY: `own` put it there.
+        let ticket = unsafe { self.words[TICKET_AT..].as_ptr().cast::<Ticket>().read() };
+        if !ticket.is_good() {
+            used_up(self.says(), self.ptr, self.len);
+        }
+        ticket
+    }
+
     #[inline(always)]
     fn set<T>(&mut self, kind: u32, flags: u32, view: (*const u8, usize), held: T) {
         const { assert!(size_of::<T>() <= HELD_BYTES && align_of::<T>() <= 8) };
@@ -75,18 +104,18 @@ impl Buf {
     pub(crate) fn put_exclusive(&mut self, buf: CbufMut) {
         let view = (buf.view().as_ptr(), buf.len());
         let flags = if buf.is_writable() { BUF_WRITABLE } else { 0 };
-        self.set(BUF_EXCLUSIVE, flags, view, buf);
+        self.own(BUF_EXCLUSIVE, flags, view, buf);
     }
 
     #[inline(always)]
     pub(crate) fn put_shared(&mut self, buf: Cbuf) {
         let view = (buf.view().as_ptr(), buf.len());
-        self.set(BUF_SHARED, 0, view, buf);
+        self.own(BUF_SHARED, 0, view, buf);
     }
 
     pub(crate) fn put_aggregate(&mut self, aggregate: Box<Aggregate>) {
         let view = (std::ptr::null(), aggregate.len());
-        self.set(BUF_AGGREGATE, 0, view, aggregate);
+        self.own(BUF_AGGREGATE, 0, view, aggregate);
     }
 
     pub(crate) fn put_inline(&mut self, inline: &[u8]) {
@@ -118,22 +147,36 @@ impl Buf {
         }
     }
 
-    /// What it holds, as a reference.
+    /// Plain words, as a reference.
     ///
     /// # Safety
     /// It is of the kind that has a `T`.
     #[inline(always)]
-    unsafe fn held<T>(&self) -> &T {
+    unsafe fn plain<T: Copy>(&self) -> &T {
         // SAFETY: `set` put it there.
+        unsafe { &*self.words.as_ptr().cast::<T>() }
+    }
+
+    /// What it holds, as a reference.
+    ///
+    /// # Safety
+    /// It is of the kind that has a `T`, and a ticket.
+    #[inline(always)]
+    unsafe fn held<T>(&self) -> &T {
+        // SAFETY: as the caller says.
+        unsafe { self.ticket() };
+        // SAFETY: `own` put it there, and it was not taken.
         unsafe { &*self.words.as_ptr().cast::<T>() }
     }
 
     /// What it holds, which is the caller's from here on.
     ///
     /// # Safety
-    /// It is of the kind that has a `T`.
+    /// It is of the kind that has a `T`, and a ticket.
     #[inline(always)]
     unsafe fn take_held<T>(&mut self) -> T {
+        // SAFETY: as the caller says.
+        unsafe { self.ticket() }.end();
         self.kind = BUF_NONE;
         // SAFETY: `set` put it there, and the kind says that nothing is there any more.
         unsafe { self.words.as_ptr().cast::<T>().read() }
@@ -186,7 +229,9 @@ impl Buf {
             return Err(self.other_kind("an aggregate"));
         }
         let len = self.len;
-        // SAFETY: the kind says so, and `&mut self` makes it unique.
+        // SAFETY: the kind says so.
+        unsafe { self.ticket() };
+        // SAFETY: as above, and `&mut self` makes it unique.
         let aggregate = unsafe { &mut *self.words.as_mut_ptr().cast::<Box<Aggregate>>() };
         if len != aggregate.len() {
             return Err(cut_aggregate(len, aggregate.len()));
@@ -224,7 +269,7 @@ impl Buf {
     fn inline(&self) -> Option<&[u8]> {
         let had = (self.flags >> INLINE_LEN_SHIFT) as usize;
         // SAFETY: the kind says that all words are there.
-        let bytes = || unsafe { self.held::<[u8; INLINE_BYTES]>() };
+        let bytes = || unsafe { self.plain::<[u8; INLINE_BYTES]>() };
         (self.kind == BUF_INLINE).then(|| &bytes()[..had.min(INLINE_BYTES)])
     }
 
@@ -248,22 +293,25 @@ impl Buf {
         view.sub(0..self.len.min(view.len())).ok()
     }
 
-    #[cold]
-    pub(crate) fn other_kind(&self, wanted: &str) -> facade::Error {
-        let is = match self.kind {
+    /// What its kind says.
+    fn says(&self) -> &'static str {
+        match self.kind {
             BUF_NONE => "nothing: it was sent or released, or never filled",
             BUF_EXCLUSIVE => "a buffer that nobody else has",
             BUF_SHARED => "a shared buffer",
             BUF_INLINE => "inline bytes",
             BUF_AGGREGATE => "an aggregate",
             BUF_RELEASED => "word of a release",
-            kind => {
-                return wrong(format!(
-                    "the buf is of kind {kind}, and there are 0 to 5: begin with zeros"
-                ));
-            }
-        };
-        wrong(format!("the buf has to be {wanted}, and is {is}"))
+            _ => "of no kind that there is (0 to 5): begin with zeros",
+        }
+    }
+
+    #[cold]
+    pub(crate) fn other_kind(&self, wanted: &str) -> facade::Error {
+        wrong(format!(
+            "the buf has to be {wanted}, and is {}",
+            self.says()
+        ))
     }
 
     #[inline(always)]
@@ -419,7 +467,7 @@ pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
         // SAFETY: as above.
         Some(buf) if buf.kind == BUF_SHARED => unsafe { buf.held::<Cbuf>() }.id().0,
         // SAFETY: as above.
-        Some(buf) if buf.kind == BUF_RELEASED => *unsafe { buf.held::<u64>() },
+        Some(buf) if buf.kind == BUF_RELEASED => *unsafe { buf.plain::<u64>() },
         _ => 0,
     })
 }

@@ -1,6 +1,7 @@
 //! A process's membership.
 
 use crate::given::{copy_out, there};
+use crate::open::closed;
 use crate::options::{DomainOptions, grown};
 use crate::status::{Error, Status, border, making, quietly};
 use std::ffi::c_char;
@@ -57,7 +58,7 @@ pub extern "C" fn tranship_embedded(
 /// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_close(domain: Option<Box<Domain>>) {
-    quietly((), || drop(domain));
+    quietly((), || drop(closed(domain, "tranship_domain_close")));
 }
 
 /// The number by which the manager and other domains know this one. 0 of NULL.

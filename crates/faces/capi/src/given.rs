@@ -57,9 +57,16 @@ pub(crate) fn bytes<'a>(
     Ok(unsafe { std::slice::from_raw_parts(given.cast(), len) })
 }
 
-/// A timeout. Less than 0: without end.
+/// `TRANSHIP_FOREVER`: the one time below 0 that is none which is over.
+pub(crate) const FOREVER: i64 = -1;
+
+/// A timeout. Less than 0 and not `FOREVER`: what is left until a moment that has passed, so nothing.
 pub(crate) fn patience(timeout_ns: i64) -> Option<Duration> {
-    (timeout_ns >= 0).then(|| nanoseconds(timeout_ns))
+    match timeout_ns {
+        FOREVER => None,
+        ..=0 => Some(Duration::ZERO),
+        _ => Some(nanoseconds(timeout_ns)),
+    }
 }
 
 /// Out of line: to make it of them takes divisions.
@@ -71,8 +78,8 @@ pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
 #[inline(always)]
 pub(crate) fn when_full(timeout_ns: i64) -> WhenFull {
     match timeout_ns {
-        ..0 => WhenFull::Block,
-        0 => WhenFull::Error,
+        FOREVER => WhenFull::Block,
+        ..=0 => WhenFull::Error,
         _ => WhenFull::BlockFor(nanoseconds(timeout_ns)),
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! * `status.rs`: what each call returns, errors, and the border that no panic crosses.
 //! * `buf.rs`: the one struct that the caller keeps: a buffer, or a message.
+//! * `ticket.rs`, `open.rs`: what was given back twice is found.
 //! * `options.rs`: structs that can grow.
 //! * `mbuf/`, `uma/`: network buffers and zones, each with a header of its own, in FreeBSD's words and after its rules: what fails returns NULL or a
 //!   number of `errno(3)`.
@@ -25,10 +26,12 @@ mod given;
 mod link;
 mod listener;
 mod mbuf;
+mod open;
 mod options;
 mod poll;
 mod pool;
 mod receiver;
 mod sender;
 mod status;
+mod ticket;
 mod uma;

@@ -3,6 +3,7 @@
 use crate::domain::{self, Domain};
 use crate::given::{patience, text, there, wrong};
 use crate::link::LinkOptions;
+use crate::open::closed;
 use crate::options::grown;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
@@ -55,7 +56,7 @@ pub extern "C" fn tranship_listen(
 /// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_listener_close(listener: Option<Box<Listener>>) {
-    quietly((), || drop(listener));
+    quietly((), || drop(closed(listener, "tranship_listener_close")));
 }
 
 /// The next connection, as its sending end: of a listener with TRANSHIP_SOURCE. Waits for `timeout_ns`, as tranship_alloc does: nobody
@@ -74,7 +75,8 @@ pub extern "C" fn tranship_accept_sender(
     })
 }
 
-/// The next connection, as its receiving end: of a listener with TRANSHIP_SINK. As tranship_accept_sender.
+/// The next connection, as its receiving end: of a listener with TRANSHIP_SINK. Waits for `timeout_ns`, as tranship_alloc does: nobody
+/// connected in time is TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_accept_receiver(
     listener: Option<&Listener>,
@@ -109,7 +111,8 @@ pub extern "C" fn tranship_open_sender(
     })
 }
 
-/// Opens the receiving end of a channel to whoever exports `name`. As tranship_open_sender.
+/// Opens the receiving end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+/// `options` may be NULL.
 ///
 /// Close it with tranship_receiver_close.
 #[unsafe(no_mangle)]

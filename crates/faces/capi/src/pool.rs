@@ -2,7 +2,8 @@
 
 use crate::buf::{Buf, place};
 use crate::domain::{self, Domain};
-use crate::given::{nanoseconds, there, wrong};
+use crate::given::{FOREVER, nanoseconds, there, wrong};
+use crate::open::closed;
 use crate::options::{PoolOptions, grown};
 use crate::status::{Error, Status, border, making, quietly};
 use facade::{CbufId, DomainId};
@@ -36,13 +37,13 @@ pub extern "C" fn tranship_pool_create(
 /// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_pool_close(pool: Option<Box<Pool>>) {
-    quietly((), || drop(pool));
+    quietly((), || drop(closed(pool, "tranship_pool_close")));
 }
 
 /// A buffer of `len` bytes, which nobody else has, in `buf`: `buf->ptr` may be written. What is in it at first is whatever it held before.
 ///
-/// Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (less than 0) without end. What can never be
-/// had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+/// Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (-1) without end. Any other
+/// number below 0 is TRANSHIP_NOW: the time that is left until a deadline that has passed. What can never be had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_alloc(
     pool: Option<&Pool>,
@@ -56,8 +57,8 @@ pub extern "C" fn tranship_alloc(
         // Not `held`: to count a handle up and down costs several times what an allocation does. Who waits for memory has one of its own by then.
         let pool = &there(pool, "pool")?.0;
         let got = match timeout_ns {
-            ..0 => pool.alloc(len)?,
-            0 => pool.try_alloc(len)?,
+            FOREVER => pool.alloc(len)?,
+            ..=0 => pool.try_alloc(len)?,
             _ => pool.alloc_timeout(len, nanoseconds(timeout_ns))?,
         };
         buf.put_exclusive(got);

@@ -1,7 +1,8 @@
 //! The receiving end of a channel.
 
 use crate::buf::{Buf, place};
-use crate::given::{bytes, nanoseconds, patience, there};
+use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
+use crate::open::closed;
 use crate::status::{Error, Status, border, quietly};
 use facade::{Kind, Message};
 use std::ffi::c_void;
@@ -14,7 +15,7 @@ pub struct Receiver(pub(crate) facade::Receiver);
 /// Closes it. What was received stays. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_receiver_close(receiver: Option<Box<Receiver>>) {
-    quietly((), || drop(receiver));
+    quietly((), || drop(closed(receiver, "tranship_receiver_close")));
 }
 
 /// The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
@@ -36,8 +37,8 @@ pub extern "C" fn tranship_recv(
         let out = place(out, "out")?;
         let receiver = &mut there(receiver, "receiver")?.0;
         let message = match timeout_ns {
-            ..0 => receiver.recv()?,
-            0 => receiver.try_recv()?.ok_or(Kind::TimedOut)?,
+            FOREVER => receiver.recv()?,
+            ..=0 => receiver.try_recv()?.ok_or(Kind::TimedOut)?,
             _ => receiver.recv_timeout(nanoseconds(timeout_ns))?,
         };
         out.put_message(message);

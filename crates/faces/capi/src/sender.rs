@@ -1,7 +1,8 @@
 //! The sending end of a channel.
 
 use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
-use crate::given::{bytes, nanoseconds, patience, there, when_full};
+use crate::given::{FOREVER, bytes, nanoseconds, patience, there, when_full};
+use crate::open::closed;
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
 use facade::Kind;
@@ -16,14 +17,14 @@ pub struct Sender(pub(crate) facade::Sender);
 /// with TRANSHIP_ERR_PEER_DIED: what came may not be all.) NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_close(sender: Option<Box<Sender>>) {
-    quietly((), || drop(sender));
+    quietly((), || drop(closed(sender, "tranship_sender_close")));
 }
 
 /// Gives up before everything was sent: the receiver gets what was, and then TRANSHIP_ERR_PEER_DIED. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_abandon(sender: Option<Box<Sender>>) {
     quietly((), || {
-        if let Some(sender) = sender {
+        if let Some(sender) = closed(sender, "tranship_sender_abandon") {
             sender.0.abandon();
         }
     });
@@ -129,8 +130,8 @@ pub extern "C" fn tranship_recv_control(
         let out = place(out, "out")?;
         let sender = &mut there(sender, "sender")?.0;
         let message = match timeout_ns {
-            ..0 => sender.recv_control()?,
-            0 => sender.try_recv_control()?.ok_or(Kind::TimedOut)?,
+            FOREVER => sender.recv_control()?,
+            ..=0 => sender.try_recv_control()?.ok_or(Kind::TimedOut)?,
             _ => sender.recv_control_timeout(nanoseconds(timeout_ns))?,
         };
         out.put_message(message);
@@ -152,9 +153,9 @@ pub extern "C" fn tranship_assign(
         let sender = &mut there(sender, "sender")?.0;
         let pool = pool::held(pool)?;
         match timeout_ns {
-            ..0 => sender.assign(&pool),
-            0 if sender.try_assign(&pool)? => Ok(()),
-            0 => Err(Kind::PoolPending.into()),
+            FOREVER => sender.assign(&pool),
+            ..=0 if sender.try_assign(&pool)? => Ok(()),
+            ..=0 => Err(Kind::PoolPending.into()),
             _ => sender.assign_timeout(&pool, nanoseconds(timeout_ns)),
         }
     })

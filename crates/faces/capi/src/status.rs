@@ -1,6 +1,7 @@
 //! What calls return.
 
 use crate::given::there;
+use crate::open::{closed_at, opened};
 use facade::Kind;
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
@@ -16,6 +17,12 @@ pub type Status = i32;
 pub struct Error {
     error: facade::Error,
     text: OnceLock<CString>,
+}
+
+impl Drop for Error {
+    fn drop(&mut self) {
+        closed_at(self, "tranship_error_free");
+    }
 }
 
 fn c_string(text: String) -> CString {
@@ -49,7 +56,7 @@ pub(crate) fn making<T>(
 ) -> Status {
     border(error, || {
         let out = there(out, "out")?.write(None);
-        *out = Some(Box::new(make()?));
+        *out = Some(opened(Box::new(make()?)));
         Ok(())
     })
 }
@@ -65,7 +72,7 @@ fn tell(to: Option<&mut Option<Box<Error>>>, error: facade::Error) -> Status {
     let status = Status::from(error.kind().number());
     if let Some(to) = to {
         let text = OnceLock::new();
-        *to = Some(Box::new(Error { error, text }));
+        *to = Some(opened(Box::new(Error { error, text })));
     }
     status
 }

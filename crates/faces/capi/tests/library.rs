@@ -192,11 +192,32 @@ fn what_was_not_built_is_not_installed() {
     assert!(!folder.path().join("tree").exists());
 }
 
+/// As `man tranship_send` looks for it.
+#[test]
+fn each_function_has_a_page_by_its_name() {
+    let _dog = Watchdog::new();
+    let manual = installed().join("share/man");
+    for header in ["tranship.h", "tranship/mbufs.h", "tranship/zones.h"] {
+        let header = installed().join("include").join(header);
+        let header = std::fs::read_to_string(header).expect("a header");
+        for function in declared(&header) {
+            let page = manual.join(format!("man3/{function}.3"));
+            let mut text = std::fs::read_to_string(&page).expect(&function);
+            if let Some(other) = text.strip_prefix(".so ") {
+                text = std::fs::read_to_string(manual.join(other.trim_end())).expect(&function);
+            }
+            assert!(text.contains(&format!(".SS {function}()\n")), "{function}");
+        }
+    }
+    assert!(manual.join("man3/tranship.3").exists());
+}
+
 #[test]
 fn the_manual_can_be_read() {
     let _dog = Watchdog::new();
-    let pages = installed().join("share/man/man3");
-    let pages = std::fs::read_dir(pages).expect("pages").flatten();
+    let manual = installed().join("share/man");
+    let pages = std::fs::read_dir(manual.join("man3"));
+    let pages = pages.expect("pages").flatten();
     let pages: Vec<_> = pages.map(|page| page.path()).collect();
     assert!(pages.len() >= 11, "{pages:?}");
     if !has("groff", "groff") {
@@ -206,6 +227,7 @@ fn the_manual_can_be_read() {
         let said = Command::new("groff")
             .args(["-man", "-Tutf8", "-ww", "-z"])
             .arg(&page)
+            .current_dir(&manual)
             .output();
         let said = said.expect("groff");
         let warned = String::from_utf8_lossy(&said.stderr).into_owned();

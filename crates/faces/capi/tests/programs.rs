@@ -4,6 +4,7 @@ mod common;
 
 use common::{Running, c, compiled, good, has, with_manager};
 use facade::{Domain, Kind, PoolOptions, Role};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tranship_testkit::{Watchdog, artifact, skipped};
@@ -45,6 +46,66 @@ fn the_headers_promises_are_kept() {
     let _dog = Watchdog::new();
     let said = Command::new(c("tests/programs/contracts.c")).output();
     assert_eq!(good(said.expect("it runs")), "all as promised\n");
+}
+
+/// What `twice.c` does, each by itself.
+const TWICE: &[&str] = &[
+    "release exclusive",
+    "release after its memory is another's",
+    "release shared",
+    "release one of two handles twice",
+    "release a part twice",
+    "release aggregate",
+    "release received",
+    "release moved",
+    "release sent",
+    "release frozen",
+    "send",
+    "send aggregate",
+    "move",
+    "pass",
+    "release_with",
+    "freeze",
+    "unfreeze",
+    "clone",
+    "slice",
+    "push a piece",
+    "push onto",
+    "count",
+    "piece",
+    "copy_out",
+    "copy_out aggregate",
+    "id",
+    "close pool",
+    "close domain",
+    "close listener",
+    "close sender",
+    "abandon sender",
+    "close receiver",
+    "free error",
+    "free mbuf",
+    "free packet",
+    "use mbuf",
+    "close mbufs",
+    "destroy zone",
+];
+
+#[test]
+fn what_is_given_back_twice_ends_the_program_and_says_why() {
+    let dog = Watchdog::new();
+    let program = c("tests/programs/twice.c");
+    let mut wrong = Vec::new();
+    for scene in TWICE {
+        dog.step(scene);
+        let said = Command::new(&program).arg(scene).output();
+        let said = said.expect("it runs");
+        let text = String::from_utf8_lossy(&said.stderr);
+        if said.status.signal() != Some(6) || !text.starts_with("tranship: ") {
+            let out = String::from_utf8_lossy(&said.stdout);
+            wrong.push(format!("{scene}: {}: {out}{text}", said.status));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -5,14 +5,16 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `block` | [`block`]: a disk's blocks over channels, and NBD |
-//! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
-//! | `cache` | [`cache`]: a cache server, and its values in other processes without being copied |
-//! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
-//! | `mbuf` | [`mbuf`]: network buffers |
-//! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
-//! | `zcopy` | [`zcopy`]: values that are sent many times |
-//! | `zone` | [`zone`]: the allocator under all of it, for items of one's own |
+//! | `block` | `block`: a disk's blocks over channels, and NBD |
+//! | `net` | `net`: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
+//! | `cache` | `cache`: a cache server, and its values in other processes without being copied |
+//! | `malloc` | `malloc`: a `#[global_allocator]` under the manager |
+//! | `mbuf` | `mbuf`: network buffers |
+//! | `sandbox` | `sandbox`: a process is locked down to what it needs as a domain |
+//! | `zcopy` | `zcopy`: values that are sent many times |
+//! | `zone` | `zone`: the allocator under all of it, for items of one's own |
+//!
+//! Each feature adds the module of its name.
 //!
 //! NOT here: any code of its own.
 

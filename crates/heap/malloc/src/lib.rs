@@ -12,8 +12,9 @@
 //! ```
 //!
 //! ```
+//! # mod tranship { pub mod malloc { pub use tranship_malloc::*; } }
 //! #[global_allocator]
-//! static ALLOCATOR: tranship_malloc::Tranship = tranship_malloc::Tranship;
+//! static ALLOCATOR: tranship::malloc::Tranship = tranship::malloc::Tranship;
 //!
 //! assert_eq!(vec![7; 1000].iter().sum::<i32>(), 7000);
 //! ```
@@ -57,7 +58,8 @@ use std::ptr::{NonNull, null_mut};
 /// The process's one heap, as Rust's allocator.
 ///
 /// ```
-/// use tranship_malloc::{Tranship, usage};
+/// # mod tranship { pub mod malloc { pub use tranship_malloc::*; } }
+/// use tranship::malloc::{Tranship, usage};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Tranship = Tranship;

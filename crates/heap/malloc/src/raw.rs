@@ -31,7 +31,7 @@ pub fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     heap::alloc(bytes, align)
 }
 
-/// The same, of zeros.
+/// Allocates a block of zeros.
 #[inline]
 #[must_use]
 pub fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {

@@ -257,7 +257,9 @@ const TOP: &str = "/*
  * allocated for an error), else a variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before
  * is freed. There is no error state beside that, neither global nor a thread's.
  *
- * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
+ * The library starts no thread unless asked to, and installs no signal handler. It ends the program, by abort(3) and with a line on standard
+ * error, only where free(3) would: a handle is closed twice, a tranship_buf used whose contents went through a bitwise copy, or an mbuf used
+ * that was freed.
  */";
 
 const MBUFS_TOP: &str = "/*
@@ -296,7 +298,7 @@ typedef int32_t tranship_status;
 ";
 
 const TIMES: &str = "
-/** As a timeout, in nanoseconds: do not wait. */
+/** As a timeout, in nanoseconds: do not wait. Any number below 0 but TRANSHIP_FOREVER means the same. */
 #define TRANSHIP_NOW INT64_C(0)
 /** As a timeout: wait without end. */
 #define TRANSHIP_FOREVER INT64_C(-1)

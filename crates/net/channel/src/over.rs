@@ -17,11 +17,12 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 /// Carries channels over connections of a backend.
 ///
 /// ```
+/// # mod tranship { pub use tranship_core::*; pub use tranship_channel as net; pub use tranship_transport as transport; }
 /// use std::sync::Arc;
-/// use tranship_channel::Over;
-/// use tranship_transport::net::{Net, Timing};
+/// use tranship::net::Over;
+/// use tranship::transport::net::{Net, Timing};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use tranship_core::Domain;
+/// use tranship::Domain;
 ///
 /// let domain = Domain::embedded()?;
 /// let timing = Timing { grace: std::time::Duration::from_secs(60), ..Timing::default() };

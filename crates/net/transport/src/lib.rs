@@ -30,7 +30,8 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 /// One message.
 ///
 /// ```
-/// use tranship_transport::{Frame, FrameBytes, Payload};
+/// # mod tranship { pub use tranship_transport as transport; }
+/// use tranship::transport::{Frame, FrameBytes, Payload};
 ///
 /// let frame = Frame {
 ///     bytes: FrameBytes::from_slice(b"a picture follows"),
@@ -75,8 +76,9 @@ impl<E: Into<Error>> From<E> for RecvError {
 /// One end of a connection. Nothing here blocks.
 ///
 /// ```
+/// # mod tranship { pub use tranship_transport as transport; }
 /// use std::time::Duration;
-/// use tranship_transport::{Backend, Copying, Frame, FrameBytes, RecvError, Transport};
+/// use tranship::transport::{Backend, Copying, Frame, FrameBytes, RecvError, Transport};
 ///
 /// /// The next frame; the end is an error.
 /// fn next(end: &mut dyn Transport) -> Result<Frame, RecvError> {

@@ -63,7 +63,8 @@ pub trait Target: Send + Sync + Debug {
 /// Bytes on their way out: a reference to memory, no copy. It is dropped when the other end has taken them.
 ///
 /// ```
-/// use tranship_transport::Payload;
+/// # mod tranship { pub use tranship_transport as transport; }
+/// use tranship::transport::Payload;
 ///
 /// let payload = Payload::from(b"some bytes".to_vec()); // of any [`Source`]
 /// assert_eq!(payload.view()?.to_vec(), b"some bytes");
@@ -93,13 +94,13 @@ impl Payload {
         self.0.is_empty()
     }
 
-    /// As [`Source::file`].
+    /// File and offset of the bytes, if they are a part of one ([`Source::file`]).
     #[must_use]
     pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         self.0.file()
     }
 
-    /// As [`Source::view`].
+    /// The bytes as they are now ([`Source::view`]).
     ///
     /// # Errors
     /// What kept them from being mapped.
@@ -111,10 +112,12 @@ impl Payload {
 /// Where bytes go that arrive.
 ///
 /// ```
+/// # mod tranship { pub use tranship_transport::{self as transport, Error, Kind}; }
 /// use std::io::{self, Read};
 /// use std::os::fd::BorrowedFd;
 /// use std::sync::Mutex;
-/// use tranship_transport::{Error, Kind, Place, Target};
+/// use tranship::transport::{Place, Target};
+/// use tranship::{Error, Kind};
 ///
 /// /// Memory of this process; a pool's buffer takes bytes out of the socket without a copy in between.
 /// #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::chain::Chain;
 use crate::counts::{Routine, count};
-use crate::error::{Error, NoBuffers, What};
+use crate::error::{Error, NoBuffers, What, check_total};
 use crate::flags::{Flags, Kind};
 use crate::limits::Limits;
 use crate::seg::Seg;
@@ -21,7 +21,8 @@ use tranship_core::Pool;
 /// The mbufs that it gave out keep its memory when the last handle is gone.
 ///
 /// ```
-/// use tranship_mbuf::Mbufs;
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::Mbufs;
 ///
 /// let mbufs = Mbufs::new()?;
 /// let mut packet = mbufs.devget(b"payload", 0)?;
@@ -52,7 +53,8 @@ impl Drop for Mbufs {
 /// An allocator to be made.
 ///
 /// ```
-/// use tranship_mbuf::{Limits, MbufOptions};
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::{Limits, MbufOptions};
 ///
 /// let mbufs = MbufOptions::new().limits(Limits::NONE).window_bytes(1 << 30).build()?;
 /// assert_eq!(mbufs.stats().outstanding(), 0);
@@ -172,7 +174,7 @@ impl Mbufs {
         pages
     }
 
-    /// The same allocator, but its calls wait until there is a buffer (`M_WAITOK`): first come, first served.
+    /// This allocator, but its calls wait until there is a buffer (`M_WAITOK`): first come, first served.
     ///
     /// Operations on chains never wait.
     #[doc(alias = "M_WAITOK")]
@@ -181,7 +183,7 @@ impl Mbufs {
         self.with(How::Until(None))
     }
 
-    /// The same, waiting at most that long.
+    /// This allocator, but its calls wait for a buffer for at most `timeout`.
     #[must_use]
     pub fn waiting_for(&self, timeout: Duration) -> Mbufs {
         self.with(How::Until(Instant::now().checked_add(timeout)))
@@ -259,7 +261,7 @@ impl Mbufs {
         self.getjcl_with(size, Kind::DATA, Flags::PKTHDR)
     }
 
-    /// The same, of that kind, with those flags.
+    /// An empty mbuf with a cluster of that size, of that kind, with those flags.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
@@ -303,20 +305,21 @@ impl Mbufs {
     /// An empty packet with room for `len` bytes in as many mbufs as it takes: all of them or none.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getm2")]
     #[doc(alias = "m_getm")]
-    pub fn getm2(&self, len: usize) -> Result<Chain, NoBuffers> {
+    pub fn getm2(&self, len: usize) -> Result<Chain, Error> {
         self.getm2_with(len, Kind::DATA, Flags::PKTHDR)
     }
 
-    /// The same, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
+    /// An empty chain with room for `len` bytes, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
-    pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
-        self.inner
-            .getm(self.how, len, kind, flags & (Flags::PKTHDR | Flags::EOR))
+    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, Error> {
+        check_total(0, len)?;
+        let flags = flags & (Flags::PKTHDR | Flags::EOR);
+        Ok(self.inner.getm(self.how, len, kind, flags)?)
     }
 
     /// A mini-mbuf with a packet header: for external storage, without a data area of its own.

@@ -34,7 +34,7 @@ impl Chain {
         })
     }
 
-    /// The same with bytes that may be written, as long as one mbuf only refers to them. All of them become data; to begin
+    /// Attaches something that has bytes, which may be written as long as one mbuf only refers to them. All of them become data; to begin
     /// with an empty mbuf, [`truncate`](Self::truncate) it.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Chain {
         })
     }
 
-    /// The same, with a routine that is given the owner when the last mbuf that refers to it is gone, on whatever thread
+    /// Attaches something that has bytes, read-only, with a routine that is given the owner when the last mbuf that refers to it is gone, on whatever thread
     /// that happens (`ext_free`).
     ///
     /// # Errors

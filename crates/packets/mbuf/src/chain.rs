@@ -24,7 +24,8 @@ use tranship_core::Cbuf;
 /// The packet's length, if there is a header, always is the chain's: operations keep it so.
 ///
 /// ```
-/// use tranship_mbuf::Mbufs;
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::Mbufs;
 ///
 /// let mbufs = Mbufs::new()?; // what it gave out can be cut and joined as long as somebody has it
 /// let mut packet = mbufs.devget(&[7; 3000], 0)?;
@@ -341,9 +342,12 @@ impl Chain {
     /// Gives this packet's header, tags and all, to another chain, whose own is dropped (`m_move_pkthdr`).
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. Both chains are as before then.
     #[doc(alias = "m_move_pkthdr")]
-    pub fn move_header(&mut self, to: &mut Chain) -> Result<(), NoBuffers> {
+    pub fn move_header(&mut self, to: &mut Chain) -> Result<(), Error> {
+        if !self.is_packet() {
+            return Err(Error::NoHeader);
+        }
         to.make_packet()?;
         if let (Some(from), Some(to)) = (self.header_mut(), to.header_mut()) {
             *to = std::mem::take(from);
@@ -358,13 +362,12 @@ impl Chain {
     /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other chain is as before then.
     #[doc(alias = "m_dup_pkthdr")]
-    pub fn dup_header(&self, to: &mut Chain) -> Result<(), NoBuffers> {
-        let Some(header) = self.header() else {
-            return Ok(());
-        };
-        let copy = header.duplicate().ok_or(What::Tag)?;
+    pub fn dup_header(&self, to: &mut Chain) -> Result<(), Error> {
+        let header = self.header().ok_or(Error::NoHeader)?;
+        let copy = header.duplicate();
+        let copy = copy.ok_or_else(|| NoBuffers::from(What::Tag))?;
         to.make_packet()?;
         if let Some(to) = to.header_mut() {
             *to = copy;
@@ -399,6 +402,16 @@ impl Chain {
     pub unsafe fn from_raw(chain: NonNull<()>) -> Chain {
         // SAFETY: says the caller.
         Chain::new(unsafe { Seg::new(chain.cast()) })
+    }
+
+    /// Whether the first mbuf of such a pointer was freed, and not allocated again since: for C programs, which may free one twice.
+    ///
+    /// # Safety
+    /// The pointer is what `into_raw` once returned, and the allocator has not given its memory back since.
+    #[must_use]
+    pub unsafe fn is_freed(chain: NonNull<()>) -> bool {
+        // SAFETY: says the caller; only the flags are looked at.
+        unsafe { Seg::new(chain.cast()) }.flags() == Flags::FREED
     }
 
     pub(crate) fn routine(&self, routine: Routine) {

@@ -1,6 +1,6 @@
 //! What an operation on mbufs can fail with.
 
-use crate::size::ClusterSize;
+use crate::size::{ClusterSize, MAX_BYTES};
 use std::io;
 
 /// Why an operation was not done. Whatever it was to be done to is as before.
@@ -34,6 +34,9 @@ pub enum Error {
         /// Mbufs allowed.
         limit: usize,
     },
+    /// The chain is no packet: its first mbuf has no header.
+    #[error("the chain has no packet header: give one that is a packet (Chain::make_packet)")]
+    NoHeader,
     /// There would be fewer mbufs than clusters.
     #[error("a limit of {mbufs} mbufs, fewer than there may be clusters")]
     Limits {
@@ -146,15 +149,28 @@ impl std::fmt::Display for What {
     }
 }
 
+/// Whether a chain may have `len` bytes and `more`.
+pub(crate) fn check_total(len: usize, more: usize) -> Result<(), Error> {
+    let wanted = len.saturating_add(more);
+    if wanted > MAX_BYTES {
+        return Err(Error::TooLong {
+            wanted,
+            limit: MAX_BYTES,
+        });
+    }
+    Ok(())
+}
+
 impl Error {
     /// The error number that the traditional routine has for it.
     #[must_use]
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Error::NoBuffers(_) => rustix::io::Errno::NOBUFS,
-            Error::TooShort { .. } | Error::TooLong { .. } | Error::Limits { .. } => {
-                rustix::io::Errno::INVAL
-            }
+            Error::TooShort { .. }
+            | Error::TooLong { .. }
+            | Error::NoHeader
+            | Error::Limits { .. } => rustix::io::Errno::INVAL,
             Error::TooMany { .. } => rustix::io::Errno::FBIG,
             Error::Occupied => rustix::io::Errno::BUSY,
             Error::File { source, .. } => {

@@ -90,12 +90,14 @@ impl Flags {
     /// What describes the storage; only this crate sets it.
     pub(crate) const STORAGE: Flags =
         Flags(Self::EXT.0 | Self::EXTPG.0 | Self::VOLATILE.0 | Self::RDONLY.0);
+    /// All flags of an mbuf that is free: no other one has these without storage.
+    pub(crate) const FREED: Flags = Flags(Self::EXTPG.0 | Self::VOLATILE.0);
     /// What a program may set and clear by itself.
     pub(crate) const FREE: Flags = Flags(0xff_ffff & !(Self::STORAGE.0 | Self::PKTHDR.0));
     /// What moves with the packet's header, beside the header itself.
     pub(crate) const MOVED: Flags = Flags(Self::COPYFLAGS.0 & !Self::RDONLY.0 & !Self::EOR.0);
 
-    /// As one word, in which C has them.
+    /// The flags as one word, in which C has them.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u32 {

@@ -34,7 +34,7 @@ impl Limits {
         jumbo16: u64::MAX,
     };
 
-    /// As the traditional defaults are, for so much memory: a quarter of it may be 2 KiB clusters, a quarter page-sized
+    /// The traditional defaults for so much memory: a quarter of it may be 2 KiB clusters, a quarter page-sized
     /// ones, a sixth each of the two larger ones.
     #[must_use]
     pub fn for_memory(bytes: u64) -> Limits {

@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 /// A first-in-first-out queue of chains, with a limit.
 ///
 /// ```
-/// use tranship_mbuf::{Mbufs, PacketQueue};
+/// # mod tranship { pub use tranship_mbuf as mbuf; }
+/// use tranship::mbuf::{Mbufs, PacketQueue};
 ///
 /// let mbufs = Mbufs::new()?;
 /// let mut queue = PacketQueue::new(1);

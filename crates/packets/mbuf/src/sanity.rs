@@ -51,6 +51,22 @@ pub enum Insane {
         /// Which mbuf, from 0.
         mbuf: usize,
     },
+    /// A pointer that each mbuf, or each external storage, has is null, or no multiple of what its target is aligned to.
+    #[error("mbuf {mbuf}: its pointer to its {what} is {at:#x}: null, or misaligned")]
+    Pointer {
+        /// Which mbuf, from 0.
+        mbuf: usize,
+        /// What it should lead to: its zone, the holder of its storage, the next mbuf.
+        what: &'static str,
+        /// What it is.
+        at: usize,
+    },
+    /// The chain leads back into itself.
+    #[error("mbuf {mbuf} is in the chain already: the chain has no end")]
+    Circle {
+        /// Which mbuf, from 0.
+        mbuf: usize,
+    },
     /// It is in a list of packets, though not the first of a chain.
     #[error("mbuf {mbuf} has a next packet, but is not the first")]
     NextPacket {
@@ -61,16 +77,29 @@ pub enum Insane {
 
 impl Chain {
     /// Looks at every mbuf. No operation of this library makes a chain that is not sane: it is for tests, and for programs
-    /// that look for who wrote over their memory.
+    /// whose memory was written over. A pointer is followed only if it is neither null nor misaligned; whether it leads to
+    /// memory of this process cannot be told.
     ///
     /// # Errors
     /// What is wrong, and where.
     #[doc(alias = "m_sanity")]
     pub fn sanity(&self) -> Result<(), Insane> {
-        let mut total = 0;
-        for (mbuf, seg) in self.segs().enumerate() {
+        let (mut total, mut mbuf) = (0, 0);
+        // Moves to where the other is each time as many mbufs were seen as ever before: it is met again if there is no end.
+        let (mut behind, mut until) = (self.first(), 1);
+        let mut at = Some(self.first());
+        while let Some(seg) = at {
             check(mbuf, seg)?;
             total += seg.len();
+            if mbuf == until {
+                (behind, until) = (seg, 2 * until);
+            }
+            mbuf += 1;
+            let next = seg.next();
+            if next == Some(behind) {
+                return Err(Insane::Circle { mbuf });
+            }
+            at = next;
         }
         let first = self.first();
         if self.is_packet() && first.pkt_len() != total.min(u32::MAX as usize) {
@@ -83,8 +112,25 @@ impl Chain {
     }
 }
 
+/// Whether a pointer could lead to a `T`.
+fn leads<T>(mbuf: usize, what: &'static str, to: *const T) -> Result<(), Insane> {
+    if to.is_null() || !to.is_aligned() {
+        let at = to.addr();
+        return Err(Insane::Pointer { mbuf, what, at });
+    }
+    Ok(())
+}
+
 fn check(mbuf: usize, seg: Seg) -> Result<(), Insane> {
     let flags = seg.flags();
+    let pointers = seg.pointers();
+    leads(mbuf, "zone", pointers.home)?;
+    if let Some(holder) = pointers.holder {
+        leads(mbuf, "storage's holder", holder)?;
+    }
+    if !pointers.next.is_null() {
+        leads(mbuf, "next mbuf", pointers.next)?;
+    }
     if mbuf > 0 && flags.contains(Flags::PKTHDR) {
         return Err(Insane::Header { mbuf });
     }
@@ -111,4 +157,65 @@ fn check(mbuf: usize, seg: Seg) -> Result<(), Insane> {
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::Mbufs;
+    use crate::layout::Raw;
+    use std::ptr;
+
+    /// A packet of several mbufs over shared storage, as it is after `break_it` wrote over its mbuf `at`; it is healed after that.
+    fn found(at: usize, break_it: impl Fn(&mut Raw)) -> Insane {
+        let mbufs = Mbufs::new().expect("addresses");
+        let whole = mbufs.devget(&[1; 9000], 0).expect("memory");
+        let mut chain = whole.copypacket().expect("memory");
+        // In front of them one whose bytes are its own.
+        chain.push_front(&[2; 100]).expect("memory");
+        let raw = chain.segs().nth(at).expect("as many").raw();
+        // SAFETY: an mbuf of the chain, which nobody else uses meanwhile; its bytes are put back before anything is dropped.
+        let insane = unsafe {
+            let before = ptr::read(raw);
+            break_it(&mut *raw);
+            let insane = chain.sanity();
+            ptr::write(raw, before);
+            insane
+        };
+        chain.sanity().expect("healed");
+        insane.expect_err("broken")
+    }
+
+    #[test]
+    fn a_pointer_that_leads_nowhere_is_not_followed() {
+        let null = |what| move |insane| matches!(insane, Insane::Pointer { what: is, at: 0, .. } if is == what);
+        for at in [0, 1] {
+            let no_home = found(at, |raw| raw.home = ptr::null());
+            assert!(null("zone")(no_home), "{no_home}");
+            let no_holder = found(at + 1, |raw| raw.ext.holder = ptr::null_mut());
+            assert!(null("storage's holder")(no_holder), "{no_holder}");
+            let odd = found(at, |raw| raw.next = raw.next.wrapping_byte_add(1));
+            assert!(
+                matches!(odd, Insane::Pointer { mbuf, .. } if mbuf == at),
+                "{odd}"
+            );
+            let odd = found(at, |raw| raw.home = raw.home.wrapping_byte_add(1));
+            assert!(
+                odd.to_string().contains("its pointer to its zone is 0x"),
+                "{odd}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_chain_without_an_end_is_found() {
+        let _dog = tranship_testkit::Watchdog::new();
+        for at in [0, 1, 2] {
+            let circle = found(at, |raw| raw.next = raw);
+            assert!(
+                matches!(circle, Insane::Circle { .. } | Insane::Header { .. }),
+                "{circle}"
+            );
+        }
+    }
 }

@@ -16,6 +16,13 @@ use std::sync::atomic::Ordering;
 use tranship_core::Cbuf;
 use tranship_region::View;
 
+/// What an mbuf points to.
+pub(crate) struct Pointers {
+    pub(crate) home: *const Home,
+    pub(crate) next: *const Raw,
+    pub(crate) holder: Option<*const Raw>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub(crate) struct Seg(NonNull<Raw>);
@@ -107,6 +114,20 @@ impl Seg {
         self.flags().contains(flags)
     }
 
+    /// Its pointers as they are, followed by nobody.
+    pub(crate) fn pointers(self) -> Pointers {
+        // SAFETY: live, by `new`; with `EXT` that part is valid.
+        unsafe {
+            Pointers {
+                home: (*self.raw()).home,
+                next: (*self.raw()).next,
+                holder: self
+                    .has(Flags::EXT)
+                    .then(|| (*self.ext()).holder.cast_const()),
+            }
+        }
+    }
+
     /// The zone it came from.
     #[inline(always)]
     pub(crate) fn home<'a>(self) -> &'a Home {
@@ -120,6 +141,7 @@ impl Seg {
     /// It is not used again.
     #[inline(always)]
     pub(crate) unsafe fn give_back(self) {
+        self.set_flags(Flags::FREED);
         // SAFETY: says the caller; the number was written when the mbuf came into the zone.
         unsafe { self.home().free(self.0.cast(), (*self.raw()).number) }
     }

@@ -124,7 +124,7 @@ impl Tags {
         self.iter().find(|tag| tag.is(cookie, id))
     }
 
-    /// The same, for writing.
+    /// The first tag of this kind, for writing.
     pub fn find_mut(&mut self, cookie: u32, id: u16) -> Option<&mut Tag> {
         let mut at = self.first.as_deref_mut();
         while let Some(tag) = at {

@@ -225,7 +225,7 @@ impl Inner {
         let clusters = self.clusters[ClusterSize::Std as usize].stats();
         let exceeds = clusters.items > clusters.max;
         let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
-        if exceeds != std::mem::replace(&mut exceeded, exceeds) {
+        if exceeds != std::mem::replace(&mut *exceeded, exceeds) {
             self.packet.set_starved(exceeds);
         }
     }

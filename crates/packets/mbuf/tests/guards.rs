@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tranship_core::{Domain, PoolOptions};
-use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, inject};
+use tranship_mbuf::{Chain, Error, Flags, Limits, MbufOptions, Mbufs, inject};
 use tranship_testkit::Watchdog;
 
 /// Counts the tags that are there, by their length.
@@ -174,4 +174,62 @@ fn what_cached_mbufs_keep_goes_when_they_do() {
     }
     assert_eq!(Arc::strong_count(&file), before);
     assert_eq!(TAGS.load(Ordering::Relaxed), 0);
+}
+
+/// Neither chain is changed: the other keeps its flags, and does not become a packet.
+#[test]
+fn a_chain_without_a_header_has_none_to_give() {
+    let mbufs = mbufs();
+    let mut bare = mbufs.get().expect("mbuf");
+    for packet in [true, false] {
+        let mut to = match packet {
+            true => mbufs.gethdr().expect("mbuf"),
+            false => mbufs.get().expect("mbuf"),
+        };
+        to.insert_flags(Flags::BCAST | Flags::VLANTAG);
+        if let Some(header) = to.header_mut() {
+            header.vlan = 7;
+        }
+        let before = to.flags();
+        assert!(matches!(bare.dup_header(&mut to), Err(Error::NoHeader)));
+        assert!(matches!(bare.move_header(&mut to), Err(Error::NoHeader)));
+        assert_eq!((to.flags(), to.is_packet()), (before, packet));
+        assert_eq!(to.header().map(|header| header.vlan), packet.then_some(7));
+        assert_eq!((bare.is_packet(), Error::NoHeader.errno()), (false, 22));
+    }
+}
+
+/// Nothing is allocated for what no header could count.
+#[test]
+fn no_chain_becomes_longer_than_a_header_can_say() {
+    let mbufs = mbufs();
+    let mut chain = mbufs.devget(b"short", 0).expect("memory");
+    let before = mbufs.stats().outstanding();
+    let most = u32::MAX as usize;
+    let too_long = |done: Result<(), Error>| {
+        let error = done.expect_err("too long");
+        assert!(
+            matches!(error, Error::TooLong { limit, .. } if limit == most),
+            "{error}"
+        );
+        assert_eq!(error.errno(), 22);
+    };
+    too_long(chain.copyback(most, b"x"));
+    too_long(chain.copyback(usize::MAX, b"x"));
+    too_long(chain.reserve(most - 4));
+    too_long(chain.reserve(usize::MAX));
+    too_long(mbufs.getm2(most + 1).map(drop));
+    too_long(mbufs.getm2(usize::MAX).map(drop));
+    too_long(mbufs.devget(b"x", most).map(drop));
+    too_long(mbufs.devget(b"x", usize::MAX).map(drop));
+    let (large, mut more) = (vec![0; 1 << 20], mbufs.mini().expect("mini"));
+    let file = Arc::new(std::fs::File::open("/dev/null").expect("open"));
+    let attached = more.attach_file(file, 0, most - 100);
+    attached.map_err(|(error, _)| error).expect("vacant");
+    too_long(more.append(&large));
+    too_long(more.prepend(101).map(drop));
+    assert_eq!((more.len(), more.count()), (most - 100, 1));
+    assert_eq!(chain.to_vec().expect("mapped"), b"short");
+    drop(more);
+    assert_eq!(mbufs.stats().outstanding(), before);
 }

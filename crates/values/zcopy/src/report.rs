@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 /// What the senders of a process have done, and why.
 ///
 /// ```
-/// use tranship_zcopy::Report;
+/// # mod tranship { pub use tranship_zcopy as zcopy; }
+/// use tranship::zcopy::Report;
 ///
 /// for pid in Report::processes() {
 ///     let Ok(report) = Report::of_process(pid) else { continue }; // it is gone

@@ -14,7 +14,8 @@ use std::sync::{Arc, Weak};
 /// Cheap to clone; all clones are one arena. Its memory goes back when the last value and the last clone are gone.
 ///
 /// ```
-/// use tranship_zcopy::Arena;
+/// # mod tranship { pub use tranship_zcopy as zcopy; }
+/// use tranship::zcopy::Arena;
 ///
 /// let arena = Arena::new()?;
 /// let mut page = arena.alloc(4096)?;
@@ -56,7 +57,7 @@ impl Arena {
         self.inner.alloc(len).map(|at| self.to_fill(at, len))
     }
 
-    /// As [`Arena::alloc`], out of what the manager has admitted already: for who holds a lock that others wait for. Never blocks.
+    /// Allocates a value out of what the manager has admitted already: for who holds a lock that others wait for. Never blocks.
     ///
     /// # Errors
     /// As [`Arena::alloc`]; after [`Error::NotAdmitted`] that may be asked for more.

@@ -49,7 +49,7 @@ impl ItemKeg {
         Self::with_slack(arena, bytes, align, 0)
     }
 
-    /// As [`new`](Self::new), with at least `slack` bytes between one item's end and the next one's beginning: a debug
+    /// A keg with at least `slack` bytes between one item's end and the next one's beginning: a debug
     /// mode watches them.
     ///
     /// # Errors

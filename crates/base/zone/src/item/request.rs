@@ -43,7 +43,7 @@ impl Request {
         }
     }
 
-    /// The same, and may use the reserve.
+    /// A request that may use the reserve.
     #[must_use]
     pub fn with_reserve(self) -> Self {
         Self {

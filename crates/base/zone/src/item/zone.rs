@@ -81,8 +81,9 @@ impl ItemOptions {
 /// its memory, and are reported ([`destroy`](Self::destroy)).
 ///
 /// ```
+/// # mod tranship { pub use tranship_zone as zone; }
 /// use std::sync::Arc;
-/// use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
+/// use tranship::zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 ///
 /// let arena = Arc::new(Arena::private(1 << 30).unwrap()); // addresses, no memory yet
 /// let keg = ItemKeg::new(&arena, 64, 8).unwrap();
@@ -185,7 +186,7 @@ impl<O: Object> ItemZone<O> {
         self.zone.free(self.number(item));
     }
 
-    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all, without the constructor; and the item's
+    /// Allocates an item out of the calling thread's cache or not at all, without the constructor; and the item's
     /// number.
     #[inline(always)]
     #[must_use]
@@ -194,7 +195,7 @@ impl<O: Object> ItemZone<O> {
         Some((self.address(item), item))
     }
 
-    /// As [`free`](Self::free), into the calling thread's cache and without the destructor; `false` if it has no room:
+    /// Frees an item into the calling thread's cache and without the destructor; `false` if it has no room:
     /// nothing has changed then. Who keeps the number in the item spares two loads that wait for each other.
     ///
     /// # Safety
@@ -421,14 +422,14 @@ impl<O: Object> ItemZone<O> {
 /// What touches the calling thread's cache and nothing else: no lock, no memory. For an allocator that has to know when it
 /// leaves this path.
 impl ItemZone<Bytes> {
-    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all.
+    /// Allocates an item out of the calling thread's cache or not at all.
     #[inline]
     #[must_use]
     pub fn alloc_cached(&self) -> Option<NonNull<u8>> {
         self.zone.alloc_cached().map(|item| self.address(item))
     }
 
-    /// As [`free`](Self::free), into the calling thread's cache; `false` if it has no room: nothing has changed then.
+    /// Frees an item into the calling thread's cache; `false` if it has no room: nothing has changed then.
     ///
     /// # Safety
     /// As for [`free`](Self::free), if it returns `true`.

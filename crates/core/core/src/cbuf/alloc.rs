@@ -18,7 +18,7 @@ impl Pool {
         self.alloc_with(len, || Patience::Forever)
     }
 
-    /// The same without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
+    /// Allocates a buffer of `len` bytes without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
     /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
     /// 20 ms, and there is one in 50 ms at most.
     ///
@@ -29,7 +29,7 @@ impl Pool {
         self.alloc_with(len, || Patience::None)
     }
 
-    /// The same, waiting at most that long.
+    /// Allocates a buffer of `len` bytes, or fails with `OutOfMemory` after `timeout`.
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc), and `OutOfMemory` when the time is over.

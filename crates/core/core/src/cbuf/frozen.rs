@@ -17,7 +17,8 @@ use tranship_sys::map::Access;
 /// still change it. Dropping the last handle lets the writer reuse the memory.
 ///
 /// ```
-/// use tranship_core::{Domain, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;

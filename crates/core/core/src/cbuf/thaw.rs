@@ -28,7 +28,7 @@ impl Cbuf {
         })
     }
 
-    /// The same buffer, exclusive again, if it [`is_unique`](Cbuf::is_unique); else itself.
+    /// This buffer, exclusive again, if it [`is_unique`](Cbuf::is_unique); else itself.
     /// It does not block.
     ///
     /// # Errors

@@ -25,7 +25,8 @@ use tranship_sys::map::Access;
 /// Crash: if the process dies the pool's writer has it again, unless that is this process: then the whole pool goes with it.
 ///
 /// ```
-/// use tranship_core::{Domain, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
@@ -195,7 +196,7 @@ impl CbufMut {
         unsafe { self.handle.bytes() }
     }
 
-    /// The same for writing; else there is [`write`](CbufMut::write).
+    /// The bytes for writing, if nobody else can write them; else there is [`write`](CbufMut::write).
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.

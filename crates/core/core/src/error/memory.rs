@@ -126,7 +126,8 @@ pub struct NoAddresses {
 /// Nothing is free now (`try_alloc`), or was within the time given (`alloc_timeout`). Nothing was changed.
 ///
 /// ```
-/// use tranship_core::{Domain, Kind, PoolOptions, Shortage};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, Kind, PoolOptions, Shortage};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;

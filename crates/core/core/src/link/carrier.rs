@@ -20,12 +20,13 @@ use tranship_proto::Role;
 /// Carries channels to where no shared memory is: the addresses `SCHEME:REST` of some schemes.
 ///
 /// ```
+/// # use tranship_core as tranship;
 /// use std::any::Any;
 /// use std::fs::File;
 /// use std::io::Write;
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
-/// use tranship_core::{Carrier, Domain, Driver, Ends, Error, Handed, Kind, Outlet};
+/// use tranship::{Carrier, Domain, Driver, Ends, Error, Handed, Kind, Outlet};
 ///
 /// /// `file:PATH`: what is sent goes into a file, by the sender's own thread.
 /// #[derive(Debug)]

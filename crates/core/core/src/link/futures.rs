@@ -218,7 +218,7 @@ impl Sender {
         self.send_with_async(payload, 0)
     }
 
-    /// The same with a word of the sender's that arrives with it.
+    /// Sends a buffer together with a 64-bit word that arrives with the message, without blocking the thread.
     ///
     /// # Errors
     /// As without the word.
@@ -245,7 +245,7 @@ impl Sender {
         self.move_buffer_with_async(buf, 0)
     }
 
-    /// The same with a word of the sender's that arrives with it.
+    /// Moves a buffer together with a 64-bit word that arrives with the message, without blocking the thread.
     ///
     /// # Errors
     /// As without the word.
@@ -468,7 +468,7 @@ impl Listener {
         })
     }
 
-    /// The same as its receiving end. For a listener with [`Role::Sink`](crate::Role::Sink).
+    /// Accepts the next connection as its receiving end. For a listener with [`Role::Sink`](crate::Role::Sink).
     ///
     /// # Errors
     /// As [`accept_receiver`](Listener::accept_receiver), and `System` as for [`Receiver::recv_async`].

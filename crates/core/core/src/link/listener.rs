@@ -20,7 +20,8 @@ use tranship_sys::epoll::wait_readable;
 /// A name that others connect to.
 ///
 /// ```
-/// use tranship_core::{Domain, Role};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, Role};
 ///
 /// let domain = Domain::embedded()?;
 /// let listener = domain.listen("local:jobs", Role::Sink)?; // this end receives
@@ -106,7 +107,7 @@ impl Listener {
         self.accept_sender_within(None)
     }
 
-    /// The same, waiting at most that long.
+    /// Accepts a connection as its sending end, or fails with `TimedOut` after `timeout`.
     /// `None`: for ever; [`Duration::ZERO`]: not at all.
     ///
     /// # Errors
@@ -128,7 +129,7 @@ impl Listener {
         self.accept_receiver_within(None)
     }
 
-    /// The same, waiting at most that long.
+    /// Accepts a connection as its receiving end, or fails with `TimedOut` after `timeout`.
     /// `None`: for ever; [`Duration::ZERO`]: not at all.
     ///
     /// # Errors

@@ -18,7 +18,8 @@ type Look<T> = Box<dyn FnMut() -> Result<Option<T>, Error> + Send>;
 /// ([`try_open`](Opening::try_open)). Many may be opened at once. Dropped, the name is not waited for any more.
 ///
 /// ```
-/// use tranship_core::{Domain, LinkOptions, Role};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, LinkOptions, Role};
 ///
 /// let domain = Domain::embedded()?;
 /// let mut opening = domain.open_sender_async("local:jobs", LinkOptions::new());

@@ -10,8 +10,9 @@ use tranship_proto::CbufId;
 /// A received message.
 ///
 /// ```
+/// # use tranship_core as tranship;
 /// # use tranship_core::{Domain, PoolOptions, Role};
-/// use tranship_core::Body;
+/// use tranship::Body;
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// # let listener = domain.listen("local:video", Role::Sink)?;

@@ -13,9 +13,10 @@ use tranship_sys::epoll::{Interest, wait_each};
 /// One thing to wait for with [`poll`].
 ///
 /// ```
+/// # use tranship_core as tranship;
 /// # use tranship_core::{Domain, PoolOptions, Role};
 /// use std::io::Write;
-/// use tranship_core::{PollItem, poll};
+/// use tranship::{PollItem, poll};
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// # let listener = domain.listen("local:video", Role::Sink)?;

@@ -41,12 +41,13 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// An aggregate's list goes into a pool of the relay's own, of 1 MiB at most, made at the first one; another can be [named](Relay::set_list_pool).
 ///
 /// ```
+/// # use tranship_core as tranship;
 /// use std::thread;
-/// use tranship_core::{Domain, PoolOptions, Relay, RelayEnd};
+/// use tranship::{Domain, PoolOptions, Relay, RelayEnd};
 ///
 /// let domain = Domain::embedded()?;
-/// let channel = |name: &str| -> Result<_, tranship_core::Error> {
-///     let listener = domain.listen(name, tranship_core::Role::Sink)?;
+/// let channel = |name: &str| -> Result<_, tranship::Error> {
+///     let listener = domain.listen(name, tranship::Role::Sink)?;
 ///     Ok((domain.open_sender(name)?, listener.accept_receiver()?))
 /// };
 /// let ((mut to, middle), (out, mut from)) = (channel("local:a")?, channel("local:b")?);

@@ -145,7 +145,7 @@ impl Sender {
         self.send_with(payload, 0)
     }
 
-    /// The same with a word of the sender's that arrives with it.
+    /// Sends a buffer together with a 64-bit word that arrives with the message.
     ///
     /// # Errors
     /// As [`send`](Sender::send). It blocks as that does.

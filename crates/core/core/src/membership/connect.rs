@@ -20,7 +20,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(1 << 31);
 /// How to join.
 ///
 /// ```
-/// use tranship_core::{Domain, Leaks};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, Leaks};
 ///
 /// let camera = Domain::builder().name("camera").leaks(Leaks::Off).embedded()?;
 /// let socket = camera.socket_path().unwrap();

@@ -9,7 +9,8 @@ use tranship_region::layout::{TraceRo, Traced};
 /// What one domain recorded of traced buffers: the latest 4096 events.
 ///
 /// ```
-/// use tranship_core::{Domain, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;

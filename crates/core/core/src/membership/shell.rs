@@ -23,7 +23,8 @@ use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRe
 /// connects a domain of its own.
 ///
 /// ```
-/// use tranship_core::{Domain, PoolOptions, Role};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, PoolOptions, Role};
 ///
 /// let camera = Domain::embedded()?; // with a manager of its own; `Domain::connect()` joins the machine's
 /// let socket = camera.socket_path().unwrap();
@@ -124,7 +125,7 @@ impl Domain {
         self.listen_with(address, role, LinkOptions::default())
     }
 
-    /// The same with choices for its channels.
+    /// Listens at an address, with options for the channels that are accepted there.
     ///
     /// # Errors
     /// As [`listen`](Domain::listen), and `BadArgument` for a pool among the options that is not this domain's.
@@ -158,36 +159,38 @@ impl Domain {
     /// Connects to an [address](Domain::listen) at which a receiver listens; waits until somebody does.
     ///
     /// # Errors
-    /// As [`listen`](Domain::listen); `SameRole`; `TimedOut`, if the options have a limit; `Refused` if who listened there left without accepting: open it
-    /// again to wait for another one.
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one.
     pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
         self.open_sender_with(address, LinkOptions::default())
     }
 
-    /// The same with choices.
-    /// Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    /// Connects to an [address](Domain::listen) at which a receiver listens, with options. Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
     ///
     /// # Errors
-    /// As [`open_sender`](Domain::open_sender).
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after the options' time.
     pub fn open_sender_with(&self, address: &str, options: LinkOptions) -> Result<Sender, Error> {
         self.open(address, Role::Source, &options)?.into_sender()
     }
 
-    /// The same with default choices, waiting at most that long.
+    /// Connects to an [address](Domain::listen) at which a receiver listens, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
-    /// As [`open_sender`](Domain::open_sender), and `TimedOut`.
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after `timeout`.
     pub fn open_sender_timeout(&self, address: &str, timeout: Duration) -> Result<Sender, Error> {
         self.open_sender_with(address, LinkOptions::new().timeout(timeout))
     }
 
-    /// The same without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]). Many may be opened at once: nothing
+    /// Connects to an [address](Domain::listen) at which a receiver listens, without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]). Many may be opened at once: nothing
     /// waits for the manager or a peer but the task, or at an address of a carrier's a thread of its own.
     ///
     /// If what this gives is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
     ///
     /// # Errors
-    /// As [`open_sender_with`](Domain::open_sender_with), and [`Kind::System`] as for [`Receiver::recv_async`].
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after the options' time; `System` where the thread that wakes tasks, or its descriptors, cannot be had.
     pub fn open_sender_async(&self, address: &str, options: LinkOptions) -> Opening<Sender> {
         let look = self.opening(address, Role::Source, options);
         Opening::new(self.core(), look, End::into_sender)
@@ -196,16 +199,17 @@ impl Domain {
     /// Connects to an [address](Domain::listen) at which a sender listens; waits until somebody does.
     ///
     /// # Errors
-    /// As [`open_sender`](Domain::open_sender).
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one.
     pub fn open_receiver(&self, address: &str) -> Result<Receiver, Error> {
         self.open_receiver_with(address, LinkOptions::default())
     }
 
-    /// The same with choices.
-    /// Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    /// Connects to an [address](Domain::listen) at which a sender listens, with options. Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
     ///
     /// # Errors
-    /// As [`open_sender`](Domain::open_sender), and `BadArgument` for a pool among the options that is not this domain's.
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time.
     pub fn open_receiver_with(
         &self,
         address: &str,
@@ -214,10 +218,11 @@ impl Domain {
         self.open(address, Role::Sink, &options)?.into_receiver()
     }
 
-    /// The same with default choices, waiting at most that long.
+    /// Connects to an [address](Domain::listen) at which a sender listens, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
-    /// As [`open_receiver`](Domain::open_receiver), and `TimedOut`.
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after `timeout`.
     pub fn open_receiver_timeout(
         &self,
         address: &str,
@@ -226,10 +231,14 @@ impl Domain {
         self.open_receiver_with(address, LinkOptions::new().timeout(timeout))
     }
 
-    /// As [`open_sender_async`](Domain::open_sender_async), for an address at which a sender listens.
+    /// Connects to an [address](Domain::listen) at which a sender listens, without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]).
+    ///
+    /// If what this gives is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
     ///
     /// # Errors
-    /// The same.
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
+    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time; `System` where the thread that wakes
+    /// tasks, or its descriptors, cannot be had.
     pub fn open_receiver_async(&self, address: &str, options: LinkOptions) -> Opening<Receiver> {
         let look = self.opening(address, Role::Sink, options);
         Opening::new(self.core(), look, End::into_receiver)

@@ -16,8 +16,9 @@ const AT_ONCE: usize = 1000;
 /// quota that was set by hand stays. So a policy may be wrong, or hostile, and can do no worse than divide badly.
 ///
 /// ```
-/// use tranship_core::{Domain, PoolOptions};
-/// use tranship_policy::{Config, Governor};
+/// # mod tranship { pub use tranship_core::*; pub use tranship_policy as policy; }
+/// use tranship::{Domain, PoolOptions};
+/// use tranship::policy::{Config, Governor};
 ///
 /// let domain = Domain::embedded()?;
 /// let _pool = domain.create_pool(PoolOptions::new(64 << 20).name("frames"))?;

@@ -12,7 +12,8 @@ use tranship_proto::{ALL_READERS, DomainId, PoolId, Request, Trust};
 /// pool is taken down as soon as nobody holds a buffer of it.
 ///
 /// ```
-/// use tranship_core::{Domain, Kind, PoolOptions};
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, Kind, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20).name("frames"))?;

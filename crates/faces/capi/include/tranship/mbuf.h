@@ -17,6 +17,7 @@
  *                                        number what FreeBSD does not say: that there was no memory. Then nothing was written.
  *   m_append                             all of it or nothing
  *   m_cat                                as m_catpkt: the packet's length follows
+ *   m_cat, m_catpkt                      return 0, or EINVAL and leave both chains: together more than INT_MAX bytes, or one of them NULL
  *   m_extadd(..., free, ...)             free(arg1, arg2), as up to FreeBSD 11; an int that says whether it was attached
  *   m_pulldown(m, off, len, NULL)        fails
  *   (t + 1) of a struct m_tag *t         m_tag_data(t)
@@ -329,14 +330,14 @@ static inline struct mbuf *m_split(struct mbuf *m, int len, int how)
     return tranship_m_split(m, len, how);
 }
 
-static inline void m_cat(struct mbuf *m, struct mbuf *n)
+static inline int m_cat(struct mbuf *m, struct mbuf *n)
 {
-    tranship_m_catpkt(m, n);
+    return tranship_m_catpkt(m, n);
 }
 
-static inline void m_catpkt(struct mbuf *m, struct mbuf *n)
+static inline int m_catpkt(struct mbuf *m, struct mbuf *n)
 {
-    tranship_m_catpkt(m, n);
+    return tranship_m_catpkt(m, n);
 }
 
 static inline struct mbuf *m_defrag(struct mbuf *m, int how)

@@ -97,7 +97,7 @@ struct mbuf *tranship_m_get3(const struct tranship_mbufs *from,
 
 /**
  * As many mbufs as it takes for `len` bytes, all or none (m_getm2). If `m` is not NULL they are put behind its last one, and `m` is
- * returned; on failure it is as before.
+ * returned; on failure, and where it could become longer than INT_MAX bytes, it is as before.
  */
 struct mbuf *tranship_m_getm2(const struct tranship_mbufs *from,
                               struct mbuf *m,
@@ -143,7 +143,7 @@ int32_t tranship_m_copydata(const struct mbuf *m,
 /**
  * Writes `len` bytes into the chain from `off` on, which grows if they reach beyond its end (m_copyback); what is between its end and
  * `off` becomes zeros. 0, or an error's number, and then nothing is written: EROFS where somebody else has the bytes that would be written
- * over, too (tranship_m_copyback_cow).
+ * over, too (tranship_m_copyback_cow); EINVAL where the chain would be longer than INT_MAX bytes.
  */
 int32_t tranship_m_copyback(struct mbuf *m,
                             int32_t off,
@@ -151,8 +151,8 @@ int32_t tranship_m_copyback(struct mbuf *m,
                             const void *from);
 
 /**
- * The same; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, and the
- * chain is freed.
+ * Writes `len` bytes into the chain from `off` on; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
+ * INT_MAX bytes, and the chain is freed.
  */
 struct mbuf *tranship_m_copyback_cow(struct mbuf *m,
                                      int32_t off,
@@ -160,8 +160,10 @@ struct mbuf *tranship_m_copyback_cow(struct mbuf *m,
                                      const void *from,
                                      int32_t how);
 
-/** Adds bytes at the end (m_append). 1, or 0: there was no memory, and nothing is added. */
-int32_t tranship_m_append(struct mbuf *m, int32_t len, const void *from);
+/** Adds bytes at the end (m_append). 1, or 0: there was no memory, or the chain would be longer than INT_MAX bytes, and nothing is added. */
+int32_t tranship_m_append(struct mbuf *m,
+                          int32_t len,
+                          const void *from);
 
 /**
  * Calls `each` with the bytes of a range, piece by piece, until it returns something else than 0, which is returned (m_apply). Bytes that
@@ -285,7 +287,7 @@ int32_t tranship_m_dup_pkthdr(struct mbuf *to,
 
 /**
  * Makes room for `len` bytes in front, zeroed: in place, or in a new mbuf (M_PREPEND). At most 160 bytes of a packet, 208 of another
- * chain. NULL: there was none, and the chain is freed.
+ * chain, and INT_MAX of all. NULL: there was none, and the chain is freed.
  */
 struct mbuf *tranship_m_prepend(struct mbuf *m,
                                 int32_t len,
@@ -298,7 +300,7 @@ struct mbuf *tranship_m_prepend(struct mbuf *m,
 struct mbuf *tranship_m_pullup(struct mbuf *m,
                                int32_t len);
 
-/** The same in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup. */
+/** The first `len` bytes in one piece in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup. */
 struct mbuf *tranship_m_copyup(struct mbuf *m,
                                int32_t len,
                                int32_t dstoff);
@@ -324,9 +326,12 @@ struct mbuf *tranship_m_split(struct mbuf *m,
                               int32_t len,
                               int32_t how);
 
-/** Puts the chain `n` behind `m`, whose packet length follows (m_catpkt; m_cat, too). `n` is not the caller's any more. */
-void tranship_m_catpkt(struct mbuf *m,
-                       struct mbuf *n);
+/**
+ * Puts the chain `n` behind `m`, whose packet length follows (m_catpkt; m_cat, too). 0, and `n` is not the caller's any more; or EINVAL, and both
+ * chains are as before: one of them is NULL, or together they would be longer than INT_MAX bytes.
+ */
+int32_t tranship_m_catpkt(struct mbuf *m,
+                          struct mbuf *n);
 
 /** All bytes in as few mbufs as possible (m_defrag). NULL: there was no memory, and the chain is as before. */
 struct mbuf *tranship_m_defrag(struct mbuf *m,
@@ -350,7 +355,7 @@ struct mbuf *tranship_m_unshare(struct mbuf *m,
 /**
  * Attaches memory of the program's own to an mbuf that has no data yet (m_extadd): `size` bytes from `buf` on, as its storage, of which
  * nothing is data until tranship_m_setlen. When nobody refers to it any more `free`, if it is not NULL, is called with both arguments.
- * With M_RDONLY in `flag_bits` it is never written. 0, or an error's number: nothing is attached, and nothing will be freed.
+ * With M_RDONLY in `flag_bits` it is never written. At most INT_MAX bytes. 0, or an error's number: nothing is attached, and nothing will be freed.
  */
 int32_t tranship_m_extadd(struct mbuf *m,
                           void *buf,

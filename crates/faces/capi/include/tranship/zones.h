@@ -123,7 +123,7 @@ void tranship_uma_zone_set_maxaction(const struct uma_zone *zone,
 void tranship_uma_zone_reclaim(const struct uma_zone *zone,
                                int32_t request);
 
-/** The same of all zones of the process, mbufs' included (uma_reclaim). Returns how many bytes went back to the system. */
+/** Gives back memory of all zones of the process, mbufs' included (uma_reclaim). Returns how many bytes went back to the system. */
 uint64_t tranship_uma_reclaim(int32_t request);
 
 #ifdef __cplusplus

@@ -1,13 +1,14 @@
 //! Allocators, allocation, and the end of it.
 
-use super::{M_WAITOK, Mbuf, borrowed, flags, given, length, or_null, owned};
+use super::{M_WAITOK, Mbuf, borrowed, flags, given, length, or_null, owned, stays_int};
+use crate::open::closed;
 use crate::options::{Grows, grown};
 use crate::pool::Pool;
 use crate::status::{Error, Status, making, quietly};
 use crate::uma::no_thread;
 use facade::mbuf::{
     Chain, ClusterSize, Flags, Kind, Limits, MCLBYTES, MHLEN, MLEN, MbufOptions as Build,
-    Mbufs as From, NoBuffers,
+    Mbufs as From,
 };
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -89,7 +90,7 @@ pub extern "C" fn tranship_mbufs_create(
 /// Gives the allocator up; its memory goes when its last mbuf has. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_mbufs_close(mbufs: Option<Box<Mbufs>>) {
-    quietly((), || drop(mbufs));
+    quietly((), || drop(closed(mbufs, "tranship_mbufs_close")));
 }
 
 /// Gives memory back that is cached and that nobody uses; how many pages.
@@ -114,10 +115,10 @@ pub(super) fn those(given: Option<&Mbufs>) -> Option<&From> {
 }
 
 #[inline(always)]
-fn got(
+fn got<E>(
     from: Option<&Mbufs>,
     how: i32,
-    get: impl FnOnce(&From) -> Result<Chain, NoBuffers>,
+    get: impl FnOnce(&From) -> Result<Chain, E>,
 ) -> *mut Mbuf {
     quietly(null_mut(), || match those(from) {
         Some(from) if how & M_WAITOK != 0 => or_null(get(&from.waiting())),
@@ -208,7 +209,7 @@ pub extern "C" fn tranship_m_get3(
 }
 
 /// As many mbufs as it takes for `len` bytes, all or none (m_getm2). If `m` is not NULL they are put behind its last one, and `m` is
-/// returned; on failure it is as before.
+/// returned; on failure, and where it could become longer than INT_MAX bytes, it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_getm2(
     from: Option<&Mbufs>,
@@ -226,9 +227,11 @@ pub extern "C" fn tranship_m_getm2(
             from.getm2_with(len, kind(r#type), flags(flag_bits))
         });
     };
-    quietly(null_mut(), || match chain.reserve(len) {
-        Ok(()) => m,
-        Err(_) => null_mut(),
+    quietly(null_mut(), || {
+        match stays_int(&chain, len) && chain.reserve(len).is_ok() {
+            true => m,
+            false => null_mut(),
+        }
     })
 }
 

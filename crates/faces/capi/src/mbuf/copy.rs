@@ -1,6 +1,8 @@
 //! Copies, of chains and of bytes.
 
-use super::{EINVAL, EROFS, Mbuf, borrowed_whole, errno, given, int, length, or_null, whole};
+use super::{
+    EINVAL, EROFS, Mbuf, borrowed_whole, errno, given, int, length, or_null, stays_int, whole,
+};
 use crate::given::bytes;
 use crate::status::quietly;
 use facade::mbuf::Chain;
@@ -8,6 +10,8 @@ use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::ptr::null_mut;
 
+/// The longest chain that the calls can say.
+const INT_MAX: usize = i32::MAX as usize;
 /// As a length: to the end (M_COPYALL).
 const M_COPYALL: i32 = 1_000_000_000;
 
@@ -62,7 +66,7 @@ pub extern "C" fn tranship_m_copydata(m: *const Mbuf, off: i32, len: i32, to: *m
 
 /// Writes `len` bytes into the chain from `off` on, which grows if they reach beyond its end (m_copyback); what is between its end and
 /// `off` becomes zeros. 0, or an error's number, and then nothing is written: EROFS where somebody else has the bytes that would be written
-/// over, too (tranship_m_copyback_cow).
+/// over, too (tranship_m_copyback_cow); EINVAL where the chain would be longer than INT_MAX bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyback(
     m: *mut Mbuf,
@@ -77,6 +81,9 @@ pub extern "C" fn tranship_m_copyback(
     let Ok(from) = bytes(from, len, "from") else {
         return EINVAL;
     };
+    if off + len > INT_MAX {
+        return EINVAL;
+    }
     quietly(EINVAL, || {
         let mut begins = 0;
         let written_over = |mbuf: facade::mbuf::Mbuf<'_>| {
@@ -92,8 +99,8 @@ pub extern "C" fn tranship_m_copyback(
     })
 }
 
-/// The same; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, and the
-/// chain is freed.
+/// Writes `len` bytes into the chain from `off` on; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
+/// INT_MAX bytes, and the chain is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyback_cow(
     m: *mut Mbuf,
@@ -107,6 +114,9 @@ pub extern "C" fn tranship_m_copyback_cow(
         let (Some(mut chain), Some(off), Some(len)) = (whole(m), length(off), length(len)) else {
             return null_mut();
         };
+        if off + len > INT_MAX {
+            return null_mut();
+        }
         let written = bytes(from, len, "from").map(|from| chain.copyback(off, from));
         match written {
             Ok(Ok(())) => given(chain),
@@ -115,7 +125,7 @@ pub extern "C" fn tranship_m_copyback_cow(
     })
 }
 
-/// Adds bytes at the end (m_append). 1, or 0: there was no memory, and nothing is added.
+/// Adds bytes at the end (m_append). 1, or 0: there was no memory, or the chain would be longer than INT_MAX bytes, and nothing is added.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_append(m: *mut Mbuf, len: i32, from: *const c_void) -> i32 {
     let (Some(mut chain), Some(len)) = (borrowed_whole(m), length(len)) else {
@@ -124,7 +134,9 @@ pub extern "C" fn tranship_m_append(m: *mut Mbuf, len: i32, from: *const c_void)
     let Ok(from) = bytes(from, len, "from") else {
         return 0;
     };
-    quietly(0, || chain.append(from).is_ok().into())
+    quietly(0, || {
+        (stays_int(&chain, len) && chain.append(from).is_ok()).into()
+    })
 }
 
 /// What tranship_m_apply calls.

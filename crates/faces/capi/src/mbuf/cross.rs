@@ -3,7 +3,7 @@
 use super::alloc::{Mbufs, those};
 use super::{Mbuf, borrowed_whole, given};
 use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
-use crate::given::there;
+use crate::given::{there, wrong};
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border};
 use facade::Kind;
@@ -59,6 +59,13 @@ pub extern "C" fn tranship_m_frombuf(
         let out = there(out, "out")?.write(null_mut());
         let from = there(those(from), "no addresses for mbufs: from")?;
         let buf = there(buf, "buf")?;
+        if i32::try_from(buf.len).is_err() {
+            return Err(wrong(format!(
+                "buf.len is {}: a chain that C counts in an int has at most {} bytes",
+                buf.len,
+                i32::MAX
+            )));
+        }
         let chain = match buf.kind {
             BUF_INLINE => {
                 let chain = from.devget(buf.inline_to_send()?, 0).map_err(told)?;

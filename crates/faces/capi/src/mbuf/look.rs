@@ -181,9 +181,7 @@ pub extern "C" fn tranship_m_move_pkthdr(to: *mut Mbuf, from: *mut Mbuf) -> i32 
     let (Some(mut from), Some(mut to)) = (packet(from), packet(to)) else {
         return EINVAL;
     };
-    quietly(EINVAL, || {
-        errno(from.move_header(&mut to).map_err(Into::into))
-    })
+    quietly(EINVAL, || errno(from.move_header(&mut to)))
 }
 
 /// Gives a copy of a packet's header to another packet, tags and all (m_dup_pkthdr). 1, or 0: there was no memory, or one of them is no packet.

@@ -27,8 +27,20 @@ const EROFS: i32 = 30;
 /// The chain is the caller's no more. `None` of NULL.
 #[inline(always)]
 fn owned(m: *mut Mbuf) -> Option<Chain> {
+    let m = NonNull::new(m)?;
+    // SAFETY: the caller's word: an mbuf. Of one that was freed the memory is there, as a rule.
+    if unsafe { Chain::is_freed(m.cast()) } {
+        freed(m);
+    }
     // SAFETY: the caller's word: an mbuf that it has, and does not use again as it was.
-    NonNull::new(m).map(|m| unsafe { Chain::from_raw(m.cast()) })
+    Some(unsafe { Chain::from_raw(m.cast()) })
+}
+
+#[cold]
+fn freed(m: NonNull<Mbuf>) -> ! {
+    crate::open::end_program(&format!(
+        "an mbuf was used, or freed again, after it was freed: {m:p}"
+    ))
 }
 
 /// The same, with the packet's length put right.
@@ -77,6 +89,12 @@ fn flags(bits: i32) -> Flags {
 /// A length that C has as an `int`. Less than 0 is none.
 fn length(len: i32) -> Option<usize> {
     usize::try_from(len).ok()
+}
+
+/// Whether it stays one that C has as an `int`, with so many bytes more.
+fn stays_int(chain: &Chain, more: usize) -> bool {
+    let sum = chain.len().checked_add(more);
+    sum.is_some_and(|sum| i32::try_from(sum).is_ok())
 }
 
 /// As an `int`, as far as that goes.

@@ -2,7 +2,7 @@
 //!
 //! Where FreeBSD's routine frees the chain on failure, so does this: programs that were written for it count on that.
 
-use super::{Mbuf, borrowed_whole, given, inside, int, length, or_null, whole};
+use super::{EINVAL, Mbuf, borrowed_whole, given, inside, int, length, or_null, stays_int, whole};
 use crate::status::quietly;
 use facade::mbuf::{Chain, Error};
 use std::ptr::null_mut;
@@ -29,12 +29,13 @@ fn bad() -> Error {
 }
 
 /// Makes room for `len` bytes in front, zeroed: in place, or in a new mbuf (M_PREPEND). At most 160 bytes of a packet, 208 of another
-/// chain. NULL: there was none, and the chain is freed.
+/// chain, and INT_MAX of all. NULL: there was none, and the chain is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_prepend(m: *mut Mbuf, len: i32, how: i32) -> *mut Mbuf {
     let _ = how;
     or_freed(m, |chain| {
-        chain.prepend(length(len).ok_or_else(bad)?).map(drop)
+        let len = length(len).filter(|len| stays_int(chain, *len));
+        chain.prepend(len.ok_or_else(bad)?).map(drop)
     })
 }
 
@@ -47,7 +48,7 @@ pub extern "C" fn tranship_m_pullup(m: *mut Mbuf, len: i32) -> *mut Mbuf {
     })
 }
 
-/// The same in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup.
+/// The first `len` bytes in one piece in a new mbuf, `dstoff` bytes from its start (m_copyup). Together at most 160. NULL: as tranship_m_pullup.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyup(m: *mut Mbuf, len: i32, dstoff: i32) -> *mut Mbuf {
     or_freed(m, |chain| {
@@ -113,17 +114,20 @@ pub extern "C" fn tranship_m_split(m: *mut Mbuf, len: i32, how: i32) -> *mut Mbu
     })
 }
 
-/// Puts the chain `n` behind `m`, whose packet length follows (m_catpkt; m_cat, too). `n` is not the caller's any more.
+/// Puts the chain `n` behind `m`, whose packet length follows (m_catpkt; m_cat, too). 0, and `n` is not the caller's any more; or EINVAL, and both
+/// chains are as before: one of them is NULL, or together they would be longer than INT_MAX bytes.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_m_catpkt(m: *mut Mbuf, n: *mut Mbuf) {
-    quietly((), || {
-        // Without a first chain there is nothing behind which it could be put: it stays the caller's.
-        if let Some(mut chain) = borrowed_whole(m)
-            && let Some(other) = whole(n)
-        {
-            chain.cat(other);
+pub extern "C" fn tranship_m_catpkt(m: *mut Mbuf, n: *mut Mbuf) -> i32 {
+    quietly(EINVAL, || {
+        let (Some(mut chain), Some(other)) = (borrowed_whole(m), borrowed_whole(n)) else {
+            return EINVAL;
+        };
+        if !stays_int(&chain, other.len()) {
+            return EINVAL;
         }
-    });
+        chain.cat(std::mem::ManuallyDrop::into_inner(other));
+        0
+    })
 }
 
 /// All bytes in as few mbufs as possible (m_defrag). NULL: there was no memory, and the chain is as before.

@@ -45,7 +45,7 @@ impl Drop for Attached {
 
 /// Attaches memory of the program's own to an mbuf that has no data yet (m_extadd): `size` bytes from `buf` on, as its storage, of which
 /// nothing is data until tranship_m_setlen. When nobody refers to it any more `free`, if it is not NULL, is called with both arguments.
-/// With M_RDONLY in `flag_bits` it is never written. 0, or an error's number: nothing is attached, and nothing will be freed.
+/// With M_RDONLY in `flag_bits` it is never written. At most INT_MAX bytes. 0, or an error's number: nothing is attached, and nothing will be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_extadd(
     m: *mut Mbuf,
@@ -59,7 +59,7 @@ pub extern "C" fn tranship_m_extadd(
     let Some(mut chain) = borrowed(m) else {
         return EINVAL;
     };
-    if buf.is_null() {
+    if buf.is_null() || i32::try_from(size).is_err() {
         return EINVAL;
     }
     let attached = Attached {

@@ -5,6 +5,7 @@ use super::items::{self, Items, Shape};
 use super::types::{
     M_USE_RESERVE, M_WAITOK, M_ZERO, UmaCtor, UmaDtor, UmaFini, UmaInit, UmaMaxaction, Zone, int,
 };
+use crate::open::{closed_at, opened};
 use crate::status::quietly;
 use facade::zone::{Alarm, ItemKeg, ItemOptions, ItemZone, Level, Request, Wait, reclaim};
 use std::ffi::{CStr, c_char, c_void};
@@ -38,12 +39,12 @@ impl Held {
         let alarm = Alarm::default()
             .warn(WARNINGS, move |warning| warned.warn(warning.name))
             .action(move || acted.act());
-        let zone = Box::new(Held {
+        let zone = opened(Box::new(Held {
             zone: ItemZone::new(keg, items, ItemOptions::named(name).alarm(alarm)),
             size: items.size(),
             dtor,
             callbacks: callbacks.clone(),
-        });
+        }));
         let zone = Box::into_raw(zone).cast();
         callbacks.is_of(zone);
         zone
@@ -131,6 +132,7 @@ pub extern "C" fn tranship_uma_zdestroy(zone: *mut Zone) -> i32 {
         let Some(zone) = NonNull::new(zone) else {
             return 0;
         };
+        closed_at(zone.as_ptr().cast::<Held>(), "tranship_uma_zdestroy");
         // SAFETY: the caller's word: a zone, which nobody uses any more.
         let zone = unsafe { Box::from_raw(zone.cast::<Held>().as_ptr()) };
         zone.callbacks.is_of(null_mut());
@@ -289,7 +291,7 @@ pub extern "C" fn tranship_uma_zone_reclaim(zone: *const Zone, request: i32) {
     }
 }
 
-/// The same of all zones of the process, mbufs' included (uma_reclaim). Returns how many bytes went back to the system.
+/// Gives back memory of all zones of the process, mbufs' included (uma_reclaim). Returns how many bytes went back to the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_reclaim(request: i32) -> u64 {
     quietly(0, || reclaim(level(request)))

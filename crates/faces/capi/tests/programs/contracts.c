@@ -334,6 +334,70 @@ static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool
     tranship_listener_close(listener);
 }
 
+/* Each would wait for ever, had it been asked to. */
+static void a_deadline_that_has_passed_is_now(tranship_domain *domain, tranship_pool *pool)
+{
+    static const int64_t passed[] = {-2, TRANSHIP_MS(-1), INT64_MIN};
+    tranship_listener *listener, *nobodys;
+    tranship_sender *sender, *unconnected;
+    tranship_receiver *receiver;
+    tranship_buf buf, all, more;
+    tranship_status status;
+    size_t ready;
+
+    OK(tranship_listen(domain, "local:late", TRANSHIP_SINK, NULL, &listener, &error));
+    OK(tranship_listen(domain, "nobody-comes", TRANSHIP_SINK, NULL, &nobodys, &error));
+    OK(tranship_open_sender(domain, "local:late", NULL, TRANSHIP_FOREVER, &sender, &error));
+    OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
+    OK(tranship_alloc(pool, 1 << 20, TRANSHIP_NOW, &all, &error));
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        int64_t time = passed[i];
+        tranship_poll_item item = {.kind = TRANSHIP_POLL_RECEIVER, .object = receiver};
+
+        EXPECT(tranship_alloc(pool, 1 << 20, time, &buf, &error), TRANSHIP_ERR_OUT_OF_MEMORY);
+        EXPECT(tranship_accept_receiver(nobodys, time, &receiver, &error), TRANSHIP_ERR_TIMED_OUT);
+        receiver = item.object;
+        EXPECT(tranship_open_sender(domain, "nobody-listens", NULL, time, &unconnected, &error), TRANSHIP_ERR_TIMED_OUT);
+        EXPECT(tranship_recv(receiver, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
+        EXPECT(tranship_recv_control(sender, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
+        OK(tranship_poll(&item, 1, time, &ready, &error));
+        EXPECT(ready, 0);
+    }
+    tranship_release(&all);
+    OK(tranship_alloc(pool, 100, TRANSHIP_NOW, &all, &error));
+    OK(tranship_alloc(pool, 100, TRANSHIP_NOW, &buf, &error));
+    OK(tranship_move(sender, &buf, TRANSHIP_NOW, &error));
+    while ((status = tranship_send_inline(sender, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
+        ;
+    EXPECT(status, TRANSHIP_ERR_FULL);
+    OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
+    OK(tranship_send_inline(sender, "word", 4, 0, TRANSHIP_NOW, &error)); /* in its place */
+    OK(tranship_recv(receiver, TRANSHIP_NOW, &more, &error));
+    while ((status = tranship_send_control(receiver, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
+        ;
+    EXPECT(status, TRANSHIP_ERR_FULL);
+    while (tranship_send_inline(sender, "word", 4, 0, TRANSHIP_NOW, NULL) == TRANSHIP_OK)
+        ;
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        int64_t time = passed[i];
+
+        EXPECT(tranship_send_inline(sender, "word", 4, 0, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_move(sender, &all, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_send(sender, &more, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_wait_taken(sender, time, &error), TRANSHIP_ERR_TIMED_OUT);
+        EXPECT(tranship_send_control(receiver, "word", 4, 0, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_pass(receiver, &buf, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_release_with(receiver, &more, time, &error), TRANSHIP_ERR_FULL);
+    }
+    tranship_release(&all);
+    tranship_release(&buf);
+    tranship_release(&more);
+    tranship_receiver_close(receiver);
+    tranship_sender_close(sender);
+    tranship_listener_close(listener);
+    tranship_listener_close(nobodys);
+}
+
 static void a_forked_child_is_told(tranship_domain *domain, tranship_pool *pool)
 {
     tranship_buf buf;
@@ -369,6 +433,7 @@ int main(void)
     bufs_know_what_they_are(pool);
     messages_of_all_kinds(domain, pool);
     what_goes_back_waits_for_room(domain, pool);
+    a_deadline_that_has_passed_is_now(domain, pool);
     a_forked_child_is_told(domain, pool);
     tranship_domain_close(domain); /* in whatever order */
     tranship_pool_close(pool);

@@ -2,7 +2,9 @@
 #include "check.h"
 #include <errno.h>
 #include <pthread.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <tranship/mbufs.h>
 
 static tranship_mbufs *mbufs;
@@ -465,6 +467,48 @@ static void limits(void)
     EXPECT(tranship_mbufs_reclaim(mbufs) > 0, 1);
 }
 
+/* No call makes a chain longer than an int can say: nothing is allocated, nothing changes. */
+static void too_long(void)
+{
+    size_t half = (size_t)1 << 30;
+    char *never_read = (char *)mmap(NULL, half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct mbuf *m = counted(5), *n, *more;
+
+    EXPECT(never_read != MAP_FAILED, 1);
+    EXPECT(m_copyback(m, INT_MAX, 1, "x"), EINVAL);
+    EXPECT(m_copyback(m, INT_MAX - 1, 2, "xy"), EINVAL);
+    NONE(m_getm2(m, INT_MAX - 4, M_NOWAIT, MT_DATA, 0));
+    counts(m, 5, 0);
+    EXPECT(mbufs_of(m), 1);
+    NONE(tranship_m_copyback_cow(m, INT_MAX, 1, "x", M_NOWAIT));
+
+    m = m_gethdr(M_NOWAIT, MT_DATA);
+    EXPECT(m_extadd(m, never_read, (unsigned)INT_MAX + 1, NULL, NULL, NULL, M_RDONLY, 0), EINVAL);
+    EXPECT(m_extadd(m, never_read, (unsigned)half, NULL, NULL, NULL, M_RDONLY, 0), 0);
+    EXPECT(m_setlen(m, (int)half), 0);
+    n = m_copym(m, 0, M_COPYALL, M_NOWAIT);
+    THERE(n);
+    EXPECT(m_catpkt(m, n), EINVAL);
+    EXPECT(m_length(m, NULL), half);
+    EXPECT(m_length(n, NULL), half);
+    m_adj(n, 1);
+    EXPECT(m_cat(m, n), 0);
+    EXPECT(m_length(m, NULL), INT_MAX);
+    EXPECT(mbufs_of(m), 2);
+    EXPECT(m_append(m, 1, "x"), 0);
+    NONE(m_getm2(m, 1, M_NOWAIT, MT_DATA, 0));
+    more = counted(1);
+    EXPECT(m_catpkt(m, more), EINVAL);
+    EXPECT(m_catpkt(m, NULL), EINVAL);
+    EXPECT(m_catpkt(NULL, more), EINVAL);
+    counts(more, 1, 0);
+    m_freem(more);
+    EXPECT(m_length(m, NULL), INT_MAX);
+    EXPECT(mbufs_of(m), 2);
+    NONE(m_prepend(m, 1, M_NOWAIT));
+    munmap(never_read, half);
+}
+
 int main(void)
 {
     tranship_mbuf_options options;
@@ -484,6 +528,7 @@ int main(void)
     later();
     tags();
     limits();
+    too_long();
     m_freem(others);
     tranship_mbufs_close(mbufs);
     EXPECT(m_len(NULL) | m_flags(NULL) | (int)m_length(NULL, NULL), 0);

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use anyhow::Result;
-use tranship_mbuf::{Chain, Limits, MCLBYTES, MHLEN, MbufOptions, Mbufs, NoBuffers};
+use tranship_mbuf::{Chain, Error, Limits, MCLBYTES, MHLEN, MbufOptions, Mbufs};
 
 use crate::clock;
 use crate::options::Common;
@@ -90,11 +90,11 @@ fn key(trace: &Sizes) -> Key {
     }
 }
 
-fn packet(mbufs: &Mbufs, size: usize) -> Result<Chain, NoBuffers> {
+fn packet(mbufs: &Mbufs, size: usize) -> Result<Chain, Error> {
     if size <= MHLEN {
-        mbufs.gethdr()
+        Ok(mbufs.gethdr()?)
     } else if size <= MCLBYTES {
-        mbufs.getcl()
+        Ok(mbufs.getcl()?)
     } else {
         mbufs.getm2(size)
     }

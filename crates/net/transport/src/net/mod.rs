@@ -57,9 +57,10 @@ pub use tls::{CA_FILE, CERT_FILE, Credentials, KEY_FILE};
 /// The backend. Cloneable; all clones share their ports.
 ///
 /// ```
+/// # mod tranship { pub use tranship_transport as transport; }
 /// use std::time::Duration;
-/// use tranship_transport::net::{Credentials, Net, Timing, certificate};
-/// use tranship_transport::{Backend, Frame, FrameBytes};
+/// use tranship::transport::net::{Credentials, Net, Timing, certificate};
+/// use tranship::transport::{Backend, Frame, FrameBytes};
 ///
 /// // An authority, and what it has signed for this machine. `tranship cert` makes files of them.
 /// let day = Duration::from_secs(86_400);

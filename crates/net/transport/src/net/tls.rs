@@ -25,9 +25,10 @@ pub const KEY_FILE: &str = "key.pem";
 /// Who we are, and whom we believe.
 ///
 /// ```
+/// # mod tranship { pub use tranship_transport::{self as transport, Error, Kind}; }
 /// use std::time::Duration;
-/// use tranship_transport::Kind;
-/// use tranship_transport::net::{Credentials, certificate};
+/// use tranship::Kind;
+/// use tranship::transport::net::{Credentials, certificate};
 ///
 /// # let home = tempfile::tempdir().unwrap();
 /// # let (ca, ours) = (home.path().join("ca"), home.path().join("ours"));
@@ -72,7 +73,7 @@ impl Credentials {
             .map_err(|error| error.context(directory.display().to_string()))
     }
 
-    /// The same, of PEM text.
+    /// Credentials out of PEM text.
     ///
     /// # Errors
     /// [`Kind::Credentials`], with what is wrong with which of them.

@@ -2,7 +2,7 @@
 
 use crate::chain::{Chain, find};
 use crate::counts::Routine;
-use crate::error::Error;
+use crate::error::{Error, check_total};
 use crate::flags::Flags;
 use crate::seg::Seg;
 use crate::zones::How;
@@ -70,17 +70,13 @@ impl Chain {
     /// The traditional routine truncates silently when there is no memory; here nothing is written then.
     ///
     /// # Errors
-    /// `TooLong` where the chain would be too long; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copyback")]
     pub fn copyback(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.routine(Routine::Copyback);
         let available = self.len();
-        let Some(end) = offset.checked_add(bytes.len()) else {
-            return Err(Error::TooLong {
-                wanted: usize::MAX,
-                limit: usize::MAX - offset,
-            });
-        };
+        check_total(offset, bytes.len())?;
+        let end = offset + bytes.len();
         self.make_writable(offset..end)?;
         self.grow(end.saturating_sub(available))?;
         if offset > available {
@@ -110,6 +106,7 @@ impl Chain {
         if by == 0 {
             return Ok(());
         }
+        check_total(self.len(), by)?;
         let last = self.first().last();
         let inside = if last.has(Flags::EOR) {
             0
@@ -137,7 +134,7 @@ impl Chain {
     /// none; the traditional routine keeps what fitted.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_append")]
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.routine(Routine::Append);
@@ -150,9 +147,10 @@ impl Chain {
     /// Adds empty mbufs with room for `len` bytes at the end (`m_getm2` with a chain): all of them or none.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_getm2")]
     pub fn reserve(&mut self, len: usize) -> Result<(), Error> {
+        check_total(self.len(), len)?;
         let more = self
             .inner()
             .getm(How::NoWait, len, self.kind(), Flags::NONE)?;

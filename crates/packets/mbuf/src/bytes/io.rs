@@ -2,7 +2,7 @@
 
 use crate::alloc::Mbufs;
 use crate::chain::Chain;
-use crate::error::Error;
+use crate::error::{Error, check_total};
 use crate::flags::{Flags, Kind};
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -11,10 +11,12 @@ impl Mbufs {
     /// front (`m_uiotombuf`, `align`): all of them or none.
     ///
     /// # Errors
-    /// `TooLong` where `space` is more than an mbuf has; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` where `space` is more than an mbuf has, or all of it more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_uiotombuf")]
     pub fn from_slices(&self, slices: &[IoSlice<'_>], space: usize) -> Result<Chain, Error> {
-        let total = slices.iter().map(|slice| slice.len()).sum();
+        let total = slices
+            .iter()
+            .fold(0, |sum: usize, slice| sum.saturating_add(slice.len()));
         let mut chain = self.room(total, space)?;
         let mut writer = chain.writer();
         for slice in slices {
@@ -38,7 +40,8 @@ impl Mbufs {
 
     /// An empty packet with room for `len` bytes behind `space` bytes.
     fn room(&self, len: usize, space: usize) -> Result<Chain, Error> {
-        let need = len.saturating_add(space);
+        check_total(len, space)?;
+        let need = len + space;
         let mut chain = Chain::new(
             self.inner
                 .getm(self.how, need, Kind::DATA, Flags::PKTHDR)?

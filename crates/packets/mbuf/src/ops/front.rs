@@ -3,7 +3,7 @@
 use super::{consume, gather, move_header};
 use crate::chain::Chain;
 use crate::counts::Routine;
-use crate::error::Error;
+use crate::error::{Error, check_total};
 use crate::flags::Flags;
 use crate::seg::Seg;
 use crate::size::{MHLEN, MLEN};
@@ -21,12 +21,15 @@ impl Chain {
     /// fails; here it is as before.
     ///
     /// # Errors
-    /// `TooLong` for more than that; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` for more than that, or where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
     #[doc(alias = "m_prepend")]
     #[doc(alias = "M_PREPEND")]
     pub fn prepend(&mut self, len: usize) -> Result<&mut [u8], Error> {
         self.routine(Routine::Prepend);
         let first = self.first();
+        if self.is_packet() {
+            check_total(self.len(), len)?;
+        }
         let room = if first.leading() >= len && len > 0 {
             first.set_data(first.data().wrapping_sub(len));
             first.set_len(first.len() + len);

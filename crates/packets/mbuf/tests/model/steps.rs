@@ -243,7 +243,7 @@ impl Bench {
                 if at > 0 && self.chains[at].0.is_packet() {
                     let result = self.each_failure(|bench| {
                         let (front, back) = bench.chains.split_at_mut(at);
-                        Ok(back[0].0.move_header(&mut front[at - 1].0)?)
+                        back[0].0.move_header(&mut front[at - 1].0)
                     });
                     result.expect("memory");
                     self.chains[at - 1].1.header = self.chains[at].1.header.take();
@@ -253,7 +253,7 @@ impl Bench {
                 if at > 0 && self.chains[at].0.is_packet() {
                     let result = self.each_failure(|bench| {
                         let (front, back) = bench.chains.split_at_mut(at);
-                        Ok(back[0].0.dup_header(&mut front[at - 1].0)?)
+                        back[0].0.dup_header(&mut front[at - 1].0)
                     });
                     result.expect("memory");
                     self.chains[at - 1].1.header = self.chains[at].1.header.clone();

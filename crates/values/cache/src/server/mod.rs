@@ -42,8 +42,9 @@ use tranship_sys::{eventfd, socket};
 /// A running server.
 ///
 /// ```
+/// # mod tranship { pub use tranship_cache as cache; }
 /// use std::io::{Read, Write};
-/// use tranship_cache::{Options, Server};
+/// use tranship::cache::{Options, Server};
 ///
 /// let server = Server::start(Options { listen: "127.0.0.1:0".parse()?, ..Options::default() })?;
 /// let mut client = std::net::TcpStream::connect(server.address())?;

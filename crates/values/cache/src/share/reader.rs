@@ -17,9 +17,10 @@ const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(INLINE_BYTES) / 2;
 /// A server that has ended, or was handed over to its successor, is [`Kind::PeerGone`] or [`Kind::PeerDied`]: open it again.
 ///
 /// ```
+/// # mod tranship { pub use tranship_core::*; pub use tranship_cache as cache; }
 /// use std::io::{BufRead, BufReader, Write};
-/// use tranship_cache::{Options, Reader, Server, Share};
-/// use tranship_core::Domain;
+/// use tranship::cache::{Options, Reader, Server, Share};
+/// use tranship::Domain;
 ///
 /// let domain = Domain::builder().helper_thread(true).embedded()?;
 /// let socket = domain.socket_path().ok_or("no socket")?;
@@ -75,7 +76,7 @@ impl Reader {
         Reader::connect(domain, name, None)
     }
 
-    /// The same, and no wait is longer than that: for the server here, nor for answers later on.
+    /// Opens a cache's values, and waits at most `timeout` for the server, here and for each answer later on.
     ///
     /// # Errors
     /// As [`Reader::open`]; [`Kind::TimedOut`].

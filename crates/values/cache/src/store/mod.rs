@@ -194,7 +194,7 @@ impl Store {
         self.put_as(key, value, flags, expiry, mode, None)
     }
 
-    /// The same under this number, if there is one.
+    /// Stores a value under this number, if there is one.
     pub fn put_as(
         &self,
         key: &[u8],

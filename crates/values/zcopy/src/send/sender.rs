@@ -27,9 +27,10 @@ use tranship_sys::signals;
 /// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
 ///
 /// ```
+/// # mod tranship { pub use tranship_zcopy as zcopy; }
 /// use std::io::Read;
 /// use std::os::unix::net::UnixStream;
-/// use tranship_zcopy::{Arena, Piece, Sender, Socket};
+/// use tranship::zcopy::{Arena, Piece, Sender, Socket};
 ///
 /// let value = Arena::new()?.copy(b"a value")?;
 /// let (here, mut there) = UnixStream::pair()?;

@@ -77,7 +77,7 @@ impl Socket {
         })
     }
 
-    /// As [`Socket::new`], for a socket whose other end is on another machine although its address is one of this machine's, as that of
+    /// A socket whose other end is on another machine although its address is one of this machine's, as that of
     /// a forwarder: MSG_ZEROCOPY is tried there too.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// As [`Socket::new`], for a socket whose owner does not know of notifications: without MSG_ZEROCOPY, which would have poll(2)
+    /// A socket whose owner does not know of notifications: without MSG_ZEROCOPY, which would have poll(2)
     /// say that there is an error.
     ///
     /// # Errors

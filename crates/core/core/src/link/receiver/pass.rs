@@ -35,7 +35,7 @@ impl Receiver {
         self.pass_with(buf, 0)
     }
 
-    /// The same with a word that arrives with it.
+    /// Passes a buffer back together with a 64-bit word that arrives with it.
     ///
     /// # Errors
     /// As [`pass`](Receiver::pass).

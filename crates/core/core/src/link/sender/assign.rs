@@ -28,7 +28,7 @@ impl Sender {
         self.assign_own(pool, None)
     }
 
-    /// The same, waiting at most that long. What the receiver was asked it is asked still: the next call takes its answer.
+    /// Assigns a pool, or fails with `TimedOut` after `timeout`. What the receiver was asked it is asked still: the next call takes its answer.
     ///
     /// # Errors
     /// As [`assign`](Sender::assign); `TimedOut`, or `ManagerAway` while there is no manager that could ask it.
@@ -36,7 +36,7 @@ impl Sender {
         self.assign_own(pool, Instant::now().checked_add(timeout))
     }
 
-    /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
+    /// Asks for a pool to be assigned, without waiting, and says whether it is. If not, the receiver has been asked and has still to call the
     /// library, or the manager is away. Call it again.
     ///
     /// # Errors

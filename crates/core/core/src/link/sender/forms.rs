@@ -10,9 +10,10 @@ use std::time::Duration;
 /// A sender that deals with a full ring in another way, as long as this lives ([`Sender::with_when_full`]).
 ///
 /// ```
+/// # use tranship_core as tranship;
 /// # use tranship_core::{Domain, PoolOptions, Role};
 /// use std::time::Duration;
-/// use tranship_core::WhenFull;
+/// use tranship::WhenFull;
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// # let listener = domain.listen("local:video", Role::Sink)?;
@@ -31,7 +32,7 @@ pub struct WithWhenFull<'a> {
 }
 
 impl Sender {
-    /// The same sender, for which `when_full` holds as long as the result lives. So any send has its forms that do not wait, or not
+    /// This sender, for which `when_full` holds as long as the result lives. So any send has its forms that do not wait, or not
     /// for long: `sender.with_when_full(WhenFull::Error).send_inline(b"now or never", 0)`.
     pub fn with_when_full(&mut self, when_full: WhenFull) -> WithWhenFull<'_> {
         let before = std::mem::replace(&mut self.when_full, when_full);

@@ -32,7 +32,7 @@ impl Sender {
         self.move_buffer_with(buf, 0)
     }
 
-    /// The same with a word of the sender's that arrives with it.
+    /// Moves a buffer together with a 64-bit word that arrives with the message.
     ///
     /// # Errors
     /// As [`send`](Sender::send).

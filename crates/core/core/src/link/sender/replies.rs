@@ -53,7 +53,7 @@ impl Sender {
         self.wait_for_control(None)
     }
 
-    /// The same, waiting at most that long.
+    /// Receives what was sent back, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
     /// As [`recv_control`](Sender::recv_control), and `TimedOut`.

@@ -1,0 +1,61 @@
+//! Handles and errors that are open. Closing one that is not ends the program, as `free(3)` does, before anything of it is looked at.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// Where they are.
+static OPEN: LazyLock<Mutex<HashSet<usize>>> = LazyLock::new(Mutex::default);
+
+/// The process that this list is of. A forked child keeps none: another thread of the parent's may have the lock for ever.
+static KEEPER: AtomicU32 = AtomicU32::new(0);
+
+fn is_keeper() -> bool {
+    let here = process::id();
+    // Relaxed: a number alone.
+    match KEEPER.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(keeper) => keeper == here,
+    }
+}
+
+/// Something begins to be the caller's.
+pub(crate) fn opened<T>(what: Box<T>) -> Box<T> {
+    if is_keeper() {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert((&raw const *what).addr());
+    }
+    what
+}
+
+/// The caller gives something back: `by` names the call.
+pub(crate) fn closed<T>(what: Option<Box<T>>, by: &str) -> Option<Box<T>> {
+    if let Some(what) = &what {
+        closed_at(&raw const **what, by);
+    }
+    what
+}
+
+/// As [`closed`], of something that is at this place.
+pub(crate) fn closed_at<T>(at: *const T, by: &str) {
+    if !is_keeper() {
+        return;
+    }
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !open.remove(&at.addr()) {
+        drop(open);
+        end_program(&format!(
+            "{by}: nothing of the kind is open at {at:?}: it was closed before, or never made"
+        ));
+    }
+}
+
+/// What a program does that uses memory which is not its own any more cannot be told. So it does nothing more.
+#[cold]
+pub(crate) fn end_program(text: &str) -> ! {
+    // Standard error may be closed.
+    let _ = writeln!(io::stderr(), "tranship: {text}");
+    process::abort()
+}
