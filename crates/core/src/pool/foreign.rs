@@ -497,7 +497,8 @@ impl ForeignPool {
 
     #[cold]
     fn wake_writer(&self) {
-        let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
+        // Few: the pool's writer may have queued any number. Of its threads one waits, the first in the queue for memory.
+        let _ = futex::wake_some(self.refs.wake());
     }
 
     /// The generation that the writer shows for a slot now, or a violation if there is no such slot.
