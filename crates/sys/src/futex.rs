@@ -116,14 +116,7 @@ fn wake_as(operation: libc::c_int, word: *const AtomicU32, n: u32) -> io::Result
     // The kernel takes a signed count.
     let n = n.min(i32::MAX.unsigned_abs());
     // SAFETY: FUTEX_WAKE only looks the address up.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.expose_provenance(),
-            operation,
-            n,
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_futex, word.expose_provenance(), operation, n) };
     Ok(from_libc(result)?)
 }
 

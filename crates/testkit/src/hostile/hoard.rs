@@ -103,15 +103,19 @@ impl Hoard {
     ///
     /// # Errors
     /// Where the kernel knows no such request (`EINVAL`), or has no memory for it.
-    pub fn wait_on(
-        &mut self,
-        word: *const AtomicU32,
-        seen: u32,
-        count: usize,
-    ) -> io::Result<()> {
+    pub fn wait_on(&mut self, word: *const AtomicU32, seen: u32, count: usize) -> io::Result<()> {
         let at = word.expose_provenance() as u64;
         let all = u64::from(u32::MAX);
-        let request = [FUTEX_WAIT | SHARED_U32 << 32, seen.into(), at, 0, 0, 0, all, 0];
+        let request = [
+            FUTEX_WAIT | SHARED_U32 << 32,
+            seen.into(),
+            at,
+            0,
+            0,
+            0,
+            all,
+            0,
+        ];
         self.queue(request, count)
     }
 

@@ -147,7 +147,9 @@ pub fn play(stage: &Stage) {
             Seen::Walked { wakes, reached } => {
                 eprintln!("{what}: {reached} waiters of {WAITERS} in {wakes} wake-ups");
                 if reached > wakes * MOST {
-                    walks.push(format!("{what}: {wakes} wake-ups reached {reached} waiters"));
+                    walks.push(format!(
+                        "{what}: {wakes} wake-ups reached {reached} waiters"
+                    ));
                 }
             }
         }
