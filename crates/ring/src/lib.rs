@@ -23,6 +23,8 @@ mod line;
 mod producer;
 mod ring;
 mod wait;
+#[cfg(all(test, not(loom)))]
+mod wraps;
 
 pub use consumer::Consumer;
 pub use front::Ending;
