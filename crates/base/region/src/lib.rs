@@ -17,6 +17,6 @@ pub mod window;
 pub use make::{Headroom, MakeError, Opts, make};
 pub use mapping::{RoMapping, RwMapping};
 pub use mappings::{Mappings, NoMappings};
-pub use verify::{Sealing, VerifyError, verify, verify_as};
+pub use verify::{Sealing, VerifyError, backed, verify, verify_as};
 pub use view::{OutOfBounds, View};
 pub use window::{Window, WindowError};

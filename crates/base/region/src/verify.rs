@@ -102,9 +102,17 @@ pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), Veri
         });
     }
     check_size(facts, len)?;
-    // Memory beyond the end, laid there before the seals, would count for what is missing inside.
-    let beyond = memfd::beyond(fd, facts.size).map_err(at("cachestat"))?;
-    check_backing(facts, beyond)
+    check_backing(facts, fd)
+}
+
+/// Does a memfd that was verified still have all of its memory? Of one that several may write ([`Sealing::Shared`]) each of these can
+/// punch holes into it at any time; touching a hole charges the reader.
+pub fn backed(fd: impl AsFd) -> Result<(), VerifyError> {
+    let facts = memfd::facts(fd.as_fd()).map_err(|source| VerifyError::Io {
+        step: "fstat",
+        source,
+    })?;
+    check_backing(facts, fd)
 }
 
 fn check_size(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
@@ -120,7 +128,12 @@ fn check_size(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
     Ok(())
 }
 
-fn check_backing(facts: memfd::Facts, beyond: u64) -> Result<(), VerifyError> {
+fn check_backing(facts: memfd::Facts, fd: impl AsFd) -> Result<(), VerifyError> {
+    // Memory beyond the end, laid there before the seals, would count for what is missing inside.
+    let beyond = memfd::beyond(fd, facts.size).map_err(|source| VerifyError::Io {
+        step: "cachestat",
+        source,
+    })?;
     let backed_bytes = facts.blocks.saturating_mul(512).saturating_sub(beyond);
     if backed_bytes < facts.size {
         return Err(VerifyError::Sparse {

@@ -18,6 +18,11 @@ impl Consumer {
         Self { head: 0 }
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(crate) const fn at(head: u64) -> Self {
+        Self { head }
+    }
+
     /// Lines taken so far: what the shared `head` is to say.
     #[inline]
     pub fn head(&self) -> u64 {

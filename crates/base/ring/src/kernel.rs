@@ -39,7 +39,10 @@ impl Futex for Kernel {
     }
 }
 
-/// Wakes everybody who waits on the word.
-pub fn wake_all(word: &AtomicU32) {
-    let _ = futex::wake(word, u32::MAX >> 1);
+/// Wakes the waiters of a word in this domain's page, but not a walk's worth: the other end may have queued any number.
+///
+/// No honest waiter is lost: only the two ends can read a half, one end wakes by the word, and one thread at a time sleeps on it in
+/// the other. An end that hoards waiters delays nobody but itself, and that by a [`ROUND`](crate::ROUND) at most.
+pub fn wake_some(word: &AtomicU32) {
+    let _ = futex::wake_some(word);
 }

@@ -43,8 +43,8 @@ impl Futex for Kernel {
     }
 }
 
-/// Wakes everybody who waits.
-pub fn wake_all(word: &AtomicU32) {
+/// Wakes everybody who waits: fewer wait here than one wake-up wakes.
+pub fn wake_some(word: &AtomicU32) {
     if tso::wake_all(word) {
         return;
     }

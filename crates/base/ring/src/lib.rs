@@ -23,13 +23,15 @@ mod line;
 mod producer;
 mod ring;
 mod wait;
+#[cfg(all(test, not(loom)))]
+mod wraps;
 
 pub use consumer::Consumer;
 pub use front::Ending;
 pub use half::Side;
 #[cfg(not(loom))]
 pub use half::{HalfRo, HalfRw, len};
-pub use kernel::{Kernel, TIMED, wake_all};
+pub use kernel::{Kernel, TIMED, wake_some};
 pub use line::{INLINE_BYTES, Line, Lines, LinesError};
 pub use producer::{Producer, Publish, Push, RingViolation};
 pub use ring::Ring;

@@ -54,6 +54,11 @@ impl Producer {
         Self { tail: 0, head: 0 }
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(crate) const fn at(tail: u64) -> Self {
+        Self { tail, head: tail }
+    }
+
     /// Lines produced so far.
     #[inline]
     pub fn tail(&self) -> u64 {

@@ -175,7 +175,7 @@ impl Ring {
         wait::end_sleep(flag, &self.ended, wake, |how| match how {
             Asleep::Descriptor => press(),
             Asleep::Futex => {
-                kernel::wake_all(wake);
+                kernel::wake_some(wake);
                 true
             }
         });
@@ -213,7 +213,7 @@ impl Ring {
     pub fn nudge(&self) {
         // Ordering: relaxed; it is done again.
         if is_asleep(self.own.front().asleep.load(Ordering::Relaxed)) {
-            kernel::wake_all(&self.theirs.front().wake);
+            kernel::wake_some(&self.theirs.front().wake);
         }
     }
 

@@ -7,7 +7,7 @@
 //! | sets its `asleep` | fences |
 //! | fences | if the peer's `asleep` is set: |
 //! | looks again | increments its word, once a sleep |
-//! | waits on the word, if it is still what was read | wakes all who wait on it |
+//! | waits on the word, if it is still what was read | wakes who waits on it |
 //!
 //! The two fences make it impossible that the sleeper does not see what was published *and* the waker does
 //! not see the flag. The word, read before the look again, makes a wake-up count that comes before the wait. The flag
@@ -244,7 +244,7 @@ pub fn sleep_once<F: Futex, T>(
     result
 }
 
-/// The waker's second half, when it has found the peer's flag set: ends that sleep, once. `wake` wakes all on the word, or
+/// The waker's second half, when it has found the peer's flag set: ends that sleep, once. `wake` wakes on the word, or
 /// by the peer's descriptor; where it says that it could not, whoever publishes next tries again.
 #[cold]
 pub(crate) fn end_sleep(

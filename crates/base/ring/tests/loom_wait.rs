@@ -12,7 +12,7 @@ use loom::sync::Arc;
 use loom::thread;
 use tranship_ring::{
     Consumer, Point, Producer, Publish, Push, ROUND, Ring, Slept, TIMED, Waker, sleep, sleep_once,
-    wake_all,
+    wake_some,
 };
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
@@ -166,7 +166,7 @@ fn one_sleeper_two_wakers() {
                 let (_, wake, value) = &*control_page;
                 value.store(1, Ordering::Release);
                 wake.fetch_add(1, Ordering::Release);
-                wake_all(wake);
+                wake_some(wake);
             }),
         ];
         let (link, wake, value) = &*shared;
@@ -177,6 +177,97 @@ fn one_sleeper_two_wakers() {
         for waker in wakers {
             waker.join().unwrap();
         }
+    });
+}
+
+/// A word whose waker wakes one waiter, though two threads of a domain sleep: as a manager, which wakes sixteen.
+struct Few {
+    word: AtomicU32,
+    held: loom::sync::Mutex<()>,
+    queue: [loom::sync::Condvar; 2],
+    asleep: [AtomicU32; 2],
+}
+
+impl Few {
+    fn wait(&self, me: usize, seen: u32) {
+        let held = self.held.lock().unwrap();
+        if self.word.load(Ordering::Relaxed) == seen {
+            self.asleep[me].store(1, Ordering::Relaxed);
+            drop(self.queue[me].wait(held));
+        }
+    }
+
+    fn wake(&self, most: usize) {
+        let _held = self.held.lock().unwrap();
+        let asleep = |i: &usize| self.asleep[*i].load(Ordering::Relaxed) == 1;
+        for i in (0..2).filter(asleep).take(most) {
+            self.asleep[i].store(0, Ordering::Relaxed);
+            self.queue[i].notify_one();
+        }
+    }
+}
+
+/// A domain's news: what its threads have taken of them, and up to which word.
+struct News {
+    few: Few,
+    sent: [AtomicU32; 2],
+    taken: loom::sync::Mutex<(u32, [bool; 2])>,
+}
+
+impl News {
+    /// As a session's turn: what has come for any thread. The thread that takes something wakes the others.
+    fn turn(&self, me: usize) -> bool {
+        let mut taken = self.taken.lock().unwrap();
+        let word = self.few.word.load(Ordering::Acquire);
+        for i in 0..2 {
+            taken.1[i] |= self.sent[i].load(Ordering::Acquire) == 1;
+        }
+        if word != taken.0 {
+            taken.0 = word;
+            self.few.wake(2);
+        }
+        taken.1[me]
+    }
+}
+
+/// Of two threads that await an answer each, the manager wakes one at a time, and not always the right one. Seen failing without the
+/// wake-up in `turn`.
+#[test]
+fn the_thread_that_takes_the_news_wakes_the_others() {
+    model::explore(3, || {
+        let news = Arc::new(News {
+            few: Few {
+                word: AtomicU32::new(0),
+                held: loom::sync::Mutex::new(()),
+                queue: [loom::sync::Condvar::new(), loom::sync::Condvar::new()],
+                asleep: [AtomicU32::new(0), AtomicU32::new(0)],
+            },
+            sent: [AtomicU32::new(0), AtomicU32::new(0)],
+            taken: loom::sync::Mutex::new((0, [false; 2])),
+        });
+        let theirs = Arc::clone(&news);
+        let manager = thread::spawn(move || {
+            for i in [1, 0] {
+                theirs.sent[i].store(1, Ordering::Release);
+                theirs.few.word.fetch_add(1, Ordering::Release);
+                theirs.few.wake(1);
+            }
+        });
+        let await_answer = |news: &News, me| {
+            loop {
+                // As `answer`: the word is read before the turn.
+                let seen = news.few.word.load(Ordering::Acquire);
+                if news.turn(me) {
+                    return;
+                }
+                news.few.wait(me, seen);
+            }
+        };
+        let theirs = Arc::clone(&news);
+        let other = thread::spawn(move || await_answer(&theirs, 1));
+        await_answer(&news, 0);
+        manager.join().unwrap();
+        other.join().unwrap();
     });
 }
 

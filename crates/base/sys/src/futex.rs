@@ -1,4 +1,7 @@
-//! Shared futexes.
+//! Futexes: shared ones, and those of one process ([`private`]).
+//!
+//! Any process that can read a shared word can queue as many waiters on it as it likes. The kernel walks them for the process that
+//! wakes. So a word that another domain can read is woken by [`wake_some`].
 //!
 //! All functions are safe: the kernel only reads the word, and answers `EFAULT` for an address that is not
 //! there. They work on read-only mappings.
@@ -7,6 +10,9 @@ use rustix::io::Errno;
 use std::io;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+
+/// Waiters that one [`wake_some`] wakes at most.
+pub const WAKE_MOST: u32 = 16;
 
 /// How many words [`waitv`] takes at once.
 pub const WAITV_MAX: usize = 128;
@@ -43,6 +49,15 @@ fn timespec(duration: Duration) -> rustix::time::Timespec {
 
 /// Sleeps while `*word == expected`, at most `timeout`.
 pub fn wait(word: *const AtomicU32, expected: u32, timeout: Option<Duration>) -> io::Result<Woken> {
+    wait_as(libc::FUTEX_WAIT, word, expected, timeout)
+}
+
+fn wait_as(
+    operation: libc::c_int,
+    word: *const AtomicU32,
+    expected: u32,
+    timeout: Option<Duration>,
+) -> io::Result<Woken> {
     let timeout = timeout.map(timespec);
     let timeout = timeout
         .as_ref()
@@ -53,7 +68,7 @@ pub fn wait(word: *const AtomicU32, expected: u32, timeout: Option<Duration>) ->
         libc::syscall(
             libc::SYS_futex,
             word.expose_provenance(),
-            libc::FUTEX_WAIT,
+            operation,
             expected,
             timeout.cast::<libc::c_void>(),
             std::ptr::null::<u32>(),
@@ -65,17 +80,43 @@ pub fn wait(word: *const AtomicU32, expected: u32, timeout: Option<Duration>) ->
 
 /// Wakes at most `n` sleepers; says how many.
 pub fn wake(word: *const AtomicU32, n: u32) -> io::Result<usize> {
+    wake_as(libc::FUTEX_WAKE, word, n)
+}
+
+/// Wakes at most [`WAKE_MOST`] sleepers: for a word that another domain can read.
+///
+/// The oldest sleepers are woken first, and the other domain may have queued more than so many before. A sleeper that is to be
+/// woken in time either sleeps on a word on which only its own domain has a reason to sleep, or looks again by itself.
+pub fn wake_some(word: *const AtomicU32) -> io::Result<usize> {
+    wake(word, WAKE_MOST)
+}
+
+/// Words on which only threads of this process sleep. Their queues are not in the table that all processes share (Linux 6.16
+/// and later), so nobody else's waiters stand in them.
+pub mod private {
+    use super::{AtomicU32, Duration, Woken, io, wait_as, wake_as};
+
+    /// Sleeps while `*word == expected`, at most `timeout`. Woken by [`wake`] of this module alone.
+    pub fn wait(
+        word: *const AtomicU32,
+        expected: u32,
+        timeout: Option<Duration>,
+    ) -> io::Result<Woken> {
+        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        wait_as(operation, word, expected, timeout)
+    }
+
+    /// Wakes at most `n` sleepers; says how many.
+    pub fn wake(word: *const AtomicU32, n: u32) -> io::Result<usize> {
+        wake_as(libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, word, n)
+    }
+}
+
+fn wake_as(operation: libc::c_int, word: *const AtomicU32, n: u32) -> io::Result<usize> {
     // The kernel takes a signed count.
     let n = n.min(i32::MAX.unsigned_abs());
     // SAFETY: FUTEX_WAKE only looks the address up.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.expose_provenance(),
-            libc::FUTEX_WAKE,
-            n,
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_futex, word.expose_provenance(), operation, n) };
     Ok(from_libc(result)?)
 }
 
@@ -193,6 +234,46 @@ mod tests {
             word.store(1, SeqCst);
             assert_eq!(sleeper.join().expect("sleeper"), Woken::Woken);
         }
+    }
+
+    /// A stranger's waiters are the oldest, and as many as it likes.
+    #[test]
+    fn of_many_sleepers_some_are_woken() {
+        const SLEEPERS: usize = 24;
+        let (word, ro) = two_views();
+        let ro = ro.expose_provenance();
+        let asleep = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            for _ in 0..SLEEPERS {
+                s.spawn(|| {
+                    let ro = std::ptr::with_exposed_provenance(ro);
+                    asleep.fetch_add(1, SeqCst);
+                    while wait(ro, 0, None).expect("wait") == Woken::Interrupted {}
+                });
+            }
+            while asleep.load(SeqCst) < 24 {
+                std::thread::yield_now();
+            }
+            let mut woken = 0;
+            while woken < SLEEPERS {
+                let some = wake_some(word).expect("wake");
+                assert!(some <= WAKE_MOST as usize, "{some} at once");
+                woken += some;
+                std::thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn a_private_word_is_woken_privately() {
+        let word: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+        let sleeper = std::thread::spawn(|| {
+            while private::wait(word, 0, None).expect("wait") == Woken::Interrupted {}
+        });
+        while private::wake(word, 1).expect("wake") == 0 {
+            std::thread::yield_now();
+        }
+        sleeper.join().expect("sleeper");
     }
 
     #[test]

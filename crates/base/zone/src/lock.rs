@@ -70,7 +70,7 @@ impl<T> Lock<T> {
         // Ordering: Acquire pairs with the release in `give`.
         while self.word.swap(WAITED, Ordering::Acquire) != FREE {
             // A failure (no such word, interrupted) only means to look again.
-            let _ = futex::wait(&raw const self.word, WAITED, None);
+            let _ = futex::private::wait(&raw const self.word, WAITED, None);
         }
     }
 
@@ -78,7 +78,7 @@ impl<T> Lock<T> {
     fn give(&self) {
         // Ordering: Release pairs with the acquire of whoever takes it next.
         if self.word.swap(FREE, Ordering::Release) == WAITED {
-            let _ = futex::wake(&raw const self.word, 1);
+            let _ = futex::private::wake(&raw const self.word, 1);
         }
     }
 

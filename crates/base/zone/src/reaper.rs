@@ -191,7 +191,7 @@ fn keep_time() {
     match DRIVER.load(Ordering::Relaxed) {
         // Ordering: AcqRel pairs with the thread's loads and stores of the word.
         THREAD if ARMED.swap(1, Ordering::AcqRel) == 0 => {
-            let _ = futex::wake(&raw const ARMED, 1);
+            let _ = futex::private::wake(&raw const ARMED, 1);
             if !STARTED.swap(true, Ordering::Relaxed) && start().is_err() {
                 set_driver(Driver::Calls);
             }
@@ -226,7 +226,7 @@ fn run() {
         let period = Duration::from_nanos(PERIOD_NS.load(Ordering::Relaxed));
         // Ordering: Acquire pairs with the swap in `keep_time`.
         if ARMED.load(Ordering::Acquire) == 0 {
-            let _ = futex::wait(&raw const ARMED, 0, None);
+            let _ = futex::private::wait(&raw const ARMED, 0, None);
             continue;
         }
         rest(period);
@@ -251,7 +251,7 @@ fn rest(period: Duration) {
         if left.is_zero() {
             break;
         }
-        let _ = futex::wait(&raw const WANTED, wanted, Some(left));
+        let _ = futex::private::wait(&raw const WANTED, wanted, Some(left));
     }
 }
 
@@ -268,7 +268,7 @@ pub(crate) fn wake_to_act() {
     // There may be no thread after all.
     if DRIVER.load(Ordering::Relaxed) == THREAD {
         WANTED.fetch_add(1, Ordering::Relaxed);
-        let _ = futex::wake(&raw const WANTED, 1);
+        let _ = futex::private::wake(&raw const WANTED, 1);
     } else {
         act();
     }

@@ -143,6 +143,9 @@ impl PoolOptions {
     }
     /// Who can write the pool's bytes besides this domain. Default: [`Trust::Producer`], nobody. Fixed from here on; a receiver takes
     /// the pool if its [`accept_trust`](LinkOptions::accept_trust) says so.
+    ///
+    /// At `Full` and `Half` every domain that has the pool can also punch holes into its memory. A reader that touches a hole reads zeros, and
+    /// its own cgroup pays for the page. Receivers refuse buffers of several chunks that have holes; they cannot tell of others.
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self

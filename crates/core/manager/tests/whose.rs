@@ -231,3 +231,68 @@ fn who_says_good_bye_has_nothing() {
     assert!(!done(&mut house, sink));
     assert!(left(&house.ask(sink, Request::Goodbye, [])));
 }
+
+/// What a returning writer names as its readers and queues is answered alike, whether the named are here, were here, or never were.
+#[test]
+fn a_reader_set_is_no_probe() {
+    const PROBER: DomainId = DomainId(60);
+    const PROBED: PoolId = PoolId(50);
+    let answers = |reader: (DomainId, u64), queue: (ChannelId, DomainId, u64)| {
+        let mut house = roomy();
+        // The probed: the writer and the sink of another user, with a channel between them.
+        writer(&mut house);
+        let (sink, _) = house.join_as(USER, Some(SINK), ITS);
+        claims_channel(&mut house, sink);
+        let (prober, id) = house.join(USER + 1, Some(PROBER));
+        assert_eq!(id, PROBER);
+        let claim = Request::ClaimPool {
+            req: Req(1),
+            pool: PROBED,
+            name: "probe".into(),
+            max_bytes: CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        };
+        house.ask(prober, claim, object(2, SLOTS, 8192));
+        let mut said = Vec::new();
+        for pool in [PROBED, POOL] {
+            let reader_set = Request::ClaimRoster {
+                req: Req(2),
+                pool,
+                readers: vec![reader],
+                queues: vec![queue],
+            };
+            said.extend(house.ask(prober, reader_set, []));
+        }
+        said.extend(house.ask(prober, Request::ClaimDone { req: Req(3) }, []));
+        // And what becomes of those that it named is none of its business.
+        assert!(!done(&mut house, sink), "the sink still has its channel");
+        said.extend(house.ask(prober, Request::Goodbye, []));
+        assert!(!left(&said), "a queue of another's pool");
+        said
+    };
+    let nobody = answers(
+        (DomainId(1000), 1),
+        (ChannelId(1000), DomainId(1000), OTHER),
+    );
+    assert!(
+        nobody.iter().any(|e| matches!(e, Event::Refused { .. })),
+        "another's pool is refused: {nobody:?}"
+    );
+    for domain in [
+        SINK,
+        WRITER,
+        SOURCE,
+        PROBER,
+        DomainId(0),
+        DomainId(u32::MAX),
+    ] {
+        for inode in [0, 1, 3, u64::MAX] {
+            for channel in [CHANNEL, ChannelId(0), ChannelId(1000)] {
+                let said = answers((domain, inode), (channel, domain, OTHER));
+                assert_eq!(said, nobody, "{domain:?}, {inode}, {channel:?}");
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ use crate::base::{lock, retired};
 use crate::error::{Error, Kind};
 use std::sync::Arc;
 use tranship_proto::Request;
+use tranship_sys::futex;
 
 impl DomainCore {
     /// Takes what the manager has sent, if anything. Errors wait for the next call that needs the manager.
@@ -144,6 +145,7 @@ impl DomainCore {
         if !conn.is_up() {
             return self.come_back(&mut conn);
         }
+        let before = self.seen();
         loop {
             conn.flush();
             // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
@@ -181,6 +183,10 @@ impl DomainCore {
             }
             self.control_pages.took(wake);
             if self.wake() == wake {
+                // The manager wakes some of the threads that sleep on its word, and this one has taken what came for all of them.
+                if wake != before {
+                    let _ = futex::wake(self.wake_word(), u32::MAX);
+                }
                 return Ok(());
             }
         }

@@ -346,7 +346,10 @@ typedef struct tranship_pool_options {
     uint64_t preallocate_bytes;
     /** How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024. */
     uint32_t slots;
-    /** TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`). */
+    /**
+     * TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`).
+     * At HALF and FULL every domain that has the pool can punch holes into its memory: a reader that touches a hole pays for the page.
+     */
     uint32_t trust;
     /** TRANSHIP_POOL_HUGE_PAGES, TRANSHIP_POOL_ALLOW_FORWARD, both, or 0. */
     uint32_t flags;

@@ -69,6 +69,7 @@ pub struct PoolOptions {
     /// How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024.
     pub slots: u32,
     /// TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`).
+    /// At HALF and FULL every domain that has the pool can punch holes into its memory: a reader that touches a hole pays for the page.
     pub trust: u32,
     /// TRANSHIP_POOL_HUGE_PAGES, TRANSHIP_POOL_ALLOW_FORWARD, both, or 0.
     pub flags: u32,

@@ -135,13 +135,19 @@ impl PageRw {
             .store(sequence.wrapping_add(1), Ordering::Release);
         // Ordering: release; partner: the load of `turn` in `read`.
         front.turn.store(turn, Ordering::Release);
-        let _ = tranship_sys::futex::wake(&front.turn, u32::MAX);
+        self.wake_readers();
     }
 
     /// Another file is where this one was.
     pub fn has_moved(&self) {
         self.front().moved.store(1, Ordering::Release);
-        let _ = tranship_sys::futex::wake(&self.front().turn, u32::MAX);
+        self.wake_readers();
+    }
+
+    /// Every user of the machine can read the page and queue any number of waiters in front of the others. So few are woken, and readers
+    /// look again by themselves.
+    fn wake_readers(&self) {
+        let _ = tranship_sys::futex::wake_some(&self.front().turn);
     }
 
     /// The memory.
@@ -228,7 +234,8 @@ impl PageRo {
         self.front().turn.load(Ordering::Relaxed)
     }
 
-    /// What to sleep on for the next publication. Mapped read-only.
+    /// What to sleep on for the next publication, for a bounded time: strangers sleep on it too, and the wake-up may be theirs. Mapped
+    /// read-only.
     pub fn turn_ptr(&self) -> *const AtomicU32 {
         &raw const self.front().turn
     }
@@ -329,6 +336,30 @@ mod tests {
         assert_eq!(reader.read().expect("it").words.len(), WORDS as usize);
         page.has_moved();
         assert!(reader.has_moved());
+    }
+
+    /// Any user can have waiters by the thousand in front of the others.
+    #[test]
+    fn a_publication_walks_no_crowd() {
+        use tranship_testkit::hostile::Hoard;
+        let _dog = tranship_testkit::Watchdog::new();
+        let (file, page) = made(WORDS);
+        let reader = opened(&file);
+        let crowd = Hoard::new().and_then(|mut crowd| {
+            crowd.wait_on(reader.turn_ptr(), 0, 20_000)?;
+            Ok(crowd)
+        });
+        let mut crowd = match crowd {
+            Ok(crowd) => crowd,
+            Err(error) => return tranship_testkit::skipped(format!("io_uring: {error}")),
+        };
+        page.publish(&of(1), 1, 0);
+        page.has_moved();
+        let woken = crowd.woken().expect("io_uring");
+        assert!(
+            (2..=32).contains(&woken),
+            "two wake-ups reached {woken} waiters"
+        );
     }
 
     #[test]

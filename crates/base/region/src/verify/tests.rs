@@ -269,3 +269,122 @@ fn refused_after_reopening(fd: &OwnedFd) {
     let facts = memfd::facts(fd).expect("facts");
     assert_eq!(facts.mode & 0o111, 0, "made executable");
 }
+
+/// userfaultfd(2) makes a system call of its user wait in the middle, as long as that likes. In a `write` to a memfd that several may write it keeps the
+/// lock of the inode.
+mod userfault {
+    use super::*;
+
+    const REGISTER: libc::c_ulong = 0xc020_aa00;
+    const API: libc::c_ulong = 0xc018_aa3f;
+    const ZEROPAGE: libc::c_ulong = 0xc020_aa04;
+
+    fn ioctl(fd: i32, request: libc::c_ulong, words: &mut [u64]) -> std::io::Result<()> {
+        // SAFETY: as many words as the request has, in a local.
+        match unsafe { libc::ioctl(fd, request, words.as_mut_ptr()) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    /// A place that is not there until somebody puts something there. The kernel, too, waits for that.
+    fn trap() -> std::io::Result<(i32, usize)> {
+        // SAFETY: no argument points anywhere.
+        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+        let fd = i32::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        ioctl(fd, API, &mut [0xaa, 0, 0])?;
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        let at = at.expose_provenance();
+        ioctl(fd, REGISTER, &mut [at as u64, 4096, 1, 0])?;
+        Ok((fd, at))
+    }
+
+    #[test]
+    fn nobody_waits_for_a_writer_that_waits_for_its_own_page() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (uffd, at) = match trap() {
+            Ok(trap) => trap,
+            Err(error) => {
+                return tranship_testkit::skipped(format!(
+                    "userfaultfd of the kernel's faults: {error}"
+                ));
+            }
+        };
+        let fd = by_hand(GOOD, 0, LEN as u64, LEN as u64, Sealing::Shared.added());
+        let target = fd.as_raw_fd();
+        std::thread::scope(|s| {
+            let writer = s.spawn(move || {
+                let bytes = std::ptr::with_exposed_provenance::<libc::c_void>(at);
+                // SAFETY: mapped; the kernel reads it, when it is there.
+                unsafe { libc::pwrite(target, bytes, 4096, 0) }
+            });
+            // It is in the middle of it when the kernel says that it waits for the page.
+            let mut fault = [0u8; 32];
+            // SAFETY: writes a local.
+            let read = unsafe { libc::read(uffd, fault.as_mut_ptr().cast(), fault.len()) };
+            assert_eq!(read, 32, "{}", std::io::Error::last_os_error());
+            assert!(!writer.is_finished());
+            verify_as(&fd, LEN, Sealing::Shared).expect("good");
+            backed(&fd).expect("good");
+            assert_eq!(memfd::glance(target).expect("a memfd").size, LEN as u64);
+            let map = RwMapping::map(&fd, LEN).expect("a mapping");
+            assert_eq!(map.view().read_u32(0).ok(), Some(0));
+            assert!(
+                !writer.is_finished(),
+                "it was let go too early to show anything"
+            );
+            ioctl(uffd, ZEROPAGE, &mut [at as u64, 4096, 0, 0]).expect("a page");
+            assert_eq!(writer.join().expect("no panic"), 4096);
+        });
+        // SAFETY: our own descriptor and mapping.
+        unsafe {
+            libc::close(uffd);
+            libc::munmap(std::ptr::with_exposed_provenance_mut(at), 4096);
+        }
+    }
+
+    /// A writer that traps its own mapping of a page, or takes it away from under itself: a reader's mapping of the memory has no part in that.
+    #[test]
+    fn a_reader_waits_for_no_page_that_its_writer_traps() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let (uffd, at) = match trap() {
+            Ok(trap) => trap,
+            Err(error) => {
+                return tranship_testkit::skipped(format!(
+                    "userfaultfd of the kernel's faults: {error}"
+                ));
+            }
+        };
+        let (fd, writer) = make("test", LEN, Opts::default()).expect("memory");
+        let reader = crate::RoMapping::map(&fd, LEN).expect("a mapping");
+        // Missing pages; that there are none is the seals' doing: who may not punch holes has no fault to trap.
+        let range = writer.base().expose_provenance() as u64;
+        ioctl(uffd, REGISTER, &mut [range, LEN as u64, 1, 0]).expect("registered");
+        // SAFETY: our own mapping; nobody looks at it.
+        unsafe { libc::madvise(writer.base().cast(), LEN, libc::MADV_DONTNEED) };
+        for word in (0..LEN).step_by(4096) {
+            assert_eq!(reader.view().read_u32(word).ok(), Some(0));
+        }
+        // The memory is there, so the writer itself is not trapped either.
+        assert_eq!(writer.view().read_u32(0).ok(), Some(0));
+        // SAFETY: our own descriptor and mapping.
+        unsafe {
+            libc::close(uffd);
+            libc::munmap(std::ptr::with_exposed_provenance_mut(at), 4096);
+        }
+    }
+}

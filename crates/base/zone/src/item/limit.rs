@@ -174,7 +174,7 @@ impl Limit {
                 _ => None,
             };
             // However it ends, the word says what to do.
-            let _ = futex::wait(Arc::as_ptr(&word), WAITING, left);
+            let _ = futex::private::wait(Arc::as_ptr(&word), WAITING, left);
         }
     }
 
@@ -206,5 +206,5 @@ impl State {
 fn answer(sleeper: &Arc<AtomicU32>, answer: u32) {
     // Ordering: Release pairs with the acquire in `sleep`.
     sleeper.store(answer, Ordering::Release);
-    let _ = futex::wake(Arc::as_ptr(sleeper), 1);
+    let _ = futex::private::wake(Arc::as_ptr(sleeper), 1);
 }

@@ -90,6 +90,18 @@ pub enum Violation {
     /// One that cannot be read.
     #[error("the list of an aggregate: {0}")]
     List(#[from] tranship_region::layout::AggregateError),
+    /// A chunk of a pool that others write, with holes in it: touching them would charge the receiver.
+    #[error(
+        "the chunk at window index {index} has memory for {backed_bytes} of its {chunk_bytes} bytes: a domain that may write the pool punched holes into it"
+    )]
+    Holes {
+        /// The window index.
+        index: u32,
+        /// Bytes that have memory.
+        backed_bytes: u64,
+        /// Bytes of a chunk.
+        chunk_bytes: u64,
+    },
     /// A chunk that does not exist.
     #[error("chunk serial {serial} at window index {index} does not exist")]
     Chunk {

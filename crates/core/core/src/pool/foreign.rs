@@ -6,6 +6,7 @@ use super::tag::Tag;
 use crate::base::{lock, visits};
 use crate::domain::{DomainCore, Offer, Subject};
 use crate::error::{self, Error, Violation};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -14,7 +15,7 @@ use tranship_ledger::{Bias, StaleReference};
 use tranship_proto::{CbufId, PoolId, Request, Trust};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{RefsRw, TableRo};
-use tranship_region::{Window, WindowError};
+use tranship_region::{VerifyError, Window, WindowError};
 use tranship_sync::Mark;
 use tranship_sys::map::Access;
 use tranship_sys::{ForkGuard, futex, membarrier};
@@ -45,6 +46,8 @@ pub(crate) struct ForeignPool {
     guard: Option<Guard>,
     /// Serial of the chunk at each window index; 0: none.
     serials: Box<[AtomicU32]>,
+    /// At the levels that others write: the chunks' files, to see whether their memory is still there.
+    files: Mutex<BTreeMap<u32, OwnedFd>>,
     /// Held while chunks come and go: what they are kept for.
     changing: Mutex<Pins>,
     /// Whether the present manager has said something of it.
@@ -99,6 +102,7 @@ impl ForeignPool {
             refs_fd,
             guard,
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            files: Mutex::default(),
             changing: Mutex::default(),
             spoken_of: AtomicBool::new(true),
             given_up: AtomicBool::new(false),
@@ -150,6 +154,9 @@ impl ForeignPool {
                 Trust::None => attach_unwritable(&self.window, index, &fd)?,
                 _ => self.window.attach_ro(index, &fd)?,
             },
+        }
+        if self.shape.trust.all_write() {
+            lock(&self.files).insert(index, fd);
         }
         // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
         known.store(serial, Ordering::Release);
@@ -231,6 +238,7 @@ impl ForeignPool {
 
     fn empty(&self, index: u32, known: &AtomicU32) {
         known.store(0, Ordering::Release);
+        lock(&self.files).remove(&index);
         // SAFETY: the place shows zeros from here on, which any view of a buffer that a liar made us keep bears; where all write, these
         // zeros can be written, too.
         let _ = unsafe { self.window.detach(index) };
@@ -306,6 +314,31 @@ impl ForeignPool {
             length,
             serial,
         }))
+    }
+
+    /// Whether the chunks of a buffer that lies in several still have their memory, where others may write them. One who punches a hole after this is not
+    /// found: the look bounds what an accident or an old hole costs the receiver, and no more. Smaller buffers take the short way, without it.
+    pub(crate) fn check_holes(&self, offset: u64, length: u64) -> Result<(), Violation> {
+        let (first, last) = super::chunks_of(offset, length, self.chunk_shift());
+        if first == last || !self.shape.trust.all_write() {
+            return Ok(());
+        }
+        let files = lock(&self.files);
+        #[allow(clippy::cast_possible_truncation)] // as `check` found
+        for (index, file) in files.range(first as u32..=last as u32) {
+            if let Err(VerifyError::Sparse {
+                backed_bytes,
+                size_bytes,
+            }) = tranship_region::backed(file)
+            {
+                return Err(Violation::Holes {
+                    index: *index,
+                    backed_bytes,
+                    chunk_bytes: size_bytes,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Whether what was missing is here now.
@@ -497,7 +530,8 @@ impl ForeignPool {
 
     #[cold]
     fn wake_writer(&self) {
-        let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
+        // Few: the pool's writer may have queued any number. Of its threads one waits, the first in the queue for memory.
+        let _ = futex::wake_some(self.refs.wake());
     }
 
     /// The generation that the writer shows for a slot now, or a violation if there is no such slot.

@@ -34,6 +34,39 @@ fn who_can_write() {
     }
 }
 
+/// Where others write, each of them can punch holes into a chunk that its reader has mapped: the reader pays for what it touches there. It finds the
+/// hole when it receives a large buffer.
+#[test]
+fn a_large_buffer_with_holes_is_refused() {
+    for (trust, moves) in [
+        (Trust::Full, false),
+        (Trust::Full, true),
+        (Trust::Half, false),
+    ] {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let pool = pool_of(&a, trust);
+        let len = 3 * CHUNK;
+        // The reader has the chunks, and found them whole.
+        to.send(pool.alloc(len).expect("a buffer").freeze())
+            .expect("send");
+        assert_eq!(from.recv().expect("recv").len(), len);
+        let buf = pool.alloc(len).expect("a buffer");
+        let at = buf.view().as_ptr().cast_mut();
+        // SAFETY: a page of a buffer that nobody looks at; it reads as zeros then.
+        let punched = unsafe { libc::madvise(at.cast(), 4096, libc::MADV_REMOVE) };
+        assert_eq!(punched, 0, "{}", std::io::Error::last_os_error());
+        match moves {
+            true => to.move_buffer(buf).expect("move"),
+            false => to.send(buf.freeze()).expect("send"),
+        }
+        let error = from.recv().expect_err("a hole");
+        assert_eq!(error.kind(), Kind::PeerViolation, "{trust}: {error}");
+        assert!(error.to_string().contains("holes"), "{trust}: {error}");
+    }
+}
+
 /// At `half` each domain can do with a buffer's pages what it is to do with them at the moment, and nothing else.
 #[test]
 fn at_half_what_is_not_to_be_touched_faults() {

@@ -173,6 +173,7 @@ impl Shell {
             connected: HashMap::new(),
             parties: HashMap::new(),
             runnable: VecDeque::new(),
+            resting: Vec::new(),
             workers,
             waits_for_worker: BTreeSet::new(),
             flights: flight::Flights::new(max_files, process::geteuid()),
@@ -234,6 +235,7 @@ impl Shell {
             }
         }
         self.again();
+        self.end_rests(Instant::now());
         for _ in 0..self.runnable.len() {
             if let Some(uid) = self.runnable.pop_front() {
                 self.serve_party(uid);
@@ -298,6 +300,10 @@ impl Shell {
             || self.listener_rests.is_some();
         if again {
             wait = Some(wait.map_or(AGAIN, |w| w.min(AGAIN)));
+        }
+        if let Some((until, _)) = self.resting.iter().min() {
+            let rest = until.saturating_duration_since(Instant::now());
+            wait = Some(wait.map_or(rest, |w| w.min(rest)));
         }
         if let Some(trim) = self.trim {
             let trim = trim.saturating_duration_since(Instant::now());

@@ -56,6 +56,8 @@ pub(super) struct Shell {
     pub parties: HashMap<u32, Party>,
     /// Parties with something to do, in the order of their turns.
     pub runnable: VecDeque<u32>,
+    /// Parties that have no turn until then.
+    pub resting: Vec<(Instant, u32)>,
     pub workers: Workers,
     /// Parties that wait for a worker.
     pub waits_for_worker: BTreeSet<u32>,

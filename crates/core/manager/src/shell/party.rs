@@ -47,6 +47,8 @@ pub(super) struct Party {
     pub tasks: VecDeque<Task>,
     /// It is among those that have their turn.
     pub queued: bool,
+    /// It has no turn for the moment: the last one took long.
+    pub rests: bool,
     /// Connections and processes that are watched.
     pub members: usize,
     /// Connections whose next message waits for a worker.

@@ -11,9 +11,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
+use tranship_sys::process;
 
 /// What one party gets of each turn.
-const SHARE: Duration = Duration::from_micros(300);
+pub(super) const SHARE: Duration = Duration::from_micros(300);
+/// Processor time that one turn of a party takes, a few times over. More takes a party that has the kernel walk in the manager's name, as by
+/// hundreds of thousands of waiters for its sockets.
+const LONG: Duration = Duration::from_millis(20);
+/// For so many times as long the party has no turn after that.
+const REST: u32 = 16;
 
 impl Shell {
     /// A user's party, made if there is none.
@@ -26,6 +32,7 @@ impl Shell {
                 epoll,
                 tasks: VecDeque::new(),
                 queued: false,
+                rests: false,
                 members: 0,
                 carry: VecDeque::new(),
                 arrived: 0,
@@ -44,9 +51,37 @@ impl Shell {
     /// A party has its turn next.
     pub(super) fn wake(&mut self, uid: u32) {
         if let Some(party) = self.parties.get_mut(&uid)
+            && !party.rests
             && !std::mem::replace(&mut party.queued, true)
         {
             self.runnable.push_back(uid);
+        }
+    }
+
+    /// A party has no turn for that long.
+    pub(super) fn rest(&mut self, uid: u32, time: Duration) {
+        if let Some(party) = self.parties.get_mut(&uid)
+            && let Some(until) = Instant::now().checked_add(time)
+            && !std::mem::replace(&mut party.rests, true)
+        {
+            // It would say that it is ready all the time.
+            let _ = self.epoll.remove(&party.epoll);
+            self.resting.push((until, uid));
+        }
+    }
+
+    /// Parties that have rested long enough have turns again.
+    pub(super) fn end_rests(&mut self, now: Instant) {
+        for (_, uid) in self.resting.extract_if(.., |(until, _)| *until <= now) {
+            if let Some(party) = self.parties.get_mut(&uid) {
+                party.rests = false;
+                let _ = self
+                    .epoll
+                    .add(&party.epoll, PARTY | u64::from(uid), Interest::Read);
+                if !std::mem::replace(&mut party.queued, true) {
+                    self.runnable.push_back(uid);
+                }
+            }
         }
     }
 
@@ -59,7 +94,7 @@ impl Shell {
 
     /// Does some of what a party has to be done, for its share of the time.
     pub(super) fn serve_party(&mut self, uid: u32) {
-        let begin = Instant::now();
+        let (begin, used) = (Instant::now(), process::thread_time());
         self.beat.at(Place::Events, uid, 0);
         let mut ready: Vec<Ready> = Vec::new();
         match self.parties.get_mut(&uid) {
@@ -99,7 +134,20 @@ impl Shell {
                 break;
             }
         }
+        // The manager's own user can stop it anyway.
+        if begin.elapsed() >= LONG && uid != process::geteuid() {
+            let used = process::thread_time().saturating_sub(used);
+            if used >= LONG {
+                tracing::warn!(
+                    uid,
+                    ms = used.as_millis(),
+                    "a turn of this user took long: it has none for a while"
+                );
+                self.rest(uid, used.saturating_mul(REST));
+            }
+        }
         let over = match self.parties.get(&uid) {
+            Some(party) if party.rests => false,
             Some(party) if !party.tasks.is_empty() => {
                 self.wake(uid);
                 false

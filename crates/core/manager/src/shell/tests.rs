@@ -96,6 +96,52 @@ fn who_does_not_take_answers_is_not_heard() {
     }
 }
 
+/// A client can have waiters for its socket by the hundred thousand: each message walks them all, and each task has one such walk.
+#[test]
+fn a_message_that_takes_long_is_the_last_of_its_task() {
+    let mut stage = stage();
+    let mut crowd = match tranship_testkit::hostile::Hoard::new() {
+        Ok(crowd) => crowd,
+        Err(error) => return tranship_testkit::skipped(format!("io_uring: {error}")),
+    };
+    while socket::recvmsg(&stage.socket, &mut [0; 64], true).is_ok() {}
+    crowd.poll(stage.socket.as_fd(), 100_000).expect("waiters");
+    stage.ask();
+    assert_eq!(stage.read(), 16);
+    stage.shell.write(stage.client);
+    assert_eq!(stage.shell.conns[&stage.client].queue.len(), 15);
+    assert_eq!(crowd.woken().expect("io_uring"), 100_000);
+}
+
+#[test]
+fn a_party_that_rests_is_not_heard() {
+    let mut stage = stage();
+    let uid = stage.shell.conns[&stage.client].uid;
+    let mut ready = Vec::new();
+    stage
+        .shell
+        .rest(uid, std::time::Duration::from_secs(1 << 20));
+    stage.ask();
+    let other = joins(&stage.dir.path().join("manager.sock"));
+    while stage.shell.conns.len() < 2 {
+        stage.shell.turn(&mut ready).expect("a turn");
+    }
+    let mut answer = [0; 64];
+    let said = |shell: &mut Shell, ready: &mut Vec<Ready>, answer: &mut [u8]| {
+        shell.turn(ready).expect("a turn");
+        socket::recvmsg(&stage.socket, answer, true).is_ok()
+    };
+    // What it says does not end the manager's sleep: somebody else does.
+    socket::connect_now(&stage.dir.path().join("manager.sock")).expect("a connection");
+    // The first message is the welcome.
+    assert!(said(&mut stage.shell, &mut ready, &mut answer));
+    socket::connect_now(&stage.dir.path().join("manager.sock")).expect("a connection");
+    assert!(!said(&mut stage.shell, &mut ready, &mut answer));
+    stage.shell.resting[0].0 = Instant::now();
+    while !said(&mut stage.shell, &mut ready, &mut answer) {}
+    drop(other);
+}
+
 /// Whoever else has its socket may go on for ever.
 #[test]
 fn of_a_dead_process_a_thousand_messages_are_heard() {

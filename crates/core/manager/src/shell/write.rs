@@ -5,11 +5,13 @@ use super::keep::Kept;
 use super::out::Outgoing;
 use super::parts::Shell;
 use super::party::Task;
+use super::serve::SHARE;
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tranship_proto::{Event, Refusal, encode};
 use tranship_sys::{crash, futex, socket};
 
@@ -53,9 +55,10 @@ impl Shell {
         };
         (conn.writing, conn.blocked) = (false, false);
         let uid = conn.uid;
-        let mut sent = 0;
+        let begin = Instant::now();
+        let (mut sent, mut late) = (0, false);
         while let Some(conn) = self.conns.get(&client)
-            && let (Some(out), false) = (conn.queue.front(), sent == TURN || conn.broken)
+            && let (Some(out), false) = (conn.queue.front(), sent == TURN || late || conn.broken)
         {
             let fds = out.fds.len();
             if !self.may_fly(uid, fds) {
@@ -76,6 +79,8 @@ impl Shell {
                     conn.queue.pop_front();
                     sent += 1;
                     self.flies(client, fds);
+                    // The kernel walks all that the client has waiting for it: one such walk a task.
+                    late = begin.elapsed() >= SHARE;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     conn.blocked = true;
@@ -98,9 +103,11 @@ impl Shell {
         {
             // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
             control_page.wake().fetch_add(1, Ordering::Release);
-            let _ = futex::wake(control_page.wake(), u32::MAX >> 1);
+            // Few: the client may have queued any number. Where more of its threads wait, the thread that takes the news wakes the others
+            // (`take_events` in the session).
+            let _ = futex::wake_some(control_page.wake());
         }
-        if sent == TURN {
+        if sent == TURN || late {
             self.plan_write(client);
         }
         self.rewatch(client);

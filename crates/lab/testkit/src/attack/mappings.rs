@@ -7,14 +7,14 @@ use super::{
 
 attacks! {
     Unsealed {
-        mprotect_rw, mprotect_rwx, pkey_mprotect, mremap_dup_then_mprotect, mremap_move_then_mprotect,
+        mprotect_rw, mprotect_rwx, pkey_mprotect, mremap_dup_then_mprotect, mremap_move_then_mprotect, mremap_dontunmap_then_mprotect, process_madvise_remove,
         remap_file_pages_then_mprotect, own_map_files_reopened, uffd_copy_over_hole, own_proc_mem_after_mprotect, madvise_remove,
     }
     Writable {
         store, own_proc_mem, process_vm_writev_self, ptrace_poke_own_child, madvise_populate_write,
     }
     Harmless {
-        private_mapping_written, private_mapping_poked, mremap_grow, madvise_dontneed, madvise_free, madvise_cold, madvise_pageout,
+        private_mapping_written, private_mapping_poked, mremap_grow, mremap_over_itself, process_madvise_self, madvise_dontneed, madvise_free, madvise_cold, madvise_pageout,
         madvise_collapse, madvise_hugepage, madvise_mergeable, madvise_wipe_on_fork, madvise_dontneed_locked,
         madvise_guard, madvise_poison, madvise_soft_offline, merge_whole_process, uffd_missing, uffd_write_protect,
         uffd_minor_continue, pagemap_scan_protect, mbind, move_own_pages, mlock, msync_invalidate, mseal, grows_down,
@@ -59,6 +59,62 @@ fn mremap_move_then_mprotect(t: &Target) -> Outcome {
     ask!(sc(libc::SYS_mprotect, &[moved, len, PROT_RW]));
     scribble((moved, len))
 }
+
+/// Leaves the old place empty, and has the same pages elsewhere.
+fn mremap_dontunmap_then_mprotect(t: &Target) -> Outcome {
+    let (at, len) = ask!(t.map());
+    let moved = ask!(sc(libc::SYS_mremap, &[at, len, len, 1 | 4, 0]));
+    ask!(sc(libc::SYS_mprotect, &[moved, len, PROT_RW]));
+    scribble((moved, len))
+}
+
+/// Two mappings of it side by side, one moved over the other and cut: what is left shows the object, and no other.
+fn mremap_over_itself(t: &Target) -> Outcome {
+    let (at, len) = ask!(t.map());
+    let copy = ask!(sc(libc::SYS_mremap, &[at, 0, len, 1]));
+    let moved = ask!(sc(libc::SYS_mremap, &[copy, len, PAGE, 3, at]));
+    done(sc(libc::SYS_mremap, &[moved, PAGE, len, 1]))
+}
+
+/// One's own address space through its pidfd (Linux 6.13): the same advice as madvise(2) gives, in one call for several places.
+fn process_madvise(t: &Target, advice: i32) -> Outcome {
+    let (at, len) = ask!(t.map());
+    let itself = ask!(sc(libc::SYS_pidfd_open, &[std::process::id() as usize, 0]));
+    let places = [at, PAGE, at, len];
+    done(sc(
+        libc::SYS_process_madvise,
+        &[
+            itself,
+            address(&places),
+            2,
+            advice.cast_unsigned() as usize,
+            0,
+        ],
+    ))
+}
+
+fn process_madvise_remove(t: &Target) -> Outcome {
+    let (at, len) = ask!(t.map());
+    ask!(sc(libc::SYS_mprotect, &[at, len, PROT_RW]));
+    match process_madvise(t, libc::MADV_REMOVE) {
+        // Before Linux 6.13 a process gave itself only some advice in this way.
+        Outcome::Errno(libc::EINVAL) => madvise(t, libc::MADV_REMOVE),
+        other => other,
+    }
+}
+
+fn process_madvise_self(t: &Target) -> Outcome {
+    let advice = [
+        libc::MADV_DONTNEED,
+        libc::MADV_FREE,
+        libc::MADV_COLD,
+        libc::MADV_PAGEOUT,
+        MADV_GUARD_INSTALL,
+    ];
+    advice.map(|advice| process_madvise(t, advice))[0]
+}
+
+const MADV_GUARD_INSTALL: i32 = 102;
 
 /// Beyond the object: reads there fault, and never reach another object.
 fn mremap_grow(t: &Target) -> Outcome {

@@ -184,7 +184,7 @@ fn victim_process_madvise(t: &Target) -> Outcome {
     let pidfd = ask!(sc(libc::SYS_pidfd_open, &[ask!(t.pid()), 0]));
     let iov = [ask!(t.victim_map()), PAGE];
     let mut outcome = Outcome::Errno(libc::EPERM);
-    for advice in [4, 9, 14, 20, 21, 25] {
+    for advice in [4, 8, 9, 14, 20, 21, 22, 23, 24, 25, 102] {
         outcome = done(sc(
             libc::SYS_process_madvise,
             &[pidfd, address(&iov), 1, advice, 0],

@@ -12,6 +12,7 @@
 mod attacker;
 mod attacks;
 pub mod claimant;
+mod hoard;
 mod holdings;
 mod load;
 mod nuisances;
@@ -21,6 +22,7 @@ pub mod requests;
 pub use attacker::Attacker;
 pub use attacks::descriptors::lingering;
 pub use attacks::{ATTACKS, Attack};
+pub use hoard::Hoard;
 pub use load::{Load, Tally};
 pub use nuisances::{CONNECTIONS, NUISANCES, Nuisance};
 

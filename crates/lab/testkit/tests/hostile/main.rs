@@ -7,6 +7,7 @@
 //! * `siege`: everything that the attack library knows, on every shared object that it was given and on every victim;
 //! * `lies`: wrong lines, aggregates, ids, generations and flags in rings, towards a receiver;
 //! * `cursors`: wrong cursors, counters, flags and control lines, towards a sender;
+//! * `hoard`: twenty thousand waiters on a word that a victim wakes;
 //! * `pest`: wrong requests, descriptors and floods, towards the manager.
 //!
 //! Throughout, the writer and the third domain exchange stamped frames; every one is checked when it arrives and
@@ -24,6 +25,7 @@
 
 mod cast;
 mod cursors;
+mod hoard;
 mod lies;
 mod pest;
 mod shared;
@@ -51,6 +53,8 @@ scenes! {
     lies_of_the_same_user: lies::play, SameUser;
     cursors_of_another_user: cursors::play, OtherUser;
     cursors_of_the_same_user: cursors::play, SameUser;
+    waiters_of_another_user: hoard::play, OtherUser;
+    waiters_of_the_same_user: hoard::play, SameUser;
     requests_of_another_user: pest::play, OtherUser;
     requests_of_the_same_user: pest::play, SameUser;
     requests_of_root_of_files: pest::play, RootOfFiles;

@@ -9,7 +9,7 @@ use tranship_testkit::Watchdog;
 use tranship_transport::net::{Credentials, Net, certificate};
 use tranship_transport::{Backend, Error, Kind};
 
-fn net(credentials: Credentials) -> Net {
+pub fn net(credentials: Credentials) -> Net {
     Net::tls(credentials, timing()).expect("net")
 }
 

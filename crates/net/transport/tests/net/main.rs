@@ -11,4 +11,5 @@ mod kit;
 mod liars;
 mod lost;
 mod processes;
+mod replay;
 mod servers;

@@ -327,6 +327,7 @@ fn hold(
     if let Some(missing) = foreign.check(offset, length, serial)? {
         return Err(Untaken::Missing(id.pool(), missing));
     }
+    foreign.check_holes(offset, length)?;
     // The generation after the reference: the collector bumps it, fences, and looks at references
     // again, so one of the two sees the other.
     let check = || match foreign.is_alive(slot, id.generation()) {
