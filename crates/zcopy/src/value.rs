@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
+use tranship_core::Heap;
 
 /// The twin allocator (ZCopy, section 3.2.1): memory for values that are sent many times, beside the program's heap.
 ///
@@ -192,6 +193,12 @@ impl Arena {
     /// If the kernel refuses; then nothing may be allocated.
     pub fn begin(&self) -> io::Result<()> {
         self.inner.replace_rest()
+    }
+
+    /// The heap in which its memory is admitted, where it is charged to a domain ([`Options::charge_to`]).
+    #[must_use]
+    pub fn heap(&self) -> Option<&Heap> {
+        self.inner.heap()
     }
 
     /// Where it is charged to a domain ([`Options::charge_to`]): bytes that the manager wants back, or has not admitted, after everything that is free

@@ -1,5 +1,6 @@
 //! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it (`handover`).
 
+mod admission;
 mod announced;
 mod classic;
 mod connection;
@@ -22,6 +23,7 @@ pub use shared::{Options, Sending};
 use crate::share::{self, ShareServer};
 use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
+use admission::Admission;
 use announced::Announced;
 use connection::Connection;
 use pacing::Pacing;
@@ -281,6 +283,7 @@ impl Server {
             counts: (0..threads).map(|_| Counts::default()).collect(),
             shown: share::Counts::default(),
             announced: Announced::new(options.memory),
+            admission: Admission::default(),
             pacing: Pacing::take_off(&listener),
             options,
             open: AtomicUsize::new(0),

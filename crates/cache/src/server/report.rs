@@ -1,5 +1,6 @@
 //! What `stats` says.
 
+use super::admission::Admission;
 use super::shared::Shared;
 use crate::reply::Replies;
 use std::fmt::Display;
@@ -63,6 +64,10 @@ fn general(shared: &Shared, replies: &mut Replies) {
     row(replies, "reclaimed", load(&counts.expired));
     row(replies, "moved", load(&counts.moved));
     row(replies, "out_of_memory", load(&counts.no_memory));
+    let heap = shared.store.arena().heap();
+    let unadmitted = heap.map_or(0, tranship_core::Heap::unadmitted_bytes);
+    row(replies, "zcopy_manager", Admission::state(heap));
+    row(replies, "zcopy_unadmitted_bytes", unadmitted);
     row(replies, "zcopy_arena_bytes", arena.used_bytes);
     row(replies, "zcopy_protected_blocks", arena.frozen_blocks);
 }

@@ -1,5 +1,6 @@
 //! What all workers share, options included.
 
+use super::admission::Admission;
 use super::announced::Announced;
 use super::pacing::Pacing;
 use crate::share::{self, Share};
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     pub(super) options: Options,
     /// Values that are on their way here.
     pub(super) announced: Announced,
+    pub(super) admission: Admission,
     pub(super) pacing: Pacing,
     pub(super) counts: Box<[Counts]>,
     pub(super) shown: share::Counts,

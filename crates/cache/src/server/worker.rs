@@ -234,6 +234,7 @@ impl Worker {
         if self.number == 0 {
             self.shared.flush_if_due();
             self.shared.store.tidy();
+            self.shared.look_at_manager();
         }
     }
 }
