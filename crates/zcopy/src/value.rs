@@ -362,6 +362,12 @@ impl Value {
         self.owned.arena.own_pages(self.at).is_some()
     }
 
+    /// Has somebody else a clone of it?
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.owned) > 1
+    }
+
     /// Bytes that go back with it, or with its pageblock.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {

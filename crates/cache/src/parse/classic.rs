@@ -87,6 +87,19 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
     }
 }
 
+/// The beginning of a line that asks for keys: with numbers, with a new time to live, and what follows.
+pub fn long_get(line: &[u8]) -> Option<(bool, Option<i64>, &[u8])> {
+    let (name, rest) = word(line);
+    match name {
+        b"get" | b"gets" => Some((name == b"gets", None, rest)),
+        b"gat" | b"gats" => {
+            let (expiry, rest) = word(rest);
+            Some((name == b"gats", Some(number(Some(expiry)).ok()?), rest))
+        }
+        _ => None,
+    }
+}
+
 fn keys(rest: &[u8], cas: bool, touch: Option<i64>) -> Result<Command<'_>, Wrong> {
     if rest.iter().all(|byte| *byte == b' ') {
         return Err(Wrong::UNKNOWN);

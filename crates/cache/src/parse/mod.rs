@@ -5,6 +5,7 @@ mod command;
 mod meta;
 mod words;
 
+pub use classic::long_get;
 pub use command::{Command, Put};
 pub use meta::{Flag, Meta, MetaKind};
 pub use words::{KEY, Wrong, key, words};

@@ -16,6 +16,7 @@ mod report;
 mod running;
 mod shared;
 mod take;
+mod waiting;
 mod worker;
 
 pub use shared::{Options, Sending};
@@ -40,6 +41,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 use tranship_sys::service::Notifier;
 use tranship_sys::{eventfd, socket};
+use waiting::Waiting;
 
 /// A running server.
 ///
@@ -283,6 +285,7 @@ impl Server {
             counts: (0..threads).map(|_| Counts::default()).collect(),
             shown: share::Counts::default(),
             announced: Announced::new(options.memory),
+            waiting: Waiting::new(options.memory),
             admission: Admission::default(),
             pacing: Pacing::take_off(&listener),
             options,
@@ -311,6 +314,8 @@ impl Server {
             workers.push(worker);
             doorbells.push(doorbell);
         }
+        let rung: io::Result<_> = doorbells.iter().map(OwnedFd::try_clone).collect();
+        shared.waiting.ring_at(rung?);
         let former = matches!(begin.pending, Pending::Former(_));
         let share_server = share_server(&shared.options, former)?;
         match begin.pending {

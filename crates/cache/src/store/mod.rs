@@ -8,15 +8,17 @@ mod change;
 mod clean;
 mod come_down;
 mod entry;
+mod left;
 mod lru;
 mod shard;
 
 pub use adopt::Adopted;
 
 use entry::{Entry, OVERHEAD};
+use left::Left;
 use shard::Shard;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tranship_core::Domain;
@@ -119,6 +121,9 @@ pub struct Store {
     started: Instant,
     /// Bytes of the arena's pageblocks from which on the cleaner works.
     cleaner: AtomicUsize,
+    left: Left,
+    /// Values that are stored no more lack to one that is to be stored.
+    short: AtomicBool,
     pub(crate) counts: Counts,
 }
 
@@ -158,6 +163,8 @@ impl Store {
             numbers: AtomicU64::new(1),
             started: Instant::now(),
             cleaner: AtomicUsize::new(0),
+            left: Left::default(),
+            short: AtomicBool::new(false),
             counts: Counts::default(),
         }
     }
@@ -184,9 +191,36 @@ impl Store {
                 break;
             }
         }
+        self.lacks();
         // Relaxed: a count.
         self.counts.no_memory.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// Bytes of values that are stored no more, and that replies still have; more than that are never meant if it is not above `enough`.
+    pub(crate) fn left_bytes(&self, enough: u64) -> u64 {
+        match self.left.bytes() {
+            bytes if bytes <= enough => bytes,
+            _ => self.left.sweep(),
+        }
+    }
+
+    /// Memory lacks. If replies have some, their clients are to lose it.
+    fn lacks(&self) {
+        if self.left.sweep() > 0 {
+            // Relaxed: a hint.
+            self.short.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Does memory lack that replies have?
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
+    /// Some of it is there again.
+    pub(crate) fn relieved(&self) {
+        self.short.store(false, Ordering::Relaxed);
     }
 
     /// Stores a value.
@@ -374,6 +408,9 @@ impl Store {
         }
         self.clean(16);
         self.come_down();
+        if self.arena.excess() > 0 {
+            self.lacks();
+        }
     }
 
     /// A new limit; what is too much is evicted.
@@ -447,11 +484,11 @@ impl Store {
     fn exchange(&self, shard: &mut Shard, index: u32, value: Value, number: Option<u64>) -> u64 {
         let cas = number.unwrap_or_else(|| self.number());
         let entry = shard.entry_mut(index);
-        let (before, after) = (entry.cost(), {
-            entry.value = value;
-            entry.cas = cas;
-            entry.cost()
-        });
+        let before = entry.cost();
+        let old = std::mem::replace(&mut entry.value, value);
+        entry.cas = cas;
+        let after = entry.cost();
+        self.left.add(old);
         shard.recount(index, before, after);
         // Relaxed: a sum.
         self.used.fetch_add(after, Ordering::Relaxed);
@@ -472,6 +509,7 @@ impl Store {
         // Relaxed: sums.
         self.used.fetch_sub(entry.cost(), Ordering::Relaxed);
         self.counts.items.fetch_sub(1, Ordering::Relaxed);
+        self.left.add(entry.value);
     }
 
     fn evict(&self, shard: &mut Shard, index: u32) {
