@@ -171,7 +171,7 @@ pub(super) struct Keys {
 pub(super) enum KeysEnd {
     /// With their line.
     Line,
-    /// With something that is no key; the line goes on.
+    /// With something that is no key: of so long a line the rest is not awaited.
     Wrong,
 }
 

@@ -21,7 +21,7 @@ use tranship_sys::epoll::Interest;
 use tranship_zcopy::{Sender, Socket, ValueMut};
 
 /// The longest command line, but for a `get`: its keys are answered as they come.
-const LINE: usize = 8 << 10;
+const LINE: usize = 64 << 10;
 /// Bytes taken from the socket at once.
 const CHUNK: usize = 16 << 10;
 /// Commands before others have their turn.
@@ -245,7 +245,8 @@ impl Connection {
                 },
             }
         }
-        if self.is_choked(shared) {
+        let was_choked = self.is_choked(shared);
+        if was_choked {
             Counts::bump(&counts.conn_yields, 1);
         }
         self.awaited = match self.expect {
@@ -253,7 +254,7 @@ impl Connection {
             _ => None,
         };
         // What is not looked at because replies wait is not the client's delay.
-        let part = self.has_part() && !self.is_choked(shared);
+        let part = self.has_part() && !was_choked;
         self.pace.received(commands > 0, part);
         let waited = !self.replies.is_empty();
         match self
@@ -279,7 +280,8 @@ impl Connection {
         if self.ending && self.replies.is_empty() {
             return Turn::End;
         }
-        if !self.ending && (!dry || commands == TURN) && !self.is_choked(shared) {
+        let has_more = !dry || commands == TURN || was_choked;
+        if !self.ending && has_more && !self.is_choked(shared) {
             return Turn::More;
         }
         Turn::Done
@@ -373,7 +375,7 @@ impl Connection {
                 self.at += looked_at;
                 match end {
                     Some(classic::KeysEnd::Line) => self.expect = Expect::Line,
-                    Some(classic::KeysEnd::Wrong) => self.expect = Expect::SwallowLine,
+                    Some(classic::KeysEnd::Wrong) => self.ending = true,
                     None if looked_at == 0 => return None,
                     None => {}
                 }
