@@ -50,7 +50,7 @@ impl Owned {
         let outcome = store.put(&self.key, value, self.flags, self.expiry, self.mode);
         if let Mode::Cas(_) = self.mode {
             match outcome {
-                Outcome::Stored(_) => Counts::bump(&counts.cas_hits, 1),
+                Outcome::Stored { .. } => Counts::bump(&counts.cas_hits, 1),
                 Outcome::Exists => Counts::bump(&counts.cas_badval, 1),
                 _ => Counts::bump(&counts.cas_misses, 1),
             }
@@ -60,7 +60,7 @@ impl Owned {
         }
         if !self.noreply {
             replies.line(match outcome {
-                Outcome::Stored(_) => "STORED",
+                Outcome::Stored { .. } => "STORED",
                 Outcome::NotStored => "NOT_STORED",
                 Outcome::Exists => "EXISTS",
                 Outcome::NotFound => "NOT_FOUND",
@@ -130,9 +130,9 @@ pub(super) fn answer(command: Command<'_>, shared: &Shared, worker: usize, repli
                 ("NOT_FOUND".to_owned(), noreply)
             }
         }
-        Command::Flush { delay, noreply } => {
+        Command::Flush { time, noreply } => {
             Counts::bump(&counts.cmd_flush, 1);
-            shared.flush(delay);
+            shared.flush(time);
             ("OK".to_owned(), noreply)
         }
         Command::Verbosity { noreply } => ("OK".to_owned(), noreply),
@@ -278,15 +278,16 @@ fn values<'a>(
 }
 
 impl Shared {
-    /// Forgets everything, so many seconds from now.
-    fn flush(&self, delay: i64) {
-        if delay <= 0 {
-            // Relaxed: nothing else depends on it.
-            self.flush_at.store(0, Ordering::Relaxed);
+    /// Forgets everything there is at a time: a number of seconds from now, or a date.
+    fn flush(&self, time: i64) {
+        let (now, at) = self.store.moment(time);
+        // Relaxed: nothing else depends on it.
+        self.flush_at
+            .store(if at > now { at } else { 0 }, Ordering::Relaxed);
+        if at == now {
             self.store.clear();
-        } else {
-            let at = i64::from(self.store.now()).saturating_add(delay);
-            self.flush_at.store(at, Ordering::Relaxed);
+        } else if at < now {
+            self.store.clear_unused_since(at);
         }
     }
 

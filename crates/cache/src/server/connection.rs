@@ -416,6 +416,10 @@ impl Connection {
 
     fn line(&mut self, shared: &Shared, worker: usize) -> Option<()> {
         let rest = &self.input[self.at..self.filled];
+        if parse::is_foreign(rest) {
+            self.ending = true;
+            return Some(());
+        }
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
             if rest.len() <= LINE {
                 return None;
