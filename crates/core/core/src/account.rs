@@ -23,6 +23,9 @@ const PERIOD: Duration = Duration::from_millis(250);
 ///
 /// Only [`ensure`](Account::ensure) waits for the manager; all else may be called under the owner's locks. Dropped, everything is given back.
 ///
+/// Where the manager is gone, nobody can admit anything: the account goes on up to the heap's limit. The next manager is told of all of it; what that one
+/// does not admit is [in excess](Account::excess).
+///
 /// ```
 /// use tranship_core::{Account, Domain, HeapOptions};
 ///
@@ -51,6 +54,8 @@ struct Books {
     wanted: Option<(Instant, u64)>,
     /// When it last said how it does, to which manager's heap, and what.
     reported: Option<(Instant, (PoolId, u64, u64))>,
+    /// When it last looked for a manager, where there is none.
+    looked: Option<Instant>,
 }
 
 impl Account {
@@ -63,6 +68,7 @@ impl Account {
                 quiet_until: None,
                 wanted: None,
                 reported: None,
+                looked: None,
             }),
             asking: Mutex::new(FIRST_PAUSE),
         }
@@ -74,7 +80,7 @@ impl Account {
     }
 
     /// Whether `bytes` can be charged; asks the manager if they cannot yet. It is waited for for 100 ms at most, by one thread at a time: the others
-    /// are told what there is.
+    /// are told what there is. Where no manager is there, looks for one now and then.
     ///
     /// Not to be called under a lock that what [`Heap::on_turn`] was given takes.
     pub fn ensure(&self, bytes: u64) -> bool {
@@ -84,11 +90,21 @@ impl Account {
         if bytes > 0 {
             books.wanted = Some((now + FIRST_PAUSE, bytes));
         }
+        if self.heap.is_alone() {
+            let is_due = |at| now.duration_since(at) >= PERIOD;
+            if books.looked.is_none_or(is_due) {
+                books.looked = Some(now);
+                drop(books);
+                self.heap.turn();
+                books = lock(&self.books);
+            }
+        }
         if self.missing(&books, bytes) == 0 {
             return true;
         }
         self.heed(&mut books);
-        if books.quiet_until.is_some_and(|until| now < until) {
+        let is_quiet = books.quiet_until.is_some_and(|until| now < until);
+        if is_quiet || self.heap.is_alone() {
             return false;
         }
         drop(books);
@@ -97,14 +113,21 @@ impl Account {
         };
         // Another thread may have asked just now.
         let books = lock(&self.books);
-        let (least, step) = (self.missing(&books, bytes), step(books.used));
-        drop(books);
-        if least == 0 {
+        if self.missing(&books, bytes) == 0 {
             return true;
         }
+        let wanted = books.used.saturating_add(bytes);
+        // What is held and not admitted is asked for along with it.
+        let least = wanted.saturating_sub(self.heap.held_bytes()).max(1);
+        let step = step(books.used);
+        drop(books);
         let deadline = Some(now + PATIENCE);
         let got = self.heap.admit_until(least, least + step, deadline);
         let mut books = lock(&self.books);
+        // Nobody refused anything.
+        if self.heap.is_alone() {
+            return self.missing(&books, bytes) == 0;
+        }
         *pause = match &got {
             Ok(_) => FIRST_PAUSE,
             Err(error) => {
@@ -123,6 +146,7 @@ impl Account {
         let fits = self.missing(&books, bytes) == 0;
         if fits {
             books.used += bytes;
+            self.heap.use_alone(books.used);
             books.wanted.take_if(|(_, wanted)| *wanted <= bytes);
         }
         fits
@@ -140,7 +164,9 @@ impl Account {
     /// `bytes` more are used whatever is admitted: they were there before. What is missing is asked for with what is ensured next, and is
     /// [in excess](Account::excess) until then.
     pub fn charge_anyway(&self, bytes: u64) {
-        lock(&self.books).used += bytes;
+        let mut books = lock(&self.books);
+        books.used += bytes;
+        self.heap.use_alone(books.used);
     }
 
     /// `bytes` are the kernel's again. Tells the manager of what is not used, but for a step; where it wants memory back, of all of that.
@@ -163,14 +189,14 @@ impl Account {
     /// What is to be given to the kernel and discharged, bytes: the manager wants it back, or never admitted it.
     pub fn excess(&self) -> u64 {
         let books = lock(&self.books);
-        let held = self.heap.held_bytes();
-        let may = self.heap.pressure().unwrap_or(held).min(held);
+        let usable = self.heap.usable_bytes();
+        let may = self.heap.pressure().unwrap_or(usable).min(usable);
         books.used.saturating_sub(may)
     }
 
     fn missing(&self, books: &Books, bytes: u64) -> u64 {
         let wanted = books.used.saturating_add(bytes);
-        wanted.saturating_sub(self.heap.held_bytes())
+        wanted.saturating_sub(self.heap.usable_bytes())
     }
 
     /// Who is to have less does not ask for more.
@@ -191,8 +217,12 @@ impl Account {
         books.wanted = wanted;
         let keep = step.max(wanted.map_or(0, |(_, bytes)| bytes));
         let spare = self.heap.held_bytes().saturating_sub(books.used);
+        // What no manager admitted is not kept for later.
+        let idle = spare.min(self.heap.unadmitted_bytes());
         if spare > keep + step {
             self.heap.give_back(spare - keep);
+        } else if idle > 0 {
+            self.heap.give_back(idle);
         }
         self.report(books);
     }

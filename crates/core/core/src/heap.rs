@@ -121,6 +121,35 @@ impl Heap {
         self.own.held()
     }
 
+    /// Whether no manager has it: the last one is gone, and no other was told of it yet.
+    pub fn is_alone(&self) -> bool {
+        self.own.books().is_alone()
+    }
+
+    /// Bytes that are held and that the manager does not know of: they were taken while there was none, and the next one has not admitted them.
+    pub fn unadmitted_bytes(&self) -> u64 {
+        self.own.books().debt()
+    }
+
+    /// What its owner may use: what is admitted, or where there is nobody to admit anything all that the heap may ever have.
+    pub(crate) fn usable_bytes(&self) -> u64 {
+        let books = self.own.books();
+        match books.is_alone() {
+            true => self.own.max_bytes,
+            false => books.held - books.debt(),
+        }
+    }
+
+    /// `bytes` in all are in use. Where no manager has the heap they are held by that.
+    pub(crate) fn use_alone(&self, bytes: u64) {
+        self.own.hold_alone(bytes);
+    }
+
+    /// Takes the manager's news, and rejoins one that came back.
+    pub(crate) fn turn(&self) {
+        self.domain.turn_quietly();
+    }
+
     /// What it may have now, bytes.
     pub fn quota_bytes(&self) -> u64 {
         self.own.quota_bytes()

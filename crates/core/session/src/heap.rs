@@ -29,12 +29,19 @@ pub struct Books {
     pub held: u64,
     /// What the manager knows of. Less, if it was away and came back to a fuller machine.
     admitted: u64,
+    /// No manager has it: the last one is gone, and no other was told of it yet.
+    alone: bool,
 }
 
 impl Books {
     /// What it has and the manager does not know of.
     pub fn debt(&self) -> u64 {
         self.held.saturating_sub(self.admitted)
+    }
+
+    /// No manager has it: nobody can admit anything.
+    pub fn is_alone(&self) -> bool {
+        self.alone
     }
 }
 
@@ -49,6 +56,7 @@ impl OwnHeap {
                 id,
                 held: 0,
                 admitted: 0,
+                alone: false,
             }),
             quota_bytes: AtomicU64::new(quota_bytes),
             target_bytes: AtomicU64::new(u64::MAX),
@@ -93,8 +101,23 @@ impl OwnHeap {
     /// A new manager has admitted it, under a new id; all of it or a part.
     pub(super) fn resume(&self, id: PoolId, admitted: u64, quota_bytes: u64) {
         let mut books = lock(&self.books);
-        (books.id, books.admitted) = (id, admitted);
+        (books.id, books.admitted, books.alone) = (id, admitted, false);
         self.set_quota(quota_bytes);
+    }
+
+    /// The manager that had it is gone, with all that it admitted and wanted.
+    pub(super) fn stand_alone(&self) {
+        let mut books = lock(&self.books);
+        (books.admitted, books.alone) = (0, true);
+        self.clear_target();
+    }
+
+    /// The owner has so many bytes at least, as long as no manager has the heap; never more than the heap's limit.
+    pub fn hold_alone(&self, bytes: u64) {
+        let mut books = lock(&self.books);
+        if books.alone {
+            books.held = books.held.max(bytes.min(self.max_bytes));
+        }
     }
 
     pub fn quota_bytes(&self) -> u64 {

@@ -199,6 +199,8 @@ impl DomainCore {
         if conn.take_ended() {
             let own = self.register.all_own();
             own.iter().for_each(|pool| pool.stand_alone());
+            let heaps = self.register.all_heaps();
+            heaps.iter().for_each(|heap| heap.stand_alone());
             self.register.look_again();
         }
         self.rejoin(conn)

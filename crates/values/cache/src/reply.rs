@@ -123,6 +123,14 @@ impl Replies {
         (self.bytes, self.values)
     }
 
+    /// Bytes of memory for text; none where that is little.
+    pub(crate) fn room(&self) -> usize {
+        match self.text.capacity() {
+            ..=KEPT => 0,
+            more => more,
+        }
+    }
+
     /// What waits, piece by piece.
     fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let mut said = self.said;

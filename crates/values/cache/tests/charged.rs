@@ -74,6 +74,21 @@ impl Client {
         line.trim_end().to_owned()
     }
 
+    /// A row of `stats`.
+    fn stat(&mut self, name: &str) -> String {
+        self.0.get_mut().write_all(b"stats\r\n").expect("write");
+        let mut value = None;
+        loop {
+            let line = self.line();
+            if line == "END" {
+                return value.unwrap_or_else(|| panic!("no row `{name}`"));
+            }
+            if let Some(found) = line.strip_prefix(&format!("STAT {name} ")) {
+                value = Some(found.to_owned());
+            }
+        }
+    }
+
     fn set(&mut self, key: usize) {
         let mut all = format!("set {key} 0 0 {VALUE}\r\n").into_bytes();
         all.resize(all.len() + VALUE, key.to_le_bytes()[0]);
@@ -180,6 +195,78 @@ fn a_new_manager_hears_of_the_values() {
     let heap = heaps(&domain).remove(0);
     domain.set_quota(heap.heap, 2 * MIB).expect("a quota");
     until(|| resident(&server) <= 2 * MIB);
+}
+
+/// It was small when the manager ended. It goes on up to its own limit, and the next manager hears of all of it.
+#[test]
+fn a_server_without_its_manager_grows_to_its_own_limit() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("dir");
+    let path = dir.path().join("socket");
+    let first = manager(256 * MIB, &path);
+    let domain = join(&first, "cache");
+    let server = server(&domain, |options| options.memory = 64 * MIB);
+    let mut client = Client::new(&server);
+    assert_eq!(client.stat("zcopy_manager"), "present");
+    client.set(0);
+    drop(first);
+    until(|| client.stat("zcopy_manager") == "away");
+    for key in 1..500 {
+        client.set(key);
+    }
+    for key in 0..500 {
+        assert!(client.get(key), "{key}");
+    }
+    assert_eq!(client.stat("evictions"), "0");
+    let unadmitted = |client: &mut Client| client.stat("zcopy_unadmitted_bytes").parse::<u64>();
+    assert!(unadmitted(&mut client).expect("a number") >= 28 * MIB);
+    // Its own limit holds on.
+    for key in 500..1500 {
+        client.set(key);
+    }
+    assert!(client.stat("bytes").parse::<u64>().expect("a number") <= 64 * MIB);
+    assert_ne!(client.stat("evictions"), "0");
+    // Nothing is asked of the server: it finds the next manager by itself.
+    let _second = manager(256 * MIB, &path);
+    until(|| {
+        heaps(&domain)
+            .iter()
+            .any(|heap| heap.admitted_bytes >= resident(&server))
+    });
+    until(|| client.stat("zcopy_manager") == "present");
+    until(|| unadmitted(&mut client).expect("a number") == 0);
+    client.set(1500);
+    assert!(client.get(1500) && client.get(1499));
+}
+
+/// What came while no manager was there has no claim to more than the next one has.
+#[test]
+fn a_server_comes_down_to_what_a_smaller_manager_admits() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("dir");
+    let path = dir.path().join("socket");
+    let first = manager(256 * MIB, &path);
+    let domain = join(&first, "cache");
+    let server = server(&domain, |_| {});
+    let mut client = Client::new(&server);
+    client.set(0);
+    drop(first);
+    until(|| client.stat("zcopy_manager") == "away");
+    for key in 1..500 {
+        client.set(key);
+    }
+    assert!(resident(&server) >= 28 * MIB);
+    let _second = manager(8 * MIB, &path);
+    until(|| resident(&server) <= 8 * MIB);
+    until(|| client.stat("zcopy_unadmitted_bytes") == "0");
+    let heap = heaps(&domain).remove(0);
+    assert!(heap.admitted_bytes >= resident(&server), "{heap:?}");
+    // It serves on, within that.
+    for key in 500..700 {
+        client.set(key);
+        assert!(client.get(key));
+    }
+    assert!(resident(&server) <= 8 * MIB, "{}", resident(&server));
 }
 
 /// The memory is charged to whoever serves.

@@ -181,7 +181,7 @@ fn meta_commands() {
         "md k I T30\r\nmg k v\r\nmg k v\r\n",
         &["HD", "VA 1 W X", "z", "VA 1 X Z", "z"],
     );
-    c.talk("md k\r\nmd k q\r\nmn\r\n", &["HD", "MN"]);
+    c.talk("md k\r\nmd k q\r\nmn\r\n", &["HD", "NF", "MN"]);
     // A number of the client's own; and what is put to nothing, with leave.
     c.talk(
         "ms e 1 E77 c\r\n1\r\nma e E78 c\r\nms e 1 MA E79 c\r\n0\r\nmg e c v\r\n",

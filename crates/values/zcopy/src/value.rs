@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
+use tranship_core::Heap;
 
 /// The twin allocator (ZCopy, section 3.2.1): memory for values that are sent many times, beside the program's heap.
 ///
@@ -195,6 +196,12 @@ impl Arena {
         self.inner.replace_rest()
     }
 
+    /// The heap in which its memory is admitted, where it is charged to a domain ([`Options::charge_to`]).
+    #[must_use]
+    pub fn heap(&self) -> Option<&Heap> {
+        self.inner.heap()
+    }
+
     /// Where it is charged to a domain ([`Options::charge_to`]): bytes that the manager wants back, or has not admitted, after everything that is free
     /// has gone. Values are to be freed until there are none: whole pageblocks of them. To be called now and then, as four times a second; asks the
     /// manager where something was not admitted.
@@ -354,6 +361,12 @@ impl Value {
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.owned.arena.own_pages(self.at).is_some()
+    }
+
+    /// Has somebody else a clone of it?
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.owned) > 1
     }
 
     /// Bytes that go back with it, or with its pageblock.

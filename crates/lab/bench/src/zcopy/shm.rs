@@ -120,7 +120,7 @@ fn serve(party: &Party, work: Work) -> Result<Vec<Measured>> {
         let mut value = store.reserve(work.value).context("room")?;
         value[..work.value].fill(byte(number));
         let stored = store.put(key(number).as_bytes(), value.freeze(), 0, 0, Mode::Set);
-        ensure!(matches!(stored, Stored::Stored(_)), "{stored:?}");
+        ensure!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
     }
     party.tell(1, u64::from(server.address().port()))?;
     party.hear(1)?;

@@ -4,6 +4,9 @@ use super::command::{Command, Put};
 use super::words::{KEY, Wrong, is_control, key, number, word, words};
 use crate::store::Mode;
 
+/// The longest value that may be announced, with its line end 2 GiB less a byte, as for memcached.
+const LONGEST: usize = i32::MAX as usize - 2;
+
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
     let mut words = words(rest);
     match name {
@@ -62,12 +65,13 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
         }
         b"flush_all" => {
             let first = words.next();
-            let delay = match first {
+            let time = match first {
                 None | Some(b"noreply") => 0,
-                delay => number(delay)?,
+                time => number(time)
+                    .map_err(|_: Wrong| Wrong::line("CLIENT_ERROR invalid exptime argument"))?,
             };
             Ok(Command::Flush {
-                delay,
+                time,
                 noreply: noreply(first) || noreply(words.next()),
             })
         }
@@ -84,6 +88,19 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
         }
         b"quit" => Ok(Command::Quit),
         _ => Err(Wrong::UNKNOWN),
+    }
+}
+
+/// The beginning of a line that asks for keys: with numbers, with a new time to live, and what follows.
+pub fn long_get(line: &[u8]) -> Option<(bool, Option<i64>, &[u8])> {
+    let (name, rest) = word(line);
+    match name {
+        b"get" | b"gets" => Some((name == b"gets", None, rest)),
+        b"gat" | b"gats" => {
+            let (expiry, rest) = word(rest);
+            Some((name == b"gats", Some(number(Some(expiry)).ok()?), rest))
+        }
+        _ => None,
     }
 }
 
@@ -116,10 +133,7 @@ fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
         return Err(Wrong::UNKNOWN);
     }
     // What follows is swallowed if its length is known, so that it is not taken for commands.
-    let length: i64 = number(len)?;
-    let Ok(len) = usize::try_from(length) else {
-        return Err(Wrong::FORMAT);
-    };
+    let len = length(number(len)?)?;
     let swallow = |wrong: Wrong| Wrong {
         swallow: Some(len),
         ..wrong
@@ -139,6 +153,14 @@ fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
         len,
         noreply: noreply(words.next()),
     }))
+}
+
+/// How long a value is that follows. One that no server takes is not awaited either.
+pub(super) fn length(length: i64) -> Result<usize, Wrong> {
+    usize::try_from(length)
+        .ok()
+        .filter(|len| *len <= LONGEST)
+        .ok_or(Wrong::FORMAT)
 }
 
 fn noreply(word: Option<&[u8]>) -> bool {

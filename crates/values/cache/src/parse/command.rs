@@ -46,8 +46,8 @@ pub enum Command<'a> {
     },
     /// `flush_all`.
     Flush {
-        /// Seconds from now.
-        delay: i64,
+        /// When: seconds from now, or above a month a date, seconds since 1970.
+        time: i64,
         /// Without an answer.
         noreply: bool,
     },

@@ -5,6 +5,7 @@ mod command;
 mod meta;
 mod words;
 
+pub use classic::long_get;
 pub use command::{Command, Put};
 pub use meta::{Flag, Meta, MetaKind};
 pub use words::{KEY, Wrong, key, words};
@@ -21,6 +22,30 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, Wrong> {
         b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => meta::parse(name, rest).map(Command::Meta),
         _ => classic::parse(name, rest),
     }
+}
+
+/// How a request by HTTP begins. No command begins so.
+const VERBS: [&[u8]; 10] = [
+    b"GET ",
+    b"POST ",
+    b"PUT ",
+    b"HEAD ",
+    b"DELETE ",
+    b"OPTIONS ",
+    b"PATCH ",
+    b"CONNECT ",
+    b"TRACE ",
+    b"PRI ",
+];
+/// The first byte of a request by memcached's binary protocol, and of a greeting by TLS.
+const BINARY: [u8; 2] = [0x80, 0x16];
+
+/// Does a line begin as another protocol does? A browser can be made to send commands in the body of a request, and who speaks binary awaits an answer that
+/// is none of ours.
+#[must_use]
+pub fn is_foreign(line: &[u8]) -> bool {
+    line.first().is_some_and(|first| BINARY.contains(first))
+        || VERBS.iter().any(|verb| line.starts_with(verb))
 }
 
 #[cfg(test)]

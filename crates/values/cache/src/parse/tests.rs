@@ -26,7 +26,7 @@ fn commands_are_understood() {
     assert_eq!(parse(b"delete k 0 noreply"), Ok(delete(true)));
     assert_eq!(parse(b"delete k"), Ok(delete(false)));
     assert!(parse(b"delete k 1").is_err());
-    let flush = |delay, noreply| Command::Flush { delay, noreply };
+    let flush = |time, noreply| Command::Flush { time, noreply };
     assert_eq!(parse(b"flush_all noreply"), Ok(flush(0, true)));
     assert_eq!(parse(b"flush_all 9"), Ok(flush(9, false)));
     let Ok(Command::Meta(meta)) = parse(b"ms k 5 T30 c q") else {
@@ -45,6 +45,12 @@ fn what_is_wrong_is_said_and_the_value_behind_it_swallowed() {
     assert_eq!(parse(&long).expect_err("too long").swallow, Some(12));
     assert_eq!(parse(b"set k 0 0 -1").expect_err("negative").swallow, None);
     assert_eq!(parse(b"set k x 0 9").expect_err("flags").swallow, Some(9));
+    for line in [&b"set k 0 0 2147483646"[..], b"ms k 2147483646", b"ms k -1"] {
+        let wrong = parse(line).expect_err("too long");
+        assert_eq!((wrong.answer, wrong.swallow), (Wrong::FORMAT.answer, None));
+    }
+    let most = parse(b"set k 0 0 2147483645");
+    assert!(matches!(most, Ok(Command::Store(_))), "{most:?}");
     let answer = parse(b"incr k x").expect_err("no number").answer;
     assert_eq!(answer, "CLIENT_ERROR invalid numeric delta argument");
 }

@@ -2,12 +2,15 @@
 
 use super::report;
 use super::shared::Shared;
-use crate::parse::{Command, Put, words};
+use crate::parse::{self, Command, Put, words};
 use crate::reply::Replies;
 use crate::stats::Counts;
 use crate::store::{Mode, NotCounted, Outcome};
 use std::sync::atomic::Ordering;
 use tranship_zcopy::Value;
+
+/// Keys of a long line that are answered in one go.
+const KEYS_AT_ONCE: usize = 256;
 
 /// A [`Put`] whose value is on its way.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ impl Owned {
         let outcome = store.put(&self.key, value, self.flags, self.expiry, self.mode);
         if let Mode::Cas(_) = self.mode {
             match outcome {
-                Outcome::Stored(_) => Counts::bump(&counts.cas_hits, 1),
+                Outcome::Stored { .. } => Counts::bump(&counts.cas_hits, 1),
                 Outcome::Exists => Counts::bump(&counts.cas_badval, 1),
                 _ => Counts::bump(&counts.cas_misses, 1),
             }
@@ -57,7 +60,7 @@ impl Owned {
         }
         if !self.noreply {
             replies.line(match outcome {
-                Outcome::Stored(_) => "STORED",
+                Outcome::Stored { .. } => "STORED",
                 Outcome::NotStored => "NOT_STORED",
                 Outcome::Exists => "EXISTS",
                 Outcome::NotFound => "NOT_FOUND",
@@ -127,9 +130,9 @@ pub(super) fn answer(command: Command<'_>, shared: &Shared, worker: usize, repli
                 ("NOT_FOUND".to_owned(), noreply)
             }
         }
-        Command::Flush { delay, noreply } => {
+        Command::Flush { time, noreply } => {
             Counts::bump(&counts.cmd_flush, 1);
-            shared.flush(delay);
+            shared.flush(time);
             ("OK".to_owned(), noreply)
         }
         Command::Verbosity { noreply } => ("OK".to_owned(), noreply),
@@ -152,8 +155,110 @@ fn get(
     counts: &Counts,
     replies: &mut Replies,
 ) {
+    values(words(keys), cas, touch, shared, counts, replies);
+    replies.text(b"END\r\n");
+}
+
+/// A `get` with a line so long that its keys are answered as they come: of a key that cannot be one its client hears behind values.
+#[derive(Debug)]
+pub(super) struct Keys {
+    cas: bool,
+    touch: Option<i64>,
+}
+
+/// How keys end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum KeysEnd {
+    /// With their line.
+    Line,
+    /// With something that is no key: of so long a line the rest is not awaited.
+    Wrong,
+}
+
+impl Keys {
+    /// Of the beginning of a line, and where its first key begins; none of a line that is no `get`.
+    pub(super) fn begin(line: &[u8]) -> Option<(Keys, usize)> {
+        let (cas, touch, rest) = parse::long_get(line)?;
+        Some((Keys { cas, touch }, line.len() - rest.len()))
+    }
+
+    /// How a line begins whose keys are answered so.
+    pub(super) fn beginning(&self) -> Vec<u8> {
+        let name = match (self.touch.is_some(), self.cas) {
+            (false, false) => "get",
+            (false, true) => "gets",
+            (true, false) => "gat",
+            (true, true) => "gats",
+        };
+        let touch = self
+            .touch
+            .map_or(String::new(), |touch| format!(" {touch}"));
+        format!("{name}{touch} ").into_bytes()
+    }
+
+    /// Answers some keys of what has come; says how much of it was looked at, and how they end, if they do.
+    pub(super) fn answer(
+        &self,
+        input: &[u8],
+        shared: &Shared,
+        worker: usize,
+        replies: &mut Replies,
+    ) -> (usize, Option<KeysEnd>) {
+        let end = input.iter().position(|byte| *byte == b'\n');
+        let line = &input[..end.unwrap_or(input.len())];
+        let line = line
+            .strip_suffix(b"\r")
+            .filter(|_| end.is_some())
+            .unwrap_or(line);
+        // The last one may still go on.
+        let whole = match end {
+            Some(_) => line.len(),
+            None => line
+                .iter()
+                .rposition(|byte| *byte == b' ')
+                .map_or(0, |at| at + 1),
+        };
+        let some: Vec<&[u8]> = words(&line[..whole]).take(KEYS_AT_ONCE).collect();
+        let is_key = |word: &&&[u8]| parse::key(Some(word)).is_ok();
+        let good = some.iter().take_while(is_key).count();
+        values(
+            some[..good].iter().copied(),
+            self.cas,
+            self.touch,
+            shared,
+            &shared.counts[worker],
+            replies,
+        );
+        if good < some.len() || end.is_none() && line.len() - whole > parse::KEY {
+            replies.line("CLIENT_ERROR bad command line format");
+            return (0, Some(KeysEnd::Wrong));
+        }
+        let looked_at = match some.last() {
+            Some(last) if good == KEYS_AT_ONCE => {
+                last.as_ptr_range().end as usize - input.as_ptr() as usize
+            }
+            _ => whole,
+        };
+        match end {
+            Some(end) if words(&line[looked_at..]).next().is_none() => {
+                replies.text(b"END\r\n");
+                (end + 1, Some(KeysEnd::Line))
+            }
+            _ => (looked_at, None),
+        }
+    }
+}
+
+fn values<'a>(
+    keys: impl Iterator<Item = &'a [u8]>,
+    cas: bool,
+    touch: Option<i64>,
+    shared: &Shared,
+    counts: &Counts,
+    replies: &mut Replies,
+) {
     let (mut asked, mut hits) = (0, 0);
-    for key in words(keys) {
+    for key in keys {
         asked += 1;
         let Some(item) = shared.store.get(key, touch) else {
             continue;
@@ -163,7 +268,6 @@ fn get(
         replies.value_line(key, item.flags, item.value.len(), number);
         replies.value(item.value);
     }
-    replies.text(b"END\r\n");
     Counts::bump(&counts.cmd_get, asked);
     Counts::bump(&counts.get_hits, hits);
     Counts::bump(&counts.get_misses, asked - hits);
@@ -174,15 +278,16 @@ fn get(
 }
 
 impl Shared {
-    /// Forgets everything, so many seconds from now.
-    fn flush(&self, delay: i64) {
-        if delay <= 0 {
-            // Relaxed: nothing else depends on it.
-            self.flush_at.store(0, Ordering::Relaxed);
+    /// Forgets everything there is at a time: a number of seconds from now, or a date.
+    fn flush(&self, time: i64) {
+        let (now, at) = self.store.moment(time);
+        // Relaxed: nothing else depends on it.
+        self.flush_at
+            .store(if at > now { at } else { 0 }, Ordering::Relaxed);
+        if at == now {
             self.store.clear();
-        } else {
-            let at = i64::from(self.store.now()).saturating_add(delay);
-            self.flush_at.store(at, Ordering::Relaxed);
+        } else if at < now {
+            self.store.clear_unused_since(at);
         }
     }
 

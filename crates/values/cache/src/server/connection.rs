@@ -7,6 +7,7 @@ use super::announced::Credit;
 use super::incoming::Incoming;
 use super::pace::Pace;
 use super::shared::{Sending, Shared};
+use super::waiting::Part;
 use super::{classic, meta};
 use crate::image::{Client, Next};
 use crate::parse::{self, Command, Put};
@@ -19,14 +20,14 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::Interest;
 use tranship_zcopy::{Sender, Socket, ValueMut};
 
-/// The longest command line: as many keys as anybody asks for at once.
+/// The longest command line, but for a `get`: its keys are answered as they come.
 const LINE: usize = 64 << 10;
 /// Bytes taken from the socket at once.
 const CHUNK: usize = 16 << 10;
 /// Commands before others have their turn.
 const TURN: usize = 256;
-/// Replies that may wait before the connection is read again: bytes, values.
-const WAITING: (usize, usize) = (64 << 20, 4096);
+/// Replies that may wait before the connection is read again: bytes, bytes of text, values.
+const WAITING: (usize, usize, usize) = (64 << 20, 1 << 20, 4096);
 
 /// What a connection's turn came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,8 @@ enum Expect {
     Swallow(usize),
     /// All up to the end of a line.
     SwallowLine,
+    /// More keys of a `get` whose line is long.
+    Keys(classic::Keys),
 }
 
 /// Who a value is for, when it is there.
@@ -92,6 +95,8 @@ pub(super) struct Connection {
     /// Since when a value that was announced waits without a byte of it.
     awaited: Option<Instant>,
     pace: Pace,
+    /// Of what all clients' replies hold.
+    part: Option<Part>,
     ending: bool,
 }
 
@@ -114,6 +119,7 @@ impl Connection {
             stuck: None,
             awaited: None,
             pace: Pace::default(),
+            part: None,
             ending: false,
         })
     }
@@ -154,6 +160,11 @@ impl Connection {
             }
             Expect::Swallow(bytes) => Next::Swallow(*bytes as u64),
             Expect::SwallowLine => Next::SwallowLine,
+            // As if the line began with the next key.
+            Expect::Keys(keys) => {
+                input.extend_from_slice(&keys.beginning());
+                Next::Line
+            }
         };
         input.extend_from_slice(&self.input[self.at..self.filled]);
         Some(Client {
@@ -169,8 +180,8 @@ impl Connection {
     }
 
     /// What to wait for from now on, if that is something else.
-    pub(super) fn wish(&mut self) -> Option<Interest> {
-        let wish = match (self.replies.is_empty(), self.is_choked()) {
+    pub(super) fn wish(&mut self, shared: &Shared) -> Option<Interest> {
+        let wish = match (self.replies.is_empty(), self.is_choked(shared)) {
             (true, _) => Interest::Read,
             (false, false) => Interest::ReadWrite,
             (false, true) => Interest::Write,
@@ -191,9 +202,26 @@ impl Connection {
         self.at < self.filled || matches!(self.expect, Expect::Value { .. })
     }
 
-    fn is_choked(&self) -> bool {
+    fn is_choked(&self, shared: &Shared) -> bool {
         let (bytes, values) = self.replies.waiting();
-        bytes > WAITING.0 || values > WAITING.1
+        let has_much = bytes > WAITING.0 || self.replies.room() > WAITING.1 || values > WAITING.2;
+        has_much && bytes > 0 || bytes > 0 && shared.waits_much()
+    }
+
+    /// Since when its replies hold memory of the server's, if they do.
+    pub(super) fn holds_since(&self) -> Option<Instant> {
+        let holds = self.replies.room() > 0 || self.replies.waiting().1 > 0;
+        self.pace.owed_since().filter(|_| holds)
+    }
+
+    /// Counts what it holds.
+    fn count(&mut self, shared: &Shared) {
+        let input = match self.input.capacity() {
+            ..=CHUNK => 0,
+            more => more,
+        };
+        let part = self.part.get_or_insert_with(|| shared.waiting.part());
+        part.set((self.replies.room() + input) as u64);
     }
 
     pub(super) fn turn(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) -> Turn {
@@ -204,9 +232,12 @@ impl Connection {
         }
         let mut commands = 0;
         let mut dry = false;
-        while !self.ending && commands < TURN && !self.is_choked() {
+        while !self.ending && commands < TURN && !self.is_choked(shared) {
             match self.step(shared, worker) {
-                Some(()) => commands += 1,
+                Some(()) => {
+                    commands += 1;
+                    self.count(shared);
+                }
                 None if dry => break,
                 None => match self.read(counts) {
                     Ok(more) => dry = !more,
@@ -214,7 +245,8 @@ impl Connection {
                 },
             }
         }
-        if self.is_choked() {
+        let was_choked = self.is_choked(shared);
+        if was_choked {
             Counts::bump(&counts.conn_yields, 1);
         }
         self.awaited = match self.expect {
@@ -222,7 +254,7 @@ impl Connection {
             _ => None,
         };
         // What is not looked at because replies wait is not the client's delay.
-        let part = self.has_part() && !self.is_choked();
+        let part = self.has_part() && !was_choked;
         self.pace.received(commands > 0, part);
         let waited = !self.replies.is_empty();
         match self
@@ -244,10 +276,12 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Turn::More,
             Err(_) => return Turn::End,
         }
+        self.count(shared);
         if self.ending && self.replies.is_empty() {
             return Turn::End;
         }
-        if !self.ending && (!dry || commands == TURN) && !self.is_choked() {
+        let has_more = !dry || commands == TURN || was_choked;
+        if !self.ending && has_more && !self.is_choked(shared) {
             return Turn::More;
         }
         Turn::Done
@@ -258,6 +292,11 @@ impl Connection {
     fn read(&mut self, counts: &Counts) -> io::Result<bool> {
         self.input.copy_within(self.at..self.filled, 0);
         self.filled -= std::mem::take(&mut self.at);
+        if self.filled == 0 {
+            // A long line's room.
+            self.input.truncate(CHUNK);
+            self.input.shrink_to(CHUNK);
+        }
         if self.input.len() < self.filled + CHUNK {
             self.input.resize(self.filled + CHUNK, 0);
         }
@@ -328,6 +367,20 @@ impl Connection {
                 self.expect = Expect::Line;
                 Some(())
             }
+            Expect::Keys(keys) => {
+                let (looked_at, end) = {
+                    let input = &self.input[self.at..self.filled];
+                    keys.answer(input, shared, worker, &mut self.replies)
+                };
+                self.at += looked_at;
+                match end {
+                    Some(classic::KeysEnd::Line) => self.expect = Expect::Line,
+                    Some(classic::KeysEnd::Wrong) => self.ending = true,
+                    None if looked_at == 0 => return None,
+                    None => {}
+                }
+                Some(())
+            }
             Expect::Value { value, .. } => {
                 self.at += value.take(&self.input[self.at..self.filled]);
                 if value.missing() > 0 {
@@ -363,13 +416,25 @@ impl Connection {
 
     fn line(&mut self, shared: &Shared, worker: usize) -> Option<()> {
         let rest = &self.input[self.at..self.filled];
+        if parse::is_foreign(rest) {
+            self.ending = true;
+            return Some(());
+        }
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            if rest.len() > LINE {
-                self.replies.line("CLIENT_ERROR line too long");
-                self.ending = true;
-                return Some(());
+            if rest.len() <= LINE {
+                return None;
             }
-            return None;
+            match classic::Keys::begin(rest) {
+                Some((keys, at)) => {
+                    self.at += at;
+                    self.expect = Expect::Keys(keys);
+                }
+                None => {
+                    self.replies.line("CLIENT_ERROR line too long");
+                    self.ending = true;
+                }
+            }
+            return Some(());
         };
         // Taken out, so that the reply can be written while the line is read.
         let input = std::mem::take(&mut self.input);

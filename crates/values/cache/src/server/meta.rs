@@ -45,28 +45,47 @@ fn key(meta: &Meta<'_>) -> Answer<Box<[u8]>> {
 }
 
 fn number<T: std::str::FromStr>(meta: &Meta<'_>, letter: u8) -> Answer<Option<T>> {
+    let wrong = match letter {
+        b'D' => "CLIENT_ERROR invalid numeric delta value",
+        b'J' => "CLIENT_ERROR invalid numeric initial value",
+        _ => TOKEN,
+    };
     meta.flag(letter)
-        .map(|flag| flag.number().map_err(|_: Wrong| TOKEN))
+        .map(|flag| flag.number().map_err(|_: Wrong| wrong))
         .transpose()
 }
 
-/// Each of these letters at most once: so no line asks for more than there are letters.
-fn only(meta: &Meta<'_>, letters: &[u8]) -> Answer<()> {
+/// All flags that there are. Each command takes each of them, and heeds those that it has a meaning for: `P` and `L` are for proxies alone.
+const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
+/// The longest opaque, bytes.
+const OPAQUE: usize = 32;
+
+/// What is wrong with the flags, whatever the command: each letter counts once, so no line asks for more than there are letters.
+fn check(meta: &Meta<'_>) -> Answer<()> {
     let mut seen = 0u64;
     for flag in meta.flags() {
-        let at = letters.iter().position(|letter| *letter == flag.letter);
+        let at = FLAGS.iter().position(|letter| *letter == flag.letter);
         let bit = 1 << at.ok_or(INVALID)?;
         if seen & bit != 0 {
             return Err(DUPLICATE);
         }
         seen |= bit;
+        if flag.letter == b'O' && flag.word.len() > OPAQUE {
+            return Err("CLIENT_ERROR opaque token too long");
+        }
     }
-    Ok(())
+    for letter in [b'C', b'D', b'E', b'J'] {
+        number::<u64>(meta, letter)?;
+    }
+    for letter in [b'N', b'R', b'T'] {
+        number::<i64>(meta, letter)?;
+    }
+    number::<u32>(meta, b'F').map(drop)
 }
 
 impl OwnedSet {
     pub(super) fn new(meta: &Meta<'_>) -> Answer<OwnedSet> {
-        only(meta, b"bcCEFIkNOqsTM")?;
+        check(meta)?;
         let cas: Option<u64> = number(meta, b'C')?;
         let numbered = |mode| match cas {
             // An older number than what is there: with I, stored all the same, and marked as stale.
@@ -81,7 +100,7 @@ impl OwnedSet {
             Some(Some(b'E' | b'e')) => Mode::Add,
             Some(Some(b'A' | b'a')) => Mode::Append(cas),
             Some(Some(b'P' | b'p')) => Mode::Prepend(cas),
-            Some(_) => return Err("CLIENT_ERROR invalid mode for ms M flag"),
+            Some(_) => return Err("CLIENT_ERROR invalid mode for ms M token"),
         };
         Ok(OwnedSet {
             key: key(meta)?,
@@ -108,7 +127,6 @@ impl OwnedSet {
             key: &self.written,
             flags: &self.flags,
         };
-        let len = value.len();
         let store = &shared.store;
         let put = |mode, expiry| {
             store.put_as(
@@ -133,16 +151,17 @@ impl OwnedSet {
         let counts = &shared.counts[worker];
         if let Mode::Cas(_) | Mode::CasOrStale(_) = self.mode {
             match outcome {
-                Outcome::Stored(_) => Counts::bump(&counts.cas_hits, 1),
+                Outcome::Stored { .. } => Counts::bump(&counts.cas_hits, 1),
                 Outcome::Exists => Counts::bump(&counts.cas_badval, 1),
                 _ => Counts::bump(&counts.cas_misses, 1),
             }
         }
-        let (code, cas) = match outcome {
-            Outcome::Stored(cas) => ("HD", cas),
-            Outcome::NotStored => ("NS", 0),
-            Outcome::Exists => ("EX", 0),
-            Outcome::NotFound => ("NF", 0),
+        let sent = value.len();
+        let (code, cas, len) = match outcome {
+            Outcome::Stored { cas, len } => ("HD", cas, len),
+            Outcome::NotStored => ("NS", 0, sent),
+            Outcome::Exists => ("EX", 0, sent),
+            Outcome::NotFound => ("NF", 0, sent),
             Outcome::TooLarge => {
                 Counts::bump(&counts.store_too_large, 1);
                 return replies.line("SERVER_ERROR object too large for cache");
@@ -185,17 +204,28 @@ pub(super) fn answer(meta: &Meta<'_>, shared: &Shared, worker: usize, replies: &
 }
 
 fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies) -> Answer<()> {
-    only(meta, b"bcfhklOqstvENRT")?;
+    check(meta)?;
     let key = key(meta)?;
     let touch: Option<i64> = number(meta, b'T')?;
     let vivify: Option<i64> = number(meta, b'N')?;
     let renew: Option<i64> = number(meta, b'R')?;
+    let known: Option<u64> = number(meta, b'C')?;
     let store = &shared.store;
     Counts::bump(&counts.cmd_get, 1);
-    // Before this read counts as one.
-    let before = store.peek(&key);
     let won;
-    let item = match (store.get(&key, touch), vivify) {
+    let found = match meta.has(b'u') {
+        true => store.look(&key, touch),
+        false => store.get(&key, touch),
+    };
+    if touch.is_some() {
+        Counts::bump(&counts.cmd_touch, 1);
+        let count = match found {
+            Some(_) => &counts.touch_hits,
+            None => &counts.touch_misses,
+        };
+        Counts::bump(count, 1);
+    }
+    let item = match (found, vivify) {
         (Some(item), _) => {
             Counts::bump(&counts.get_hits, 1);
             let due = item.stale || renew.is_some_and(|renew| item.ttl >= 0 && item.ttl < renew);
@@ -218,20 +248,28 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
             );
             won = store.win(&key);
             match store.peek(&key) {
-                Some(item) => Item { won: false, ..item },
+                Some(item) => Item {
+                    won: !won && item.won,
+                    ..item
+                },
                 None => return Err("SERVER_ERROR out of memory storing object"),
             }
         }
         (None, None) => {
             Counts::bump(&counts.get_misses, 1);
             if !meta.has(b'q') {
-                replies.line("EN");
+                let mut line = b"EN".to_vec();
+                for flag in meta.flags() {
+                    common(&mut line, flag, meta);
+                }
+                end(line, replies);
             }
             return Ok(());
         }
     };
     let len = item.value.len();
-    let with_value = meta.has(b'v');
+    // Of what the client has already it is told no more.
+    let with_value = meta.has(b'v') && known != Some(item.cas);
     let mut line = if with_value {
         format!("VA {len}").into_bytes()
     } else {
@@ -241,12 +279,9 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
         match flag.letter {
             b'c' => push(&mut line, b'c', item.cas),
             b'f' => push(&mut line, b'f', item.flags),
-            b'h' => push(
-                &mut line,
-                b'h',
-                u8::from(before.as_ref().is_some_and(|b| b.fetched)),
-            ),
-            b'l' => push(&mut line, b'l', before.as_ref().map_or(0, |b| b.idle)),
+            // As it was before this read.
+            b'h' => push(&mut line, b'h', u8::from(item.fetched)),
+            b'l' => push(&mut line, b'l', item.idle),
             b's' => push(&mut line, b's', len),
             b't' => push(&mut line, b't', item.ttl),
             _ => common(&mut line, flag, meta),
@@ -269,21 +304,23 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
 }
 
 fn delete(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies) -> Answer<()> {
-    only(meta, b"bCEIkOqTx")?;
+    check(meta)?;
     let key = key(meta)?;
     let cas: Option<u64> = number(meta, b'C')?;
     let new: Option<u64> = number(meta, b'E')?;
     let expiry: Option<i64> = number(meta, b'T')?;
     let store = &shared.store;
-    let outcome = if meta.has(b'I') {
+    let is_stale = meta.has(b'I');
+    let outcome = if meta.has(b'x') {
+        let flags = number(meta, b'F')?.unwrap_or(0);
+        store.empty(&key, cas, flags, expiry.unwrap_or(0), new, is_stale)
+    } else if is_stale {
         store.invalidate(&key, cas, expiry, new)
-    } else if meta.has(b'x') {
-        store.empty(&key, cas, expiry.unwrap_or(0))
     } else {
         store.delete(&key, cas)
     };
     let code = match outcome {
-        Outcome::Stored(_) => "HD",
+        Outcome::Stored { .. } => "HD",
         Outcome::Exists => "EX",
         Outcome::NoMemory => return Err("SERVER_ERROR out of memory"),
         _ => "NF",
@@ -294,7 +331,7 @@ fn delete(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Repli
         &counts.delete_misses
     };
     Counts::bump(count, 1);
-    if meta.has(b'q') && code != "EX" {
+    if meta.has(b'q') && code == "HD" {
         return Ok(());
     }
     let mut line = code.as_bytes().to_vec();
@@ -311,7 +348,7 @@ fn arithmetic(
     counts: &Counts,
     replies: &mut Replies,
 ) -> Answer<()> {
-    only(meta, b"bCEDJkMNOqtTvc")?;
+    check(meta)?;
     let key = key(meta)?;
     let delta = number(meta, b'D')?.unwrap_or(1);
     let first: u64 = number(meta, b'J')?.unwrap_or(0);
@@ -322,7 +359,7 @@ fn arithmetic(
     let down = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
         None | Some(Some(b'I' | b'i' | b'+')) => false,
         Some(Some(b'D' | b'd' | b'-')) => true,
-        Some(_) => return Err("CLIENT_ERROR invalid mode for ma M flag"),
+        Some(_) => return Err("CLIENT_ERROR invalid mode for ma M token"),
     };
     let store = &shared.store;
     let (hits, misses) = if down {
@@ -358,7 +395,7 @@ fn arithmetic(
         }
     };
     let (code, number) = match outcome {
-        Outcome::Stored(cas) => {
+        Outcome::Stored { cas, .. } => {
             Counts::bump(hits, 1);
             ("HD", cas)
         }
@@ -369,7 +406,7 @@ fn arithmetic(
         }
         _ => ("NS", 0),
     };
-    if meta.has(b'q') && matches!(code, "HD" | "NF") {
+    if meta.has(b'q') && code == "HD" {
         return Ok(());
     }
     let text = new.to_string();

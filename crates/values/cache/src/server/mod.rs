@@ -1,5 +1,6 @@
 //! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it (`handover`).
 
+mod admission;
 mod announced;
 mod classic;
 mod connection;
@@ -15,6 +16,7 @@ mod report;
 mod running;
 mod shared;
 mod take;
+mod waiting;
 mod worker;
 
 pub use shared::{Options, Sending};
@@ -22,6 +24,7 @@ pub use shared::{Options, Sending};
 use crate::share::{self, ShareServer};
 use crate::stats::{Counts, Stats};
 use crate::store::{Adopted, Store, StoreOptions};
+use admission::Admission;
 use announced::Announced;
 use connection::Connection;
 use pacing::Pacing;
@@ -38,6 +41,7 @@ use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 use tranship_sys::service::Notifier;
 use tranship_sys::{eventfd, socket};
+use waiting::Waiting;
 
 /// A running server.
 ///
@@ -282,6 +286,8 @@ impl Server {
             counts: (0..threads).map(|_| Counts::default()).collect(),
             shown: share::Counts::default(),
             announced: Announced::new(options.memory),
+            waiting: Waiting::new(options.memory),
+            admission: Admission::default(),
             pacing: Pacing::take_off(&listener),
             options,
             open: AtomicUsize::new(0),
@@ -309,6 +315,8 @@ impl Server {
             workers.push(worker);
             doorbells.push(doorbell);
         }
+        let rung: io::Result<_> = doorbells.iter().map(OwnedFd::try_clone).collect();
+        shared.waiting.ring_at(rung?);
         let former = matches!(begin.pending, Pending::Former(_));
         let share_server = share_server(&shared.options, former)?;
         match begin.pending {

@@ -44,6 +44,11 @@ impl Pace {
         }
     }
 
+    /// Since when the oldest of its replies waits.
+    pub(super) fn owed_since(&self) -> Option<Instant> {
+        self.replies.as_ref().map(|owed| owed.since)
+    }
+
     /// Is it about the same thing for longer than that? Never, where that is nothing.
     pub(super) fn is_behind(&self, now: Instant, deadline: Duration) -> bool {
         if deadline.is_zero() {

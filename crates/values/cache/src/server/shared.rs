@@ -1,7 +1,9 @@
 //! What all workers share, options included.
 
+use super::admission::Admission;
 use super::announced::Announced;
 use super::pacing::Pacing;
+use super::waiting::Waiting;
 use crate::share::{self, Share};
 use crate::stats::{Counts, Stats};
 use crate::store::Store;
@@ -83,6 +85,9 @@ pub(crate) struct Shared {
     pub(super) options: Options,
     /// Values that are on their way here.
     pub(super) announced: Announced,
+    /// What replies hold.
+    pub(super) waiting: Waiting,
+    pub(super) admission: Admission,
     pub(super) pacing: Pacing,
     pub(super) counts: Box<[Counts]>,
     pub(super) shown: share::Counts,

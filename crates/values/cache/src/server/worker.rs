@@ -32,6 +32,8 @@ pub(super) struct Worker {
     /// By numbers that no client chooses, so a hash that is quick will do.
     connections: HashMap<u64, Connection>,
     next: u64,
+    /// Replies held more than they may when it looked last.
+    relieves: bool,
 }
 
 impl Worker {
@@ -66,6 +68,7 @@ impl Worker {
             sender,
             connections: HashMap::new(),
             next: 0,
+            relieves: false,
         })
     }
 
@@ -120,7 +123,8 @@ impl Worker {
                 match event.token {
                     LISTENER => self.accept(),
                     DATAGRAMS => self.datagrams(),
-                    DOORBELL => {}
+                    // What replies hold is looked at below. A stop that this takes the bell of is seen at the next tick.
+                    DOORBELL => drop(eventfd::drain(&self.doorbell)),
                     token if !turns.contains(&token) => turns.push(token),
                     _ => {}
                 }
@@ -130,6 +134,7 @@ impl Worker {
                     busy.push(token);
                 }
             }
+            self.relieve();
             if last.elapsed() >= TICK {
                 last = Instant::now();
                 self.tick(last);
@@ -193,7 +198,7 @@ impl Worker {
         let before = self.sender.counts();
         let turn = connection.turn(&self.shared, self.number, &mut self.sender);
         note(&self.shared.counts[self.number], &before, &self.sender);
-        let wish = connection.wish();
+        let wish = connection.wish(&self.shared);
         let known =
             wish.is_none_or(|wish| self.epoll.modify(connection.stream(), token, wish).is_ok());
         if turn == Turn::End || !known {
@@ -208,6 +213,27 @@ impl Worker {
             let _ = self.epoll.remove(connection.stream());
             // Relaxed: a count.
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes its slowest clients while replies hold more than they may.
+    fn relieve(&mut self) {
+        let mut relieves = self.shared.waits_too_much();
+        if relieves && !self.relieves {
+            // Those of the others may be slower.
+            self.shared.waiting.ring();
+        }
+        self.relieves = relieves;
+        while relieves {
+            let all = self.connections.iter();
+            let held = all.filter_map(|(token, one)| Some((one.holds_since()?, *token)));
+            let Some((_, slowest)) = held.min() else {
+                return;
+            };
+            self.close(slowest);
+            Counts::bump(&self.counts().slow_clients_closed, 1);
+            self.shared.store.relieved();
+            relieves = self.shared.waits_too_much();
         }
     }
 
@@ -234,6 +260,7 @@ impl Worker {
         if self.number == 0 {
             self.shared.flush_if_due();
             self.shared.store.tidy();
+            self.shared.look_at_manager();
         }
     }
 }

@@ -16,6 +16,8 @@ impl Store {
         cas: Option<u64>,
         number: Option<u64>,
     ) -> Result<(u64, Outcome), NotCounted> {
+        // 0 is the number of what has none.
+        let cas = cas.filter(|wanted| *wanted != 0);
         let mut reserved = None::<ValueMut>;
         loop {
             let now = self.now();
@@ -57,7 +59,7 @@ impl Store {
             start.copy_from_slice(digits.as_bytes());
             rest.fill(b' ');
             let cas = self.exchange(&mut shard, index, value.freeze(), number);
-            return Ok((new, Outcome::Stored(cas)));
+            return Ok((new, Outcome::Stored { cas, len }));
         }
     }
 
@@ -70,6 +72,8 @@ impl Store {
         cas: Option<u64>,
         number: Option<u64>,
     ) -> Outcome {
+        // 0 is the number of what has none.
+        let cas = cas.filter(|wanted| *wanted != 0);
         let mut reserved = None::<ValueMut>;
         loop {
             let now = self.now();
@@ -98,7 +102,8 @@ impl Store {
                     joined[..first.len()].copy_from_slice(first);
                     joined[first.len()..].copy_from_slice(second);
                     let joined = joined.freeze();
-                    return Outcome::Stored(self.exchange(&mut shard, index, joined, number));
+                    let cas = self.exchange(&mut shard, index, joined, number);
+                    return Outcome::Stored { cas, len };
                 }
                 None => {
                     shard.touch(index, now);

@@ -47,13 +47,13 @@ impl Store {
             let (found, next) = shard.those_with(from, 4096, wanted);
             let mut lacks = None::<(u32, usize)>;
             for index in found {
-                let old = shard.entry(index).value.clone();
+                let old = &mut shard.entry_mut(index).value;
                 let Some(mut new) = self.room_for(&mut reserved, old.len()) else {
                     lacks = Some((index, old.len()));
                     break;
                 };
-                new.copy_from_slice(&old);
-                shard.entry_mut(index).value = new.freeze();
+                new.copy_from_slice(old);
+                self.left.add(std::mem::replace(old, new.freeze()));
                 // Relaxed: a count.
                 self.counts.moved.fetch_add(1, Ordering::Relaxed);
             }

@@ -80,7 +80,8 @@ impl Store {
                 match room.flatten() {
                     Some(mut new) if !blocks.contains(&new.block()) => {
                         new.copy_from_slice(&entry.value);
-                        shard.entry_mut(index).value = new.freeze();
+                        let old = &mut shard.entry_mut(index).value;
+                        self.left.add(std::mem::replace(old, new.freeze()));
                         // Relaxed: a count.
                         self.counts.moved.fetch_add(1, Ordering::Relaxed);
                     }

@@ -8,15 +8,17 @@ mod change;
 mod clean;
 mod come_down;
 mod entry;
+mod left;
 mod lru;
 mod shard;
 
 pub use adopt::Adopted;
 
 use entry::{Entry, OVERHEAD};
+use left::Left;
 use shard::Shard;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tranship_core::Domain;
@@ -34,21 +36,27 @@ pub enum Mode {
     Add,
     /// Only if something is there.
     Replace,
-    /// Behind what is there, if that has this number.
+    /// Behind what is there, if that has this number; 0 is none.
     Append(Option<u64>),
-    /// Before what is there, if that has this number.
+    /// Before what is there, if that has this number; 0 is none.
     Prepend(Option<u64>),
-    /// Only if what is there has this number.
+    /// Only if what is there has this number, which is not 0: that is the number of what has none.
     Cas(u64),
-    /// Only if what is there has this number, or a greater one: then the new value is marked as stale.
+    /// Only if what is there has this number, or a greater one: then the new value is marked as stale, and keeps the time to live of what was there, and
+    /// whether somebody was told to renew it.
     CasOrStale(u64),
 }
 
 /// What came of it.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Done; the new number.
-    Stored(u64),
+    /// Done.
+    Stored {
+        /// The new number.
+        cas: u64,
+        /// Bytes of what is there now.
+        len: usize,
+    },
     /// The mode's condition does not hold.
     NotStored,
     /// It has another number.
@@ -119,6 +127,9 @@ pub struct Store {
     started: Instant,
     /// Bytes of the arena's pageblocks from which on the cleaner works.
     cleaner: AtomicUsize,
+    left: Left,
+    /// Values that are stored no more lack to one that is to be stored.
+    short: AtomicBool,
     pub(crate) counts: Counts,
 }
 
@@ -127,6 +138,12 @@ pub struct Store {
 pub(crate) struct Counts {
     pub(crate) evictions: AtomicU64,
     pub(crate) expired: AtomicU64,
+    /// Of those that nobody had read.
+    pub(crate) expired_unfetched: AtomicU64,
+    /// And of those that were evicted.
+    pub(crate) evicted_unfetched: AtomicU64,
+    /// Asked for, and expired.
+    pub(crate) get_expired: AtomicU64,
     pub(crate) moved: AtomicU64,
     pub(crate) items: AtomicU64,
     pub(crate) total_items: AtomicU64,
@@ -158,6 +175,8 @@ impl Store {
             numbers: AtomicU64::new(1),
             started: Instant::now(),
             cleaner: AtomicUsize::new(0),
+            left: Left::default(),
+            short: AtomicBool::new(false),
             counts: Counts::default(),
         }
     }
@@ -184,9 +203,36 @@ impl Store {
                 break;
             }
         }
+        self.lacks();
         // Relaxed: a count.
         self.counts.no_memory.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// Bytes of values that are stored no more, and that replies still have; more than that are never meant if it is not above `enough`.
+    pub(crate) fn left_bytes(&self, enough: u64) -> u64 {
+        match self.left.bytes() {
+            bytes if bytes <= enough => bytes,
+            _ => self.left.sweep(),
+        }
+    }
+
+    /// Memory lacks. If replies have some, their clients are to lose it.
+    fn lacks(&self) {
+        if self.left.sweep() > 0 {
+            // Relaxed: a hint.
+            self.short.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Does memory lack that replies have?
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
+    /// Some of it is there again.
+    pub(crate) fn relieved(&self) {
+        self.short.store(false, Ordering::Relaxed);
     }
 
     /// Stores a value.
@@ -212,7 +258,7 @@ impl Store {
         let expires = self.expires(expiry, now);
         let (mut shard, hash) = self.shard(key);
         let there = self.find_living(&mut shard, hash, key, now);
-        let mut stale = false;
+        let mut stale = None;
         match (mode, there) {
             (Mode::Add, Some(index)) => {
                 shard.touch(index, now);
@@ -220,15 +266,17 @@ impl Store {
             }
             (Mode::Replace, None) => return Outcome::NotStored,
             (Mode::Cas(_) | Mode::CasOrStale(_), None) => return Outcome::NotFound,
-            (Mode::Cas(wanted), Some(index)) if shard.entry(index).cas != wanted => {
-                return Outcome::Exists;
-            }
-            (Mode::CasOrStale(wanted), Some(index)) => {
-                let has = shard.entry(index).cas;
-                if has < wanted {
+            (Mode::Cas(wanted), Some(index)) => {
+                if wanted == 0 || shard.entry(index).cas != wanted {
                     return Outcome::Exists;
                 }
-                stale = has > wanted;
+            }
+            (Mode::CasOrStale(wanted), Some(index)) => {
+                let entry = shard.entry(index);
+                if wanted == 0 || entry.cas < wanted {
+                    return Outcome::Exists;
+                }
+                stale = (entry.cas > wanted).then_some((entry.expires, entry.won));
             }
             _ => {}
         }
@@ -236,17 +284,27 @@ impl Store {
             self.remove(&mut shard, index);
         }
         let cas = number.unwrap_or_else(|| self.number());
+        let len = value.len();
         let mut entry = Entry::new(key, hash, value, flags, expires, cas, now);
-        entry.stale = stale;
+        if let Some((expires, won)) = stale {
+            entry.stale = true;
+            (entry.expires, entry.won) = (expires, won);
+        }
         self.insert(&mut shard, entry);
-        Outcome::Stored(cas)
+        Outcome::Stored { cas, len }
     }
 
     /// What is stored under a key; `touch` gives it a new time to live.
     pub fn get(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
-        let index = self.find_living(&mut shard, hash, key, now)?;
+        let index = shard.find(hash, key)?;
+        if shard.entry(index).is_over(now) {
+            self.expire(&mut shard, index);
+            // Relaxed: a count.
+            self.counts.get_expired.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
         if let Some(expiry) = touch {
             let expires = self.expires(expiry, now);
             shard.entry_mut(index).expires = expires;
@@ -261,9 +319,18 @@ impl Store {
 
     /// Looks at what is stored without counting as a reader of it.
     pub fn peek(&self, key: &[u8]) -> Option<Item> {
+        self.look(key, None)
+    }
+
+    /// As [`Store::peek`]; `touch` gives it a new time to live.
+    pub fn look(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
         let index = self.find_living(&mut shard, hash, key, now)?;
+        if let Some(expiry) = touch {
+            let expires = self.expires(expiry, now);
+            shard.entry_mut(index).expires = expires;
+        }
         Some(self.item(&shard, index, now))
     }
 
@@ -293,11 +360,23 @@ impl Store {
         entry.won = false;
         entry.cas = number;
         entry.expires = expires.unwrap_or(entry.expires);
-        Outcome::Stored(number)
+        Outcome::Stored {
+            cas: number,
+            len: entry.value.len(),
+        }
     }
 
-    /// Takes what is stored out of a key that has that number, and leaves the key with nothing in it, and with this time to live.
-    pub fn empty(&self, key: &[u8], cas: Option<u64>, expiry: i64) -> Outcome {
+    /// Takes what is stored out of a key that has that number, and leaves the key with nothing in it: with these flags, this time to live, its number or
+    /// this one, and marked as stale if `stale`, then with a new number.
+    pub fn empty(
+        &self,
+        key: &[u8],
+        cas: Option<u64>,
+        flags: u32,
+        expiry: i64,
+        number: Option<u64>,
+        stale: bool,
+    ) -> Outcome {
         let Some(nothing) = self.reserve(0) else {
             return Outcome::NoMemory;
         };
@@ -308,11 +387,15 @@ impl Store {
             Ok(index) => index,
             Err(why) => return why,
         };
+        let cas = number.unwrap_or_else(|| match stale {
+            true => self.number(),
+            false => shard.entry(index).cas,
+        });
         self.remove(&mut shard, index);
-        let number = self.number();
-        let entry = Entry::new(key, hash, nothing.freeze(), 0, expires, number, now);
+        let mut entry = Entry::new(key, hash, nothing.freeze(), flags, expires, cas, now);
+        entry.stale = stale;
         self.insert(&mut shard, entry);
-        Outcome::Stored(number)
+        Outcome::Stored { cas, len: 0 }
     }
 
     /// The first who asks is told to renew it.
@@ -340,9 +423,10 @@ impl Store {
         let (mut shard, hash) = self.shard(key);
         match self.find_numbered(&mut shard, hash, key, now, cas) {
             Ok(index) => {
-                let has = shard.entry(index).cas;
+                let entry = shard.entry(index);
+                let (cas, len) = (entry.cas, entry.value.len());
                 self.remove(&mut shard, index);
-                Outcome::Stored(has)
+                Outcome::Stored { cas, len }
             }
             Err(why) => why,
         }
@@ -358,6 +442,19 @@ impl Store {
         }
     }
 
+    /// Forgets what was neither stored nor read since a time of the store's clock.
+    pub fn clear_unused_since(&self, at: i64) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let all: Vec<u32> = shard.in_order().collect();
+            for index in all {
+                if i64::from(shard.entry(index).read) < at {
+                    self.remove(&mut shard, index);
+                }
+            }
+        }
+    }
+
     /// Looks at a part of what is stored, and removes what has expired; and has the arena give memory back, above all what the manager wants. To be
     /// called now and then.
     pub fn tidy(&self) {
@@ -366,14 +463,15 @@ impl Store {
             let mut shard = lock(shard);
             for index in shard.next_to_look_at(256) {
                 if shard.entry(index).is_over(now) {
-                    self.remove(&mut shard, index);
-                    // Relaxed: a count.
-                    self.counts.expired.fetch_add(1, Ordering::Relaxed);
+                    self.expire(&mut shard, index);
                 }
             }
         }
         self.clean(16);
         self.come_down();
+        if self.arena.excess() > 0 {
+            self.lacks();
+        }
     }
 
     /// A new limit; what is too much is evicted.
@@ -418,9 +516,7 @@ impl Store {
     fn find_living(&self, shard: &mut Shard, hash: u64, key: &[u8], now: u32) -> Option<u32> {
         let index = shard.find(hash, key)?;
         if shard.entry(index).is_over(now) {
-            self.remove(shard, index);
-            // Relaxed: a count.
-            self.counts.expired.fetch_add(1, Ordering::Relaxed);
+            self.expire(shard, index);
             return None;
         }
         Some(index)
@@ -447,11 +543,11 @@ impl Store {
     fn exchange(&self, shard: &mut Shard, index: u32, value: Value, number: Option<u64>) -> u64 {
         let cas = number.unwrap_or_else(|| self.number());
         let entry = shard.entry_mut(index);
-        let (before, after) = (entry.cost(), {
-            entry.value = value;
-            entry.cas = cas;
-            entry.cost()
-        });
+        let before = entry.cost();
+        let old = std::mem::replace(&mut entry.value, value);
+        entry.cas = cas;
+        let after = entry.cost();
+        self.left.add(old);
         shard.recount(index, before, after);
         // Relaxed: a sum.
         self.used.fetch_add(after, Ordering::Relaxed);
@@ -472,11 +568,26 @@ impl Store {
         // Relaxed: sums.
         self.used.fetch_sub(entry.cost(), Ordering::Relaxed);
         self.counts.items.fetch_sub(1, Ordering::Relaxed);
+        self.left.add(entry.value);
+    }
+
+    fn expire(&self, shard: &mut Shard, index: u32) {
+        // Relaxed: counts.
+        let unfetched = u64::from(!shard.entry(index).fetched);
+        self.counts
+            .expired_unfetched
+            .fetch_add(unfetched, Ordering::Relaxed);
+        self.counts.expired.fetch_add(1, Ordering::Relaxed);
+        self.remove(shard, index);
     }
 
     fn evict(&self, shard: &mut Shard, index: u32) {
+        // Relaxed: counts.
+        let unfetched = u64::from(!shard.entry(index).fetched);
+        self.counts
+            .evicted_unfetched
+            .fetch_add(unfetched, Ordering::Relaxed);
         self.remove(shard, index);
-        // Relaxed: a count.
         self.counts.evictions.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -533,22 +644,36 @@ impl Store {
 
     /// When a time to live ends: relative up to a month, a date above, at once if negative.
     fn expires(&self, expiry: i64, now: u32) -> u32 {
-        let relative = match expiry {
+        let left = match expiry {
             0 => return 0,
             ..0 => return 1,
-            1..=MONTH => expiry,
-            date => {
-                let today = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .map_or(0, |since| since.as_secs());
-                match date - i64::try_from(today).unwrap_or(i64::MAX) {
-                    ..=0 => return 1,
-                    left => left,
-                }
-            }
+            time => from_now(time),
         };
-        u32::try_from(relative + i64::from(now)).unwrap_or(u32::MAX)
+        match left {
+            ..=0 => 1,
+            left => u32::try_from(left.saturating_add(now.into())).unwrap_or(u32::MAX),
+        }
     }
+
+    /// What its clock says now, and at a time: so many seconds from now up to a month, a date above. At once if that is not after 0.
+    pub(crate) fn moment(&self, time: i64) -> (i64, i64) {
+        let now = i64::from(self.now());
+        match time {
+            ..=0 => (now, now),
+            time => (now, now.saturating_add(from_now(time))),
+        }
+    }
+}
+
+/// Seconds until a time: relative up to a month, a date above.
+fn from_now(time: i64) -> i64 {
+    if time <= MONTH {
+        return time;
+    }
+    let today = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    time.saturating_sub(i64::try_from(today).unwrap_or(i64::MAX))
 }
 
 fn arena_options(options: &StoreOptions) -> tranship_zcopy::Options {

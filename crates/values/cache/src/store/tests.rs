@@ -53,7 +53,7 @@ fn modes_hold_what_they_promise() {
     ));
     assert!(matches!(
         set(&store, b"k", b"b", Mode::Add),
-        Outcome::Stored(_)
+        Outcome::Stored { .. }
     ));
     assert!(matches!(
         set(&store, b"k", b"1", Mode::Add),
@@ -72,13 +72,13 @@ fn modes_hold_what_they_promise() {
     ));
     assert!(matches!(
         set(&store, b"k", b"x", Mode::Cas(item.cas)),
-        Outcome::Stored(_)
+        Outcome::Stored { .. }
     ));
     assert!(matches!(
         store.delete(b"k", Some(item.cas)),
         Outcome::Exists
     ));
-    assert!(matches!(store.delete(b"k", None), Outcome::Stored(_)));
+    assert!(matches!(store.delete(b"k", None), Outcome::Stored { .. }));
     assert!(store.get(b"k", None).is_none());
     assert_eq!(store.memory().1, 0);
 }
@@ -151,7 +151,7 @@ fn what_grows_has_others_evicted_and_stays_within_the_longest_value() {
         read.push(value);
     }
     let grown = store.put(b"grows", more.clone(), 0, 0, Mode::Append(None));
-    assert!(matches!(grown, Outcome::Stored(_)), "{grown:?}");
+    assert!(matches!(grown, Outcome::Stored { .. }), "{grown:?}");
     let item = store.peek(b"grows").expect("there");
     assert_eq!(item.value[..], [&part[..], b"more"].concat());
     assert!(store.peek(b"one  ").is_none(), "evicted for it");
@@ -170,7 +170,7 @@ fn what_grows_has_others_evicted_and_stays_within_the_longest_value() {
     set(&store, b"k", &vec![b'v'; LONGEST - 4], Mode::Set);
     for (mode, fits) in [(Mode::Append(None), true), (Mode::Prepend(None), false)] {
         let grown = store.put(b"k", more.clone(), 0, 0, mode);
-        assert_eq!(matches!(grown, Outcome::Stored(_)), fits, "{grown:?}");
+        assert_eq!(matches!(grown, Outcome::Stored { .. }), fits, "{grown:?}");
         assert_eq!(matches!(grown, Outcome::TooLarge), !fits, "{grown:?}");
     }
     assert_eq!(store.peek(b"k").expect("kept").value.len(), LONGEST);

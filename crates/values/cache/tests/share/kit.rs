@@ -64,7 +64,7 @@ impl Stage {
         let mut room = store.reserve(value.len()).expect("room");
         room[..value.len()].copy_from_slice(value);
         match store.put(key.as_bytes(), room.freeze(), flags, 0, Mode::Set) {
-            Outcome::Stored(cas) => cas,
+            Outcome::Stored { cas, .. } => cas,
             other => panic!("{other:?}"),
         }
     }

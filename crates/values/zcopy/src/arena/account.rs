@@ -6,7 +6,7 @@
 use super::inner::{Inner, Room, lock, pages};
 use super::options::Options;
 use crate::error::Error;
-use tranship_core::Account;
+use tranship_core::{Account, Heap};
 
 impl Options {
     pub(super) fn open_account(&self) -> Result<Option<Account>, Error> {
@@ -35,6 +35,11 @@ impl Inner {
         let bytes = pages(len).max(self.block_bytes as u64);
         let account = self.account.as_ref();
         account.is_some_and(|account| account.ensure(bytes))
+    }
+
+    /// See [`crate::Arena::heap`].
+    pub(crate) fn heap(&self) -> Option<&Heap> {
+        self.account.as_ref().map(Account::heap)
     }
 
     /// Does the manager want memory back?

@@ -1,0 +1,54 @@
+//! Whether a manager admits the memory of values, and what the log is told when that changes.
+
+use super::shared::Shared;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tranship_core::Heap;
+
+/// What the log was told last.
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    alone: AtomicBool,
+}
+
+impl Admission {
+    /// How it is now, as `stats` says it.
+    pub(super) fn state(heap: Option<&Heap>) -> &'static str {
+        match heap {
+            None => "none",
+            Some(heap) if heap.is_alone() => "away",
+            Some(_) => "present",
+        }
+    }
+}
+
+impl Shared {
+    /// Looks whether the manager went or came. One thread does it, now and then.
+    pub(super) fn look_at_manager(&self) {
+        let Some(heap) = self.store.arena().heap() else {
+            return;
+        };
+        let alone = heap.is_alone();
+        // Relaxed: one thread alone uses it.
+        if self.admission.alone.swap(alone, Ordering::Relaxed) == alone {
+            return;
+        }
+        let (memory, _) = self.store.memory();
+        let (bytes, unadmitted) = (heap.held_bytes(), heap.unadmitted_bytes());
+        match (alone, unadmitted) {
+            (true, _) => tracing::warn!(
+                bytes,
+                memory,
+                "the manager is gone: the cache goes on up to its own limit, and tells the next manager"
+            ),
+            (false, 0) => tracing::info!(
+                bytes,
+                "the manager is back and has admitted all memory of values"
+            ),
+            (false, _) => tracing::warn!(
+                bytes,
+                unadmitted,
+                "the manager is back and has not admitted all memory of values: the cache evicts"
+            ),
+        }
+    }
+}

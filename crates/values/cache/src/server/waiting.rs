@@ -1,0 +1,115 @@
+//! What replies that clients have not taken hold of this server's memory, of all clients together: their text, and values that are stored no more.
+//!
+//! Values that are stored take no more memory for being in replies as well. Beyond the limit nobody's next command is looked at before its replies
+//! are taken, and the slowest clients are closed, until it is kept again.
+
+use super::shared::Shared;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tranship_sys::eventfd;
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Of text, and of what is received and not looked at.
+    text: Arc<AtomicU64>,
+    most: u64,
+    /// What has the workers look.
+    doorbells: OnceLock<Vec<OwnedFd>>,
+}
+
+/// A client's part of the text.
+#[derive(Debug)]
+pub(super) struct Part {
+    text: Arc<AtomicU64>,
+    own: u64,
+}
+
+impl Waiting {
+    /// Of a store with so many bytes of memory: a quarter of what the arena has beyond that.
+    pub(super) fn new(memory: u64) -> Waiting {
+        Waiting {
+            text: Arc::default(),
+            most: crate::store::beyond(memory) / 4,
+            doorbells: OnceLock::new(),
+        }
+    }
+
+    /// Who is to be woken.
+    pub(super) fn ring_at(&self, doorbells: Vec<OwnedFd>) {
+        let _ = self.doorbells.set(doorbells);
+    }
+
+    /// Of a client of which nothing waits.
+    pub(super) fn part(&self) -> Part {
+        Part {
+            text: Arc::clone(&self.text),
+            own: 0,
+        }
+    }
+
+    /// Has all workers look.
+    pub(super) fn ring(&self) {
+        for doorbell in self.doorbells.get().into_iter().flatten() {
+            let _ = eventfd::signal(doorbell);
+        }
+    }
+}
+
+impl Part {
+    /// It is so much now.
+    pub(super) fn set(&mut self, bytes: u64) {
+        if bytes == self.own {
+            return;
+        }
+        // Relaxed: a sum; it wraps around for less.
+        self.text
+            .fetch_add(bytes.wrapping_sub(self.own), Ordering::Relaxed);
+        self.own = bytes;
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl Shared {
+    /// Do replies hold more than so many bytes?
+    fn waits_more_than(&self, most: u64) -> bool {
+        // Relaxed: a sum.
+        let text = self.waiting.text.load(Ordering::Relaxed);
+        text > most || self.store.left_bytes(most - text) > most - text
+    }
+
+    /// Do replies hold so much that nobody is to add to what waits for it?
+    pub(super) fn waits_much(&self) -> bool {
+        self.waits_more_than(self.waiting.most / 2)
+    }
+
+    /// Do replies hold more than they may, or what lacks for what is to be stored?
+    pub(super) fn waits_too_much(&self) -> bool {
+        self.waits_more_than(self.waiting.most) || self.store.is_short()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_hold_is_summed_up_and_goes_with_them() {
+        let waiting = Waiting::new(0);
+        let sum = || waiting.text.load(Ordering::Relaxed);
+        let (mut one, mut two) = (waiting.part(), waiting.part());
+        one.set(100);
+        two.set(10);
+        one.set(30);
+        assert_eq!(sum(), 40);
+        drop(one);
+        assert_eq!(sum(), 10);
+        drop(two);
+        assert_eq!(sum(), 0);
+    }
+}

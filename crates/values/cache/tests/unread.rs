@@ -1,0 +1,162 @@
+//! Clients that read nothing of what they asked for: what their replies hold is limited, for all of them together. In a process of its own, as its
+//! memory is looked at from outside.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Mutex;
+use std::time::Duration;
+use tranship_cache::{Options, Server};
+use tranship_testkit::Watchdog;
+
+const MIB: u64 = 1 << 20;
+/// Only one test at a time has a server.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Nobody is closed there for being slow.
+fn server(threads: usize) -> Server {
+    let options = Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        threads,
+        memory: 64 * MIB,
+        patience: Duration::from_secs(3600),
+        deadline: Duration::ZERO,
+        ..Options::default()
+    };
+    Server::start(options).expect("a server")
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        let stream = TcpStream::connect(server.address()).expect("connect");
+        stream.set_nodelay(true).expect("nodelay");
+        Client(BufReader::new(stream))
+    }
+
+    fn say(&mut self, text: &[u8]) {
+        self.0.get_mut().write_all(text).expect("write");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("read");
+        line.trim_end().to_owned()
+    }
+
+    fn set(&mut self, key: &str, len: usize) -> String {
+        let mut all = format!("set {key} 0 0 {len}\r\n").into_bytes();
+        all.resize(all.len() + len, b'x');
+        all.extend_from_slice(b"\r\n");
+        self.say(&all);
+        self.line()
+    }
+}
+
+/// What the process has of its own, bytes.
+fn anonymous() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.expect("a row").trim().trim_end_matches(" kB");
+    kib.parse::<u64>().expect("a number") << 10
+}
+
+/// What the kernel has of the arena's file, bytes.
+fn resident(server: &Server) -> u64 {
+    let file = server.store().arena().descriptor().try_clone_to_owned();
+    let file = std::fs::File::from(file.expect("a descriptor"));
+    file.metadata().expect("fstat").blocks() * 512
+}
+
+#[test]
+fn what_nobody_reads_leaves_room_for_what_is_stored() {
+    let _dog = Watchdog::new();
+    for threads in [1, 2] {
+        let _alone = ALONE.lock();
+        let server = server(threads);
+        let mut client = Client::new(&server);
+        let mut deaf = Vec::new();
+        for number in 0..200 {
+            let key = format!("k{number}");
+            assert_eq!(client.set(&key, MIB as usize), "STORED", "{number}");
+            let mut other = Client::new(&server);
+            // More than sockets take.
+            other.say(format!("get{}\r\n", format!(" {key}").repeat(12)).as_bytes());
+            deaf.push(other);
+            // It was looked at when the next one of the same worker is answered.
+            for number in 0..8 {
+                assert_eq!(client.set(&format!("small{number}"), 5), "STORED");
+            }
+        }
+        // The one limit of what is stored, and the other of what waits; that one counts what is closed as open for a moment.
+        let most = 64 * MIB + 64 * MIB / 4 + 64 * MIB;
+        assert!(resident(&server) <= most, "{}", resident(&server));
+        assert!(server.stats().slow_clients_closed > 100);
+        for number in 0..8 {
+            client.say(format!("get small{number}\r\n").as_bytes());
+            assert_eq!(client.line(), format!("VALUE small{number} 0 5"));
+            assert_eq!(
+                (client.line(), client.line()),
+                ("xxxxx".into(), "END".into())
+            );
+        }
+        assert_eq!(server.store().memory().0, 64 * MIB);
+        client.say(b"stats\r\n");
+        while client.line() != "END" {}
+        drop(deaf);
+        server.stop();
+    }
+}
+
+/// Small values are copied to the text of replies.
+#[test]
+fn text_that_nobody_reads_is_limited() {
+    let _dog = Watchdog::new();
+    let _alone = ALONE.lock();
+    let server = server(2);
+    let mut client = Client::new(&server);
+    assert_eq!(client.set("k", 250), "STORED");
+    let before = anonymous();
+    let line = format!("get{}\r\n", " k".repeat(1000));
+    let mut deaf = Vec::new();
+    for _ in 0..16 {
+        let mut other = Client::new(&server);
+        let stream = other.0.get_mut();
+        stream.set_nonblocking(true).expect("an option");
+        // Until nothing more is taken from it.
+        while stream.write(line.as_bytes()).is_ok() {}
+        deaf.push(other);
+        assert_eq!(client.set("k", 250), "STORED");
+    }
+    let more = anonymous().saturating_sub(before);
+    assert!(
+        more <= 48 * MIB,
+        "{more} bytes for replies that nobody reads"
+    );
+}
+
+/// Who reads gets everything, however much the deaf ask for.
+#[test]
+fn who_reads_is_not_closed() {
+    let _dog = Watchdog::new();
+    let _alone = ALONE.lock();
+    let server = server(2);
+    let mut client = Client::new(&server);
+    assert_eq!(client.set("k", MIB as usize), "STORED");
+    let mut deaf = Vec::new();
+    for number in 0..64 {
+        let mut other = Client::new(&server);
+        other.say(format!("get{}\r\n", " k".repeat(12)).as_bytes());
+        deaf.push(other);
+        let key = format!("k{number}");
+        assert_eq!(client.set(&key, MIB as usize), "STORED");
+        assert_eq!(client.set("k", MIB as usize), "STORED");
+        client.say(format!("get {key} {key} {key} {key}\r\n").as_bytes());
+        let mut all = vec![0; 4 * (MIB as usize + 2 + format!("VALUE {key} 0 1048576\r\n").len())];
+        client.0.read_exact(&mut all).expect("all of it");
+        assert_eq!(client.line(), "END");
+    }
+}
