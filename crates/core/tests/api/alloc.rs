@@ -8,7 +8,7 @@ use tranship_core::{Holder, Kind, Limit, OutOfRange, Pool, PoolOptions, Shortage
 use tranship_manager::Config;
 
 #[test]
-fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
+fn larger_than_the_maximum_is_an_error_at_once_however_one_asks() {
     let _dog = dog();
     let a = embedded();
     let pool = pool(&a, 4);
@@ -23,12 +23,12 @@ fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
         assert_eq!(error.kind(), Kind::TooLarge);
         let Some(&TooLarge {
             need_bytes,
-            quota_bytes,
+            max_bytes,
         }) = error.find()
         else {
             panic!("{error}");
         };
-        assert!(need_bytes > quota_bytes && quota_bytes == 4 * CHUNK as u64);
+        assert!(need_bytes > max_bytes && max_bytes == 4 * CHUNK as u64);
     }
     drop(all);
     assert_eq!(pool.alloc_now(4 * CHUNK).expect("again").len(), 4 * CHUNK);
@@ -45,7 +45,9 @@ fn the_quota_may_be_smaller_than_the_maximum() {
     let pool = pool(&a, 8);
     assert_eq!(pool.max_bytes(), 8 * CHUNK as u64);
     assert_eq!(pool.quota_bytes(), 2 * CHUNK as u64);
-    assert_eq!(pool.alloc(3 * CHUNK).expect_err("3").kind(), Kind::TooLarge);
+    let error = pool.alloc_now(3 * CHUNK).expect_err("3");
+    assert_eq!(error.kind(), Kind::OutOfMemory, "it may be raised: {error}");
+    assert_eq!(pool.alloc(9 * CHUNK).expect_err("9").kind(), Kind::TooLarge);
     let two = pool.alloc(2 * CHUNK).expect("2");
     assert_eq!(
         pool.alloc_now(1).expect_err("full").kind(),
