@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{Holder, Kind, Limit, OutOfRange, Pool, PoolOptions, Shortage, TooLarge};
 use tranship_manager::Config;
+use tranship_testkit::Random;
 
 #[test]
 fn larger_than_the_maximum_is_an_error_at_once_however_one_asks() {
@@ -297,33 +298,47 @@ fn small_buffers_share_pages() {
     }
 }
 
+/// As many buffers as were asked for can exist at once, of whatever sizes, and not one more.
 #[test]
-fn out_of_slots_is_out_of_memory() {
+fn a_pool_has_as_many_slots_as_were_asked_for() {
     let _dog = dog();
     let a = embedded();
-    let options = PoolOptions::new(1 << 20).slots(16);
-    let pool = a.create_pool(options).expect("pool");
-    let mut held = Vec::new();
-    let error = loop {
-        match pool.alloc_now(4096) {
-            Ok(buf) => held.push(buf),
-            Err(error) => break error,
+    let mut random = Random::printed("a_pool_has_as_many_slots_as_were_asked_for");
+    let mut below = |n: usize| random.below(n as u64) as usize;
+    let some: Vec<u32> = (0..12).map(|_| below(20_000) as u32 + 1).collect();
+    for slots in (1..=66).chain([100, 127, 128, 255, 1000]).chain(some) {
+        let sizes: &[usize] = match slots {
+            ..=130 => &[0, 100, 100, 1000, 5000, CHUNK, 2 * CHUNK],
+            _ => &[0, 64, 64, 200],
+        };
+        let options = PoolOptions::new(1 << 30).chunk_bytes(CHUNK as u64);
+        let pool = a.create_pool(options.slots(slots)).expect("a pool");
+        let mut held = Vec::new();
+        for round in 0..3 {
+            while held.len() < slots as usize {
+                let len = sizes[below(sizes.len())];
+                match pool.alloc_now(len) {
+                    Ok(buf) => held.push(buf),
+                    Err(error) => panic!("{} of {slots}, {len} bytes: {error}", held.len()),
+                }
+            }
+            for &len in sizes {
+                let error = pool.alloc_now(len).expect_err("all are in use");
+                assert!(
+                    matches!(error.find(), Some(Shortage { limit: Limit::Slots { slots: all }, .. }) if *all == slots),
+                    "{slots}: {error}"
+                );
+                let text = format!("all its {slots} slots");
+                assert!(error.to_string().contains(&text), "{error}");
+            }
+            // The next round has others in their places.
+            for _ in 0..(held.len() * (round + 1)).div_ceil(3) {
+                held.swap_remove(below(held.len()));
+            }
         }
-    };
-    assert!(
-        matches!(
-            error.find(),
-            Some(&Shortage {
-                limit: Limit::Slots { slots: 16 },
-                ..
-            })
-        ),
-        "{error}"
-    );
-    assert!(error.to_string().contains("all its 16 slots"), "{error}");
-    assert!((1..=16).contains(&held.len()), "{} buffers", held.len());
-    drop(held);
-    pool.alloc_now(4096).expect("slots come back");
+        drop(held);
+        pool.alloc_now(4096).expect("slots come back");
+    }
 }
 
 #[test]
