@@ -94,7 +94,7 @@ kinds! {
     Refused = 4, EPERM, "the manager refused", "look at the refusal: it names the rule, what was asked and what is allowed";
     TimedOut = 5, ETIMEDOUT, "the time given is over", "wait again, or give up; what was waited for may still happen";
     Forked = 6, EOWNERDEAD, "this object belongs to the parent process: after fork(), connect a domain of your own", "connect a domain in the child";
-    TooLarge = 7, E2BIG, "larger than the pool's quota can ever hold", "ask for less, or raise the quota";
+    TooLarge = 7, E2BIG, "larger than the pool can ever hold", "ask for less, or make a larger pool";
     OutOfMemory = 8, ENOMEM, "no memory is free now", "free something, wait with a timeout, or look at who holds it";
     Full = 9, EAGAIN, "the channel is full", "wait for the receiver, or drop the message";
     PeerGone = 10, EPIPE, "the other end is gone", "close the channel; connect again if it is expected back";

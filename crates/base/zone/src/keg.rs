@@ -7,6 +7,9 @@
 //!
 //! Where an item lies is its [`Place`]; the hooks are told all places when a slab is cut and keep them beside
 //! whatever else they know about a slot, so that [`Keg::free`] looks nothing up.
+//!
+//! Where slot numbers are short, a slab has fewer of them than items. The items without one are handed out when
+//! [`Keg::name_more`] has got them one; [`Keg::trim`] takes the numbers of free items away again.
 
 use crate::runs::{PAGE, Run, RunAllocator};
 use crate::slots::SlotSet;
@@ -42,26 +45,38 @@ impl SlabSource for RunAllocator {
     }
 }
 
-/// A slab that was just cut: item `i` is at `run.offset() + i * item_bytes`.
+/// Items of a slab that are to get slots: item `i` is at `run.offset() + i * item_bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NewSlab {
+pub struct NewSlab<'a> {
     /// The slab's number in its keg.
     pub slab: u32,
     /// Its pages.
     pub run: Run,
     /// Bytes of an item.
     pub item_bytes: u64,
-    /// How many items.
-    pub items: u16,
+    /// Which items.
+    pub items: &'a [u16],
 }
 
-/// What happens with a slab's items when it is cut and when it goes.
+/// What happens with a slab's items when they get slots and when they lose them.
 pub trait SlabHooks {
-    /// Gives the items their slot numbers, exactly `slab.items`; `None` if there are not enough.
-    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet>;
-    /// The slab goes; all its items are free.
+    /// Gives the items their slot numbers, in the order of `slab.items`. Where there are fewer the last items get
+    /// none; `None` if there is no number at all.
+    fn adopt(&mut self, slab: NewSlab<'_>) -> Option<SlotSet>;
+    /// Items of the slab lose their slots; all of these are free.
     fn retire(&mut self, slab: u32, slots: &SlotSet);
 }
+
+/// The items of a slab.
+const ALL: [u16; MAX_ITEMS as usize] = {
+    let mut all = [0; MAX_ITEMS as usize];
+    let mut index = 0;
+    while index < MAX_ITEMS {
+        all[index as usize] = index as u16;
+        index += 1;
+    }
+    all
+};
 
 /// Where in its keg an item lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,12 +96,9 @@ pub enum GrowError {
         /// Pages of a slab.
         pages: u32,
     },
-    /// The hooks have not enough slot numbers.
-    #[error("fewer than {items} slots are free")]
-    NoSlots {
-        /// Items of a slab.
-        items: u16,
-    },
+    /// The hooks have no slot number.
+    #[error("no slot is free")]
+    NoSlots,
 }
 
 /// How a keg cuts its slabs.
@@ -142,8 +154,11 @@ enum State {
 #[derive(Debug)]
 struct Slab {
     run: Run,
+    /// By the item's number; [`NONE`] for an item without a slot.
     slots: SlotSet,
     free: [u64; WORDS],
+    /// Items that have slots.
+    named: u16,
     used: u16,
     state: State,
     /// Neighbours in the list of slabs with as many used items.
@@ -162,6 +177,8 @@ pub struct Keg {
     keep_empty: u32,
     empty: u32,
     used_items: u64,
+    /// Items of slabs that have no slot.
+    nameless: u64,
 }
 
 impl Keg {
@@ -176,6 +193,7 @@ impl Keg {
             keep_empty: 1,
             empty: 0,
             used_items: 0,
+            nameless: 0,
         }
     }
 
@@ -228,7 +246,7 @@ impl Keg {
             }
             self.unlink(number);
             let slab = &mut self.slabs[number];
-            while left > 0 && slab.used < self.shape.items {
+            while left > 0 && slab.used < slab.named {
                 let Some(index) = slab.take_lowest() else {
                     break;
                 };
@@ -266,20 +284,22 @@ impl Keg {
             slab: number,
             run,
             item_bytes,
-            items,
+            items: &ALL[..usize::from(items)],
         }) else {
             source.free_run(run);
-            return Err(GrowError::NoSlots { items });
+            return Err(GrowError::NoSlots);
         };
-        assert_eq!(slots.len(), usize::from(items), "one slot per item");
+        let named = named(&slots, items);
         let mut free = [0; WORDS];
-        for index in 0..usize::from(items) {
+        for index in 0..usize::from(named) {
             free[index / 64] |= 1 << (index % 64);
         }
+        self.nameless += u64::from(items - named);
         let slab = Slab {
             run,
             slots,
             free,
+            named,
             used: 0,
             state: State::Live,
             previous: NONE,
@@ -291,6 +311,69 @@ impl Keg {
         self.slabs.set(number, slab);
         self.link(number);
         Ok(())
+    }
+
+    /// Has items of one slab, which have none, get slots. Whether some did.
+    pub fn name_more(&mut self, hooks: &mut impl SlabHooks) -> bool {
+        let items = self.shape.items;
+        let is_short = |slab: &Slab| slab.named < items && slab.state == State::Live;
+        let number = match self.nameless {
+            0 => None,
+            _ => (0..u32::try_from(self.slabs.len()).expect("fewer slabs than pages"))
+                .find(|&number| self.slabs.get(number).is_some_and(is_short)),
+        };
+        let Some(number) = number else {
+            return false;
+        };
+        let slab = &self.slabs[number];
+        let nameless: Vec<u16> = (0..items)
+            .filter(|&index| slab.slots.get(index).is_none_or(|slot| slot == NONE))
+            .collect();
+        let Some(more) = hooks.adopt(NewSlab {
+            slab: number,
+            run: slab.run,
+            item_bytes: self.shape.item_bytes,
+            items: &nameless,
+        }) else {
+            return false;
+        };
+        let got = named(&more, slab.nameless(items));
+        self.unlink(number);
+        let slab = &mut self.slabs[number];
+        let slots = slab.slots_to_change(items);
+        for (&index, slot) in nameless.iter().zip(more.iter()) {
+            slots[usize::from(index)] = slot;
+        }
+        for index in &nameless[..usize::from(got)] {
+            slab.free[usize::from(index / 64)] |= 1 << (index % 64);
+        }
+        slab.named += got;
+        self.nameless -= u64::from(got);
+        self.link(number);
+        true
+    }
+
+    /// Takes the slots of all free items away. Empty slabs go to the source.
+    pub fn trim(&mut self, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) {
+        self.reap(source, hooks);
+        let items = self.shape.items;
+        for number in 0..u32::try_from(self.slabs.len()).expect("fewer slabs than pages") {
+            let there = self.slabs.get(number);
+            if there.is_none_or(|slab| slab.used == slab.named) {
+                continue;
+            }
+            self.unlink(number);
+            let slab = &mut self.slabs[number];
+            let mut lost = Vec::new();
+            while let Some(index) = slab.take_lowest() {
+                let slot = &mut slab.slots_to_change(items)[usize::from(index)];
+                lost.push(std::mem::replace(slot, NONE));
+            }
+            self.nameless += lost.len() as u64;
+            slab.named = slab.used;
+            self.link(number);
+            hooks.retire(number, &SlotSet::List(lost.into()));
+        }
     }
 
     /// Takes an item back; its slab may go to the source.
@@ -391,13 +474,18 @@ impl Keg {
             return;
         };
         self.vacant.push(number);
-        hooks.retire(number, &slab.slots);
+        self.nameless -= u64::from(slab.nameless(self.shape.items));
+        let slots = match slab.slots {
+            SlotSet::List(all) => SlotSet::List(all.iter().copied().filter(|s| *s != NONE).collect()),
+            slots => slots,
+        };
+        hooks.retire(number, &slots);
         source.free_run(slab.run);
     }
 
     /// Whether a slab is in the list of those with as many used items.
     fn is_listed(&self, slab: &Slab) -> bool {
-        slab.state == State::Live && slab.used < self.shape.items
+        slab.state == State::Live && slab.used < slab.named
     }
 
     fn link(&mut self, number: u32) {
@@ -433,7 +521,31 @@ impl Keg {
     }
 }
 
+/// How many of so many items got slots.
+fn named(slots: &SlotSet, items: u16) -> u16 {
+    let named = u16::try_from(slots.len()).unwrap_or(u16::MAX);
+    assert!((1..=items).contains(&named), "{named} slots for {items} items");
+    named
+}
+
 impl Slab {
+    /// Items without a slot.
+    fn nameless(&self, items: u16) -> u16 {
+        items - self.named
+    }
+
+    /// The slots of all items, one by one.
+    fn slots_to_change(&mut self, items: u16) -> &mut [u32] {
+        if !matches!(&self.slots, SlotSet::List(all) if all.len() == usize::from(items)) {
+            let slots = (0..items).map(|index| self.slots.get(index).unwrap_or(NONE));
+            self.slots = SlotSet::List(slots.collect());
+        }
+        match &mut self.slots {
+            SlotSet::List(all) => all,
+            _ => &mut [],
+        }
+    }
+
     fn take_lowest(&mut self) -> Option<u16> {
         let (at, word) = self
             .free

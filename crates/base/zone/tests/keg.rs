@@ -25,9 +25,10 @@ struct Hooks {
 }
 
 impl SlabHooks for Hooks {
-    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet> {
-        let slots = self.numbers.take(slab.items.into())?;
-        for (index, slot) in (0..).zip(slots.iter()) {
+    fn adopt(&mut self, slab: NewSlab<'_>) -> Option<SlotSet> {
+        let items = u32::try_from(slab.items.len()).expect("a few");
+        let slots = self.numbers.take(items.min(self.numbers.free()))?;
+        for (&index, slot) in slab.items.iter().zip(slots.iter()) {
             let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
             let place = Place {
                 slab: slab.slab,
@@ -60,6 +61,7 @@ enum Step {
     Free(usize),
     Drain(u32, bool),
     Reap(usize),
+    Trim(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -68,6 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => any::<usize>().prop_map(Step::Free),
         1 => (0..CHUNKS, any::<bool>()).prop_map(|(chunk, on)| Step::Drain(chunk, on)),
         1 => (0usize..3).prop_map(Step::Reap),
+        1 => (0usize..3).prop_map(Step::Trim),
     ]
 }
 
@@ -77,7 +80,7 @@ proptest! {
     #[test]
     fn no_byte_twice_and_none_lost(
         sizes in prop::array::uniform3(prop::sample::select(vec![64u64, 192, 640, 3584, 4096, 12288, 65536])),
-        slots in 20u32..400,
+        slots in 1u32..400,
         steps in prop::collection::vec(step(), 1..150),
     ) {
         let mut runs = RunAllocator::new(CHUNKS, CHUNK);
@@ -92,11 +95,15 @@ proptest! {
                     let before = (runs.total_used_pages(), hooks.numbers.free());
                     let mut got = Vec::new();
                     if kegs[keg].alloc(&mut got, want) == 0 {
-                        match kegs[keg].grow(&mut runs, &mut hooks) {
+                        let grown = match kegs[keg].name_more(&mut hooks) {
+                            true => Ok(()),
+                            false => kegs[keg].grow(&mut runs, &mut hooks),
+                        };
+                        match grown {
                             Ok(()) => prop_assert!(kegs[keg].alloc(&mut got, want) > 0),
                             Err(GrowError::NoRun { pages }) => prop_assert!(runs.alloc(pages).is_none()),
-                            Err(GrowError::NoSlots { items }) => {
-                                prop_assert!(hooks.numbers.free() < u32::from(items));
+                            Err(GrowError::NoSlots) => {
+                                prop_assert_eq!(hooks.numbers.free(), 0);
                                 prop_assert_eq!((runs.total_used_pages(), hooks.numbers.free()), before);
                             }
                         }
@@ -133,6 +140,12 @@ proptest! {
                 Step::Reap(keg) => {
                     hooks.keg = keg;
                     kegs[keg].reap(&mut runs, &mut hooks);
+                }
+                Step::Trim(keg) => {
+                    hooks.keg = keg;
+                    kegs[keg].trim(&mut runs, &mut hooks);
+                    let named = hooks.items.values().filter(|item| item.keg == keg).count() as u64;
+                    prop_assert_eq!(named, kegs[keg].used_items(), "what is free has no slot");
                 }
             }
             // A chunk that drains holds slabs only while some of their items are out.

@@ -109,6 +109,96 @@ pub enum AccessRule {
     Owner = 6,
 }
 
+/// What a [`RefusalCode::Limit`] is a limit of: in the upper 8 bits of `asked`; 0: it has no name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Limited {
+    /// Connections and domains of a user.
+    Connections = 1,
+    /// Pools and heaps of a user.
+    Pools = 2,
+    /// Ends of channels of a user.
+    Channels = 3,
+    /// Names of a user: exported ones, and those that it waits for.
+    Names = 4,
+    /// Descriptors that the manager holds for a user.
+    Descriptors = 5,
+    /// Entries of the manager's tables for a user.
+    Records = 6,
+    /// Bytes of a user.
+    Bytes = 7,
+    /// Domains of a user that record what they do.
+    Traces = 8,
+    /// Pools of a domain.
+    PoolsOfDomain = 9,
+    /// Pools and heaps of all.
+    PoolIds = 10,
+    /// Domains that may forward a pool.
+    Forwarders = 11,
+    /// Channels and readers of a pool.
+    Queues = 12,
+    /// Channels inside a process that a domain shows.
+    Registered = 13,
+    /// Domains that follow a pool's trace.
+    Followers = 14,
+    /// Messages that wait for a client that does not read.
+    Messages = 15,
+    /// What a domain claims after a restart of the manager.
+    Claims = 16,
+    /// Chunks that a reader claims.
+    Mapped = 17,
+    /// Questions of a reader for what it misses.
+    Resyncs = 18,
+    /// Requests to another domain that has not taken the ones before.
+    Backlog = 19,
+}
+
+impl Limited {
+    const ALL: [(Limited, &str); 19] = [
+        (Limited::Connections, "connections and domains of this user (limits.connections)"),
+        (Limited::Pools, "pools and heaps of this user (limits.pools)"),
+        (Limited::Channels, "ends of channels of this user (limits.channels)"),
+        (Limited::Names, "names that this user exports or waits for (limits.names)"),
+        (Limited::Descriptors, "descriptors that the manager holds for this user"),
+        (Limited::Records, "entries of the manager's tables for this user"),
+        (Limited::Bytes, "bytes of this user"),
+        (Limited::Traces, "traced domains of this user"),
+        (Limited::PoolsOfDomain, "pools of this domain"),
+        (Limited::PoolIds, "pools and heaps of all users"),
+        (Limited::Forwarders, "domains that may forward this pool"),
+        (Limited::Queues, "channels and readers of this pool"),
+        (Limited::Registered, "channels that this domain has inside its process"),
+        (Limited::Followers, "domains that follow this trace"),
+        (Limited::Messages, "messages for a client that does not read them"),
+        (Limited::Claims, "claims of this domain after a restart of the manager"),
+        (Limited::Mapped, "chunks that this reader claims, or its pool is another one"),
+        (Limited::Resyncs, "questions of this reader for chunks that it misses"),
+        (Limited::Backlog, "requests to a domain that has not taken the ones before"),
+    ];
+    const SHIFT: u32 = 56;
+
+    /// The refusal: this would be number `number` of at most `most`.
+    pub fn refuse(self, number: u64, most: u64) -> Refusal {
+        let number = number.min((1 << Limited::SHIFT) - 1);
+        Refusal {
+            code: RefusalCode::Limit,
+            asked: (self as u64) << Limited::SHIFT | number,
+            available: most,
+        }
+    }
+
+    /// The numbers of such a refusal, with what they are of.
+    fn text(asked: u64, most: u64) -> String {
+        let (what, number) = (asked >> Limited::SHIFT, asked & ((1 << Limited::SHIFT) - 1));
+        let of = Limited::ALL.iter().find(|(of, _)| *of as u64 == what);
+        match (of, most) {
+            (Some((_, what)), 0) => format!(": too many {what}"),
+            (Some((_, what)), _) => format!(": {what}: this would be number {number}, allowed are {most}"),
+            (None, _) => format!(": this would be number {number}, allowed are {most}"),
+        }
+    }
+}
+
 impl Refusal {
     /// The other side went away, or just lost the manager: it did not say no.
     pub fn went_away(&self) -> bool {
@@ -147,7 +237,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
     match code {
         C::Version => format!(": this side speaks {asked}, the manager {available}"),
         C::Access => barred(asked, available),
-        C::Limit => format!(": this would be number {asked}, allowed are {available}"),
+        C::Limit => Limited::text(asked, available),
         C::Charged => {
             format!(
                 ": asked {asked} bytes, there are {available}; buffers of others that are dropped make room, `tranship stat` says in whose pools they are"

@@ -97,7 +97,9 @@ fn a_running_programs_quotas_are_shown_and_set() {
     );
     let id = heap.id().0.to_string();
     let said = String::from_utf8(quota(&socket, &["set", &id, "1MiB"]).stdout).expect("text");
-    let expected = format!("heap {id} (`bytes` of camera): 1.0 MiB, before 4.0 MiB\n");
+    let expected = format!(
+        "heap {id} (`bytes` of camera): 1.0 MiB, before 4.0 MiB, used now 0 B; camera gets 1.0 MiB more, and then no memory\n"
+    );
     assert_eq!(said, expected);
     while heap.quota_bytes() != MIB {
         std::thread::yield_now();
@@ -105,9 +107,15 @@ fn a_running_programs_quotas_are_shown_and_set() {
     let said = quota(&socket, &["set", "frames", "1MiB"]);
     let said = String::from_utf8(said.stdout).expect("text");
     assert!(
-        said.ends_with("; it is asked to give 2.0 MiB back\n"),
+        said.ends_with(
+            ", used now 3.0 MiB; it is asked to give 2.0 MiB back; `alloc` of camera waits for more memory until buffers are released or the quota is raised\n"
+        ),
         "{said}"
     );
+    // Nobody waits at the maximum.
+    let said = quota(&socket, &["set", "frames", "8MiB"]);
+    let said = String::from_utf8(said.stdout).expect("text");
+    assert!(said.ends_with(", used now 3.0 MiB\n"), "{said}");
 
     fails(
         &quota(&socket, &["set", "twice", "1MiB"]),

@@ -340,8 +340,11 @@ impl Receiving {
         Ok(false)
     }
 
-    /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free.
+    /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free. A quota may still be raised.
     fn has_only_the_list(&self) -> bool {
+        if self.pool.quota_bytes() < self.pool.max_bytes() {
+            return false;
+        }
         let Some(list) = &self.list else {
             return false;
         };

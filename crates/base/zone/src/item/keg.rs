@@ -309,13 +309,13 @@ impl SlabSource for Pages<'_> {
 struct Tags<'a>(&'a ItemKeg);
 
 impl SlabHooks for Tags<'_> {
-    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet> {
+    fn adopt(&mut self, slab: NewSlab<'_>) -> Option<SlotSet> {
         let unit = |bytes: u64| u32::try_from(bytes / UNIT).expect("at most 64 GiB");
         self.0.arena.tag_slab(slab.run, self.0.tag, slab.slab);
         Some(SlotSet::Stride {
             first: unit(slab.run.offset()),
             step: unit(slab.item_bytes),
-            count: slab.items,
+            count: u16::try_from(slab.items.len()).ok()?,
         })
     }
 

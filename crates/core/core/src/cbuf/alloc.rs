@@ -8,11 +8,11 @@ use tranship_proto::CbufId;
 use tranship_region::View;
 
 impl Pool {
-    /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
-    /// A request that can never be met is an error at once.
+    /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota. That may be
+    /// below `len` for a while: the caller waits until it is raised. A request above the pool's maximum is an error at once.
     ///
     /// # Errors
-    /// `TooLarge` for more than the pool's quota, or maximum, can ever hold; `Forked`.
+    /// `TooLarge` for more than the pool's maximum; `Forked`.
     #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<CbufMut, Error> {
         self.alloc_with(len, || Patience::Forever)

@@ -8,8 +8,8 @@ use tranship_proto::{CbufId, DomainId, PoolId, RefusalCode};
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
-    /// The pool's quota, or its maximum.
-    #[error("its quota is used up")]
+    /// The pool's quota, or its maximum. The quota may be smaller than what is asked for, until it is raised.
+    #[error("its quota is used up, or smaller than that")]
     Quota,
     /// The manager's total.
     #[error("the manager has {left_bytes} bytes left for everybody")]
@@ -101,12 +101,14 @@ pub struct Holder {
 
 /// A buffer can never fit: an error at once, whatever was asked about waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a buffer of {need_bytes} bytes is larger than the pool's quota of {quota_bytes} bytes")]
+#[error(
+    "a buffer of {need_bytes} bytes is larger than the pool's maximum of {max_bytes} bytes (PoolOptions::new)"
+)]
 pub struct TooLarge {
     /// Asked for.
     pub need_bytes: u64,
-    /// The quota now.
-    pub quota_bytes: u64,
+    /// The pool's maximum, which no quota changes.
+    pub max_bytes: u64,
 }
 
 /// A pool cannot be mapped where its options say: there are no such free addresses.
@@ -145,7 +147,7 @@ pub struct NoAddresses {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no {need_bytes} bytes free: {limit}; the pool has {live_bytes} of {quota_bytes} bytes{}; waited {waited_ms} ms",
+    "no {need_bytes} bytes free: {limit}; the pool has {live_bytes} bytes and a quota of {quota_bytes} bytes{}; waited {waited_ms} ms",
     holder.map(|holder| format!(", {holder}")).unwrap_or_default()
 )]
 pub struct Shortage {

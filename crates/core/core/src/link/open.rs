@@ -42,12 +42,26 @@ pub(crate) enum End {
     Sink(Receiver),
 }
 
+/// Whether a channel can be made with these: asked where they are given, not when somebody connects.
+pub(crate) fn check(options: &LinkOptions) -> Result<(), Error> {
+    checked_lines(options.lines)?;
+    if let Some(arrivals) = &options.arrivals {
+        let checked = crate::pool::check(arrivals);
+        checked.map_err(|error| error.context("the pool for arrivals (LinkOptions::arrivals)"))?;
+        if options.snapshots.is_some() {
+            let text = "copies go to one pool: LinkOptions::snapshots or LinkOptions::arrivals, not both";
+            return Err(Error::new(Kind::BadArgument, text));
+        }
+    }
+    Ok(())
+}
+
 fn checked_lines(lines: u32) -> Result<(), Error> {
     if lines.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&lines) {
         return Ok(());
     }
     Err(OutOfRange {
-        what: "the ring's lines (a power of two)",
+        what: "the ring's lines (LinkOptions::lines, a power of two)",
         value: lines.into(),
         min: Lines::MIN.into(),
         max: Lines::MAX.into(),

@@ -135,6 +135,7 @@ impl Domain {
         role: Role,
         options: LinkOptions,
     ) -> Result<Listener, Error> {
+        crate::link::check(&options)?;
         let core = self.core();
         let fed = |feed, maker| Listener::fed(core, address, role, options.clone(), feed, maker);
         match Address::parse(address) {
@@ -306,6 +307,7 @@ impl Domain {
         options: &LinkOptions,
         asker: Option<Weak<()>>,
     ) -> Result<End, Error> {
+        crate::link::check(options)?;
         let core = self.core();
         match Address::parse(address) {
             Address::Named(name) => open_named(core, name, role, options),

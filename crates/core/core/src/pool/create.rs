@@ -27,6 +27,11 @@ use tranship_zone::{Classes, PAGE, Zone, ZoneConfig};
 /// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
 const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
 
+/// Whether such a pool can be.
+pub(crate) fn check(options: &PoolOptions) -> Result<(), Error> {
+    checked(options).map(drop)
+}
+
 /// How many chunks and slots it is, if it can be.
 fn checked(options: &PoolOptions) -> Result<(u32, u32), Error> {
     let check = |what, value: u64, is_good: bool, range: RangeInclusive<u64>| {

@@ -143,13 +143,13 @@ impl Memory {
             .unwrap_or(u64::MAX)
     }
 
-    /// What can never be had is no reason to wait.
+    /// What can never be had is no reason to wait. Only the pool's maximum is for ever: a quota below the need may be another one later.
     pub(super) fn check_need(&self, need_bytes: u64) -> Result<(), Error> {
-        let quota_bytes = self.registration.most_bytes();
-        if need_bytes > quota_bytes {
+        let max_bytes = self.registration.max_bytes;
+        if need_bytes > max_bytes {
             return Err(TooLarge {
                 need_bytes,
-                quota_bytes,
+                max_bytes,
             }
             .into());
         }

@@ -52,6 +52,7 @@ mod tag;
 mod wait;
 mod waiters;
 
+pub(crate) use create::check;
 pub(crate) use few::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};
 pub use handle::{Pool, PoolStats};

@@ -81,15 +81,6 @@ impl Registration {
         }
     }
 
-    /// Where quotas move by themselves, only what is beyond the pool's maximum can never be had.
-    pub(super) fn most_bytes(&self) -> u64 {
-        let scheduled = !self.fork.is_child() && self.domain.control_page().is_scheduled();
-        match scheduled {
-            true => self.max_bytes,
-            false => self.quota_bytes(),
-        }
-    }
-
     /// The control page is about to be another one.
     pub(super) fn leave_page(&self) {
         // Ordering: before the page is another one; partner: the acquires in `quota_bytes`, which looks at the page before and after.

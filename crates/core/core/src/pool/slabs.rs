@@ -6,17 +6,48 @@ use super::store::Store;
 use crate::base::lock;
 use tranship_zone::{Keg, NewSlab, PAGE, Place, RunAllocator, SlabHooks, SlotNumbers, SlotSet};
 
+/// With fewer free slots than this a slab gets a quarter of them at most, so that buffers of other sizes have some.
+const SHORT: u32 = 256;
+
 /// No item of a slab.
 const NOWHERE: Place = Place { slab: 0, index: 0 };
 
 impl Memory {
     pub(super) fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        self.with_keg(&mut lock(&self.store), class, |keg, runs, hooks| {
+        let store = &mut *lock(&self.store);
+        self.cut_some(store, class, out, want);
+        if out.is_empty() && store.numbers.free() == 0 {
+            self.free_numbers(store);
+            self.cut_some(store, class, out, want);
+        }
+    }
+
+    fn cut_some(&self, store: &mut Store, class: usize, out: &mut Vec<u32>, want: usize) {
+        self.with_keg(store, class, |keg, runs, hooks| {
             keg.alloc(out, want - out.len());
-            while out.len() < want && keg.grow(runs, hooks).is_ok() {
+            // Where slots are short, no more than one look's worth: others need some, too.
+            while out.len() < want
+                && (out.is_empty() || !hooks.is_short())
+                && (keg.name_more(hooks) || keg.grow(runs, hooks).is_ok())
+            {
                 keg.alloc(out, want - out.len());
             }
         });
+    }
+
+    /// What is free in slabs of any size keeps no slots.
+    fn free_numbers(&self, store: &mut Store) {
+        for class in 0..store.kegs.len() {
+            self.with_keg(store, class, |keg, runs, hooks| keg.trim(runs, hooks));
+        }
+    }
+
+    /// A slot for a run of its own.
+    fn take_number(&self, store: &mut Store) -> Option<u32> {
+        store.take_number().or_else(|| {
+            self.free_numbers(store);
+            store.take_number()
+        })
     }
 
     /// Items go back from a zone to their slabs.
@@ -73,7 +104,7 @@ impl Memory {
     pub(super) fn alloc_huge(&self, len: usize) -> Option<u32> {
         let store = &mut *lock(&self.store);
         let run = store.runs.alloc(self.sizes.pages_of_run(len))?;
-        let Some(slot) = store.take_number() else {
+        let Some(slot) = self.take_number(store) else {
             store.runs.free(run);
             return None;
         };
@@ -103,7 +134,7 @@ impl Memory {
     pub(super) fn begin_large(&self, pages: u32) -> Option<u32> {
         let store = &mut *lock(&self.store);
         let run = store.large.take_ready(pages)?;
-        let Some(slot) = store.take_number() else {
+        let Some(slot) = self.take_number(store) else {
             store.large.give_ready(run);
             return None;
         };
@@ -138,11 +169,23 @@ struct Hooks<'a> {
     numbers: &'a mut SlotNumbers,
 }
 
+impl Hooks<'_> {
+    /// Whether a slab gets no more than a part of the slots that there are.
+    fn is_short(&self) -> bool {
+        self.numbers.free() < SHORT
+    }
+}
+
 impl SlabHooks for Hooks<'_> {
-    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet> {
-        let set = self.numbers.take(slab.items.into())?;
+    fn adopt(&mut self, slab: NewSlab<'_>) -> Option<SlotSet> {
         let class = u8::try_from(self.class).ok()?;
-        for (index, slot) in (0u16..).zip(set.iter()) {
+        let items = u32::try_from(slab.items.len()).ok()?;
+        let most = match self.is_short() {
+            true => self.numbers.free().div_ceil(4),
+            false => items,
+        };
+        let set = self.numbers.take(items.min(most))?;
+        for (&index, slot) in slab.items.iter().zip(set.iter()) {
             let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
             let item = Place {
                 slab: slab.slab,

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{Holder, Kind, Limit, OutOfRange, Pool, PoolOptions, Shortage, TooLarge};
 use tranship_manager::Config;
+use tranship_testkit::Random;
 
 #[test]
-fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
+fn larger_than_the_maximum_is_an_error_at_once_however_one_asks() {
     let _dog = dog();
     let a = embedded();
     let pool = pool(&a, 4);
@@ -23,12 +24,12 @@ fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
         assert_eq!(error.kind(), Kind::TooLarge);
         let Some(&TooLarge {
             need_bytes,
-            quota_bytes,
+            max_bytes,
         }) = error.find()
         else {
             panic!("{error}");
         };
-        assert!(need_bytes > quota_bytes && quota_bytes == 4 * CHUNK as u64);
+        assert!(need_bytes > max_bytes && max_bytes == 4 * CHUNK as u64);
     }
     drop(all);
     assert_eq!(pool.alloc_now(4 * CHUNK).expect("again").len(), 4 * CHUNK);
@@ -45,7 +46,9 @@ fn the_quota_may_be_smaller_than_the_maximum() {
     let pool = pool(&a, 8);
     assert_eq!(pool.max_bytes(), 8 * CHUNK as u64);
     assert_eq!(pool.quota_bytes(), 2 * CHUNK as u64);
-    assert_eq!(pool.alloc(3 * CHUNK).expect_err("3").kind(), Kind::TooLarge);
+    let error = pool.alloc_now(3 * CHUNK).expect_err("3");
+    assert_eq!(error.kind(), Kind::OutOfMemory, "it may be raised: {error}");
+    assert_eq!(pool.alloc(9 * CHUNK).expect_err("9").kind(), Kind::TooLarge);
     let two = pool.alloc(2 * CHUNK).expect("2");
     assert_eq!(
         pool.alloc_now(1).expect_err("full").kind(),
@@ -295,33 +298,47 @@ fn small_buffers_share_pages() {
     }
 }
 
+/// As many buffers as were asked for can exist at once, of whatever sizes, and not one more.
 #[test]
-fn out_of_slots_is_out_of_memory() {
+fn a_pool_has_as_many_slots_as_were_asked_for() {
     let _dog = dog();
     let a = embedded();
-    let options = PoolOptions::new(1 << 20).slots(16);
-    let pool = a.create_pool(options).expect("pool");
-    let mut held = Vec::new();
-    let error = loop {
-        match pool.alloc_now(4096) {
-            Ok(buf) => held.push(buf),
-            Err(error) => break error,
+    let mut random = Random::printed("a_pool_has_as_many_slots_as_were_asked_for");
+    let mut below = |n: usize| random.below(n as u64) as usize;
+    let some: Vec<u32> = (0..12).map(|_| below(20_000) as u32 + 1).collect();
+    for slots in (1..=66).chain([100, 127, 128, 255, 1000]).chain(some) {
+        let sizes: &[usize] = match slots {
+            ..=130 => &[0, 100, 100, 1000, 5000, CHUNK, 2 * CHUNK],
+            _ => &[0, 64, 64, 200],
+        };
+        let options = PoolOptions::new(1 << 30).chunk_bytes(CHUNK as u64);
+        let pool = a.create_pool(options.slots(slots)).expect("a pool");
+        let mut held = Vec::new();
+        for round in 0..3 {
+            while held.len() < slots as usize {
+                let len = sizes[below(sizes.len())];
+                match pool.alloc_now(len) {
+                    Ok(buf) => held.push(buf),
+                    Err(error) => panic!("{} of {slots}, {len} bytes: {error}", held.len()),
+                }
+            }
+            for &len in sizes {
+                let error = pool.alloc_now(len).expect_err("all are in use");
+                assert!(
+                    matches!(error.find(), Some(Shortage { limit: Limit::Slots { slots: all }, .. }) if *all == slots),
+                    "{slots}: {error}"
+                );
+                let text = format!("all its {slots} slots");
+                assert!(error.to_string().contains(&text), "{error}");
+            }
+            // The next round has others in their places.
+            for _ in 0..(held.len() * (round + 1)).div_ceil(3) {
+                held.swap_remove(below(held.len()));
+            }
         }
-    };
-    assert!(
-        matches!(
-            error.find(),
-            Some(&Shortage {
-                limit: Limit::Slots { slots: 16 },
-                ..
-            })
-        ),
-        "{error}"
-    );
-    assert!(error.to_string().contains("all its 16 slots"), "{error}");
-    assert!((1..=16).contains(&held.len()), "{} buffers", held.len());
-    drop(held);
-    pool.alloc_now(4096).expect("slots come back");
+        drop(held);
+        pool.alloc_now(4096).expect("slots come back");
+    }
 }
 
 #[test]

@@ -151,12 +151,18 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
         .connect()
         .expect_err("connections");
     assert_eq!(third.kind(), Kind::Limit, "{third}");
+    let of = |error: &tranship_core::Error, what: &str| {
+        let text = error.to_string();
+        assert!(text.contains(what) && text.contains("allowed are 2"), "{text}");
+    };
+    of(&third, "connections and domains of this user");
     let pools = [pool(&a, 1), pool(&b, 1)];
     let error = a.create_pool(PoolOptions::new(1 << 20)).expect_err("pools");
     assert!(
         refusal(&error) == Some(tranship_core::RefusalCode::Limit),
         "{error}"
     );
+    of(&error, "pools and heaps of this user");
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let names = [a.listen("y", Role::Sink), b.listen("z", Role::Sink)];
     assert!(names.iter().all(Result::is_ok));
@@ -165,6 +171,7 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
         refusal(&error) == Some(tranship_core::RefusalCode::Limit),
         "{error}"
     );
+    of(&error, "names that this user exports or waits for");
     sender.send(filled(&pools[0], 10, 1)).expect("send");
     assert_eq!(receiver.recv().expect("recv").to_vec(), [1; 10]);
     drop(pools);

@@ -516,3 +516,41 @@ fn a_listener_says_which_end_it_has() {
         assert!(error.to_string().contains("use accept_receiver"), "{error}");
     }
 }
+
+/// Not when somebody comes, who could do nothing about them: where they are given, with what would be right.
+#[test]
+fn bad_options_are_refused_where_they_are_given() {
+    let _dog = dog();
+    let (a, _b) = pair();
+    let own = pool(&a, 1);
+    let arrivals = || PoolOptions::new(1 << 20).slots(16);
+    let bad = [
+        (lines(0), "2 to 65536"),
+        (lines(1), "2 to 65536"),
+        (lines(3), "2 to 65536"),
+        (lines(1 << 17), "2 to 65536"),
+        (LinkOptions::new().arrivals(arrivals().slots(0)), "slots"),
+        (LinkOptions::new().arrivals(PoolOptions::new(0)), "maximum"),
+        (LinkOptions::new().arrivals(arrivals().chunk_bytes(5)), "chunk size"),
+        (LinkOptions::new().arrivals(arrivals().align(3)), "alignment"),
+        (LinkOptions::new().arrivals(arrivals().preallocate(1 << 30)), "begin with"),
+        (LinkOptions::new().arrivals(arrivals().name("")), "name"),
+        (LinkOptions::new().arrivals(arrivals()).snapshots(own.id()), "not both"),
+    ];
+    for (options, why) in bad {
+        for address in ["x", "local:x"] {
+            let refused = [
+                a.listen_with(address, Role::Sink, options.clone()).err(),
+                a.listen_with(address, Role::Source, options.clone()).err(),
+                // Nobody listens: it would wait.
+                a.open_sender_with(address, options.clone()).err(),
+                a.open_receiver_with(address, options.clone()).err(),
+            ];
+            for error in refused {
+                let error = error.expect("a refusal");
+                assert_eq!(error.kind(), Kind::BadArgument, "{options:?}: {error}");
+                assert!(error.to_string().contains(why), "{options:?}: {error}");
+            }
+        }
+    }
+}

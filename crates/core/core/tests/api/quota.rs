@@ -2,7 +2,11 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{HeapOptions, Kind, Limit, PoolId, RefusalCode, Shortage};
+use std::time::Duration;
+use tranship_core::{
+    Aggregate, HeapOptions, Kind, Limit, LinkOptions, Pool, PoolId, PoolOptions, RefusalCode,
+    Shortage, Trust,
+};
 
 #[test]
 fn a_pool_gets_what_its_quota_says_from_now_on() {
@@ -49,7 +53,107 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
     assert_eq!(set(0), 0);
     drop(held);
     until(|| pool.stats().chunk_bytes_present == 0);
-    assert_eq!(pool.alloc_now(1).expect_err("none").kind(), Kind::TooLarge);
+    full(&pool);
+}
+
+/// Whatever the quota is now, it may be another one later: only the maximum is for ever.
+#[test]
+fn a_quota_below_a_buffer_is_a_reason_to_wait() {
+    let _dog = dog();
+    let (a, admin) = pair();
+    const SEALED: usize = 2 * CHUNK;
+    let options = PoolOptions::new(4 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let sealed = options.clone().trust(Trust::None).seal_from(SEALED as u64);
+    for options in [options.clone(), options.trust(Trust::Half), sealed] {
+        let pool = a.create_pool(options).expect("pool");
+        let set = |chunks: usize| {
+            let bytes = (chunks * CHUNK) as u64;
+            admin.set_quota(pool.id(), bytes).expect("set");
+            until(|| pool.quota_bytes() == bytes);
+        };
+        for len in [100, CHUNK, SEALED] {
+            set(0);
+            let short = Duration::from_millis(1);
+            for error in [pool.alloc_now(len), pool.alloc_timeout(len, short)] {
+                let error = error.expect_err("there is no quota");
+                assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+                assert!(error.to_string().contains("quota of 0 bytes"), "{error}");
+            }
+            wait_for_a_quota(&pool, len, set);
+        }
+        // No quota helps there.
+        for chunks in [4, 0] {
+            set(chunks);
+            let error = pool.alloc(4 * CHUNK + 1).expect_err("the maximum");
+            assert_eq!(error.kind(), Kind::TooLarge, "{error}");
+            assert!(error.to_string().contains("maximum of 262144"), "{error}");
+        }
+    }
+}
+
+/// Callers that come while there is none, and callers that are there already when it goes, get their buffers when it is back.
+fn wait_for_a_quota(pool: &Pool, len: usize, set: impl Fn(usize)) {
+    let far = Duration::from_secs(1000);
+    thread::scope(|s| {
+        let waits = [
+            s.spawn(|| pool.alloc(len).map(drop)),
+            s.spawn(|| pool.alloc_timeout(len, far).map(drop)),
+            s.spawn(|| block_on(pool.alloc_async(len)).map(drop)),
+        ];
+        until(|| pool.stats().waiting == 3);
+        set(4);
+        for waits in waits {
+            waits.join().expect("a thread").expect("memory");
+        }
+    });
+    let all = pool.alloc(4 * CHUNK).expect("all of it");
+    thread::scope(|s| {
+        let blocked = [
+            s.spawn(|| pool.alloc(len).map(drop)),
+            s.spawn(|| block_on(pool.alloc_async(len)).map(drop)),
+        ];
+        until(|| pool.stats().waiting == 2);
+        set(0);
+        drop(all);
+        until(|| pool.stats().chunk_bytes_present == 0);
+        assert_eq!(pool.stats().waiting, 2);
+        set(4);
+        for blocked in blocked {
+            blocked.join().expect("a thread").expect("memory");
+        }
+    });
+}
+
+/// The pool that copies go to has a quota, too.
+#[test]
+fn copies_wait_for_a_quota() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let copies = pool(&b, 4);
+    let receives = LinkOptions::new().snapshots(copies.id());
+    let (mut to, mut from) = link_with(&a, &b, "x", receives);
+    let none = pool_of(&a, Trust::None);
+    let set = |chunks: usize| {
+        let bytes = (chunks * CHUNK) as u64;
+        a.set_quota(copies.id(), bytes).expect("set");
+        until(|| copies.quota_bytes() == bytes);
+    };
+    to.send(filled(&none, CHUNK, 1)).expect("send");
+    let mut pieces = Aggregate::new();
+    for _ in 0..2 {
+        pieces.push_back(filled(&none, CHUNK, 2)).expect("room");
+    }
+    to.send(pieces).expect("send");
+    // The aggregate has room for one of its pieces only.
+    for (less, bytes) in [(0, CHUNK), (1, 2 * CHUNK)] {
+        set(less);
+        assert!(from.try_recv().expect("there is none yet").is_none());
+        let error = from.recv_timeout(Duration::from_millis(1));
+        let error = error.expect_err("no room yet");
+        assert_eq!(error.kind(), Kind::TimedOut, "{error}");
+        set(4);
+        assert_eq!(from.recv().expect("recv").len(), bytes);
+    }
 }
 
 #[test]

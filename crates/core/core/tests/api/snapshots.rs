@@ -163,7 +163,7 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
         for _ in 0..3 {
             let error = from.recv().expect_err("it never fits");
             assert_eq!(error.kind(), Kind::TooLarge, "{error}");
-            let figures = error.find().map(|large: &TooLarge| large.quota_bytes);
+            let figures = error.find().map(|large: &TooLarge| large.max_bytes);
             assert_eq!(figures, Some(CHUNK as u64), "{error}");
         }
         drop((from, part));

@@ -7,7 +7,7 @@
 
 use super::refusal;
 use std::collections::BTreeMap;
-use tranship_proto::{Refusal, RefusalCode};
+use tranship_proto::{Limited, Refusal, RefusalCode};
 
 /// Domains that record; each user has its share of them.
 const MOST_TRACES: u64 = 256;
@@ -31,6 +31,22 @@ pub(crate) enum Of {
     Bytes,
     /// Domains that record what they do.
     Traces,
+}
+
+impl Of {
+    /// How a refusal names it.
+    fn limited(self) -> Limited {
+        match self {
+            Of::Connections => Limited::Connections,
+            Of::Pools => Limited::Pools,
+            Of::Channels => Limited::Channels,
+            Of::Names => Limited::Names,
+            Of::Descriptors => Limited::Descriptors,
+            Of::Records => Limited::Records,
+            Of::Bytes => Limited::Bytes,
+            Of::Traces => Limited::Traces,
+        }
+    }
 }
 
 pub(crate) const KINDS: usize = 8;
@@ -181,7 +197,7 @@ impl Accounts {
             return Ok(());
         }
         let (has, limit) = (self.has(uid, of), self.limit(uid, of));
-        Err(refusal(RefusalCode::Limit, has + n, limit))
+        Err(of.limited().refuse(has + n, limit))
     }
 
     /// Whether so many more descriptors may be held for a user.

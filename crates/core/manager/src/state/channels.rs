@@ -3,7 +3,7 @@
 use super::back_refs::BackRef;
 use super::types::Done;
 use super::{Ancillary, Fail, State, no_such, not_yours, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Req, Role};
+use tranship_proto::{ChannelId, DomainId, Event, GoneReason, Limited, PoolId, RefusalCode, Req, Role};
 
 impl State {
     fn role_in(&self, me: DomainId, id: ChannelId) -> Result<Role, Fail> {
@@ -143,7 +143,7 @@ impl State {
         };
         // Who asks faster than the peer takes must not get it expelled.
         if !self.cx.clients.has_room_for(client, uid) {
-            return Err(refusal(RefusalCode::Limit, 0, 0).into());
+            return Err(Limited::Backlog.refuse(0, 0).into());
         }
         let [near, far] = fds.ends()?.map(|end| self.cx.hold(end, uid));
         self.cx

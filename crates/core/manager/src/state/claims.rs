@@ -10,7 +10,7 @@ use super::shape::Shape;
 use super::types::{ChunkKey, Done};
 use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Role};
+use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, Limited, PoolId, RefusalCode, Req, Role};
 
 /// Chunks that one claimed reader may name.
 const MAX_MAPPED: usize = 1 << 20;
@@ -28,7 +28,7 @@ impl State {
     fn check_claims_limit(&self, me: DomainId) -> Done {
         let have = self.claims.of(me);
         if have >= MAX_CLAIMS {
-            return Err(refusal(RefusalCode::Limit, have as u64 + 1, MAX_CLAIMS as u64).into());
+            return Err(Limited::Claims.refuse(have as u64 + 1, MAX_CLAIMS as u64).into());
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl State {
         if let Some(r) = self.claims.reader_mut((pool, me)) {
             let n = r.mapped.len() + mapped.len();
             if (r.slots, r.table, r.trust) != (slots, table, trust) || n > MAX_MAPPED {
-                return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
+                return Err(Limited::Mapped.refuse(n as u64, MAX_MAPPED as u64).into());
             }
             self.cx
                 .accounts
@@ -370,7 +370,7 @@ impl State {
             // Each is looked for in the other.
             let some = p.named.len().max(p.brought.len()) + readers.len().max(queues.len());
             if some > MAX_QUEUES {
-                return Err(refusal(RefusalCode::Limit, some as u64, MAX_QUEUES as u64).into());
+                return Err(Limited::Queues.refuse(some as u64, MAX_QUEUES as u64).into());
             }
             p.named.extend(readers.iter().copied());
             for &(channel, sink, process) in queues {

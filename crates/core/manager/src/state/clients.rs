@@ -5,7 +5,7 @@ use super::refuse::refusal;
 use super::types::{Action, ChunkKey, ClientId, FdToken, InFlight, Then};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use tranship_proto::{DomainId, Event, PoolId, Refusal, RefusalCode};
+use tranship_proto::{DomainId, Event, Limited, PoolId, Refusal, RefusalCode};
 
 /// How long a connection may take to say `Hello`.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -171,7 +171,7 @@ impl Clients {
         };
         if c.flight.len() >= MAX_MESSAGES {
             let most = MAX_MESSAGES as u64;
-            return self.expel(client, refusal(RefusalCode::Limit, most + 1, most));
+            return self.expel(client, Limited::Messages.refuse(most + 1, most));
         }
         if let Some(uid) = cause {
             *c.caused.entry(uid).or_default() += 1 + fds.len();

@@ -7,9 +7,7 @@ use super::refuse::{check_lines, check_spelling};
 use super::types::{Done, FdToken};
 use super::{Ancillary, Fail, Of, State, barred, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{
-    AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role,
-};
+use tranship_proto::{AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode, Req, Role};
 
 /// Channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
@@ -75,12 +73,12 @@ impl State {
                 self.incoming(export, w);
             } else {
                 self.cx.release(w.half);
-                let code = if fits {
-                    RefusalCode::Limit
-                } else {
-                    RefusalCode::Role
+                let refused = self.cx.accounts.check(w.uid, Of::Channels, 1);
+                let refusal = match (fits, refused) {
+                    (true, Err(refusal)) => refusal,
+                    _ => refusal(RefusalCode::Role, 0, 0),
                 };
-                let (req, refusal) = (w.req, refusal(code, 0, 0));
+                let req = w.req;
                 self.cx.tell(w.domain, Event::Refused { req, refusal }, &[]);
             }
         }
@@ -163,7 +161,7 @@ impl State {
                 // Who connects faster than the exporter takes must not get it into trouble.
                 comes = self.may_come(e.domain, uid);
                 if !comes && !wait {
-                    return Err(refusal(RefusalCode::Limit, 0, 0).into());
+                    return Err(Limited::Backlog.refuse(0, 0).into());
                 }
                 if !comes {
                     self.cx.accounts.check(uid, Of::Names, 1)?;

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::shape::Shape;
 use super::types::Done;
 use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal, schedule};
-use tranship_proto::{ALL_READERS, DomainId, Event, PoolId, RefusalCode, Req, check_name};
+use tranship_proto::{ALL_READERS, DomainId, Event, Limited, PoolId, RefusalCode, Req, check_name};
 
 /// Domains with the right to forward one pool.
 const MAX_FORWARDERS: usize = 4096;
@@ -32,7 +32,7 @@ impl State {
         self.cx.accounts.check(uid, Of::Pools, 1)?;
         let Some(entry) = self.free_entry(me) else {
             let n = u64::from(self.cx.config.pools_per_domain);
-            return Err(refusal(RefusalCode::Limit, n + 1, n).into());
+            return Err(Limited::PoolsOfDomain.refuse(n + 1, n).into());
         };
         let table = fds.take(format::TABLE, shape.slots, format::table_bytes(shape.slots))?;
         let header = table.facts.header.unwrap_or_default();
@@ -97,7 +97,7 @@ impl State {
         };
         let most = u64::from(PoolId::MAX.0);
         let id = self.ids.pool(taken, &mut self.cx.out).map(PoolId);
-        id.ok_or(refusal(RefusalCode::Limit, most + 1, most).into())
+        id.ok_or(Limited::PoolIds.refuse(most + 1, most).into())
     }
 
     pub(super) fn free_entry(&self, me: DomainId) -> Option<u32> {
@@ -174,7 +174,7 @@ impl State {
             let now = p.forwarders.len() as u64;
             self.cx.accounts.sub(p.uid, Of::Records, before - now);
             if p.forwarders.len() >= MAX_FORWARDERS {
-                return Err(refusal(RefusalCode::Limit, now + 1, MAX_FORWARDERS as u64).into());
+                return Err(Limited::Forwarders.refuse(now + 1, MAX_FORWARDERS as u64).into());
             }
         }
         if !self.may_forward(me, pool)? {

@@ -2,8 +2,8 @@
 
 use super::back_refs::READS;
 use super::types::{ChunkKey, Done, FdToken};
-use super::{Of, State, no_such, not_yours, refusal};
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+use super::{Of, State, no_such, not_yours};
+use tranship_proto::{DomainId, Event, Limited, PoolId, Req};
 
 /// Unanswered resyncs of one pool by one reader.
 const MAX_RESYNCS: usize = 16;
@@ -160,7 +160,7 @@ impl State {
             .ok_or(not_yours(id.0))?;
         let waiting = r.feed.as_ref().map_or(0, |f| f.reqs.len());
         if waiting >= MAX_RESYNCS {
-            return Err(refusal(RefusalCode::Limit, waiting as u64 + 1, MAX_RESYNCS as u64).into());
+            return Err(Limited::Resyncs.refuse(waiting as u64 + 1, MAX_RESYNCS as u64).into());
         }
         self.start_feed(id, me, Some(req));
         Ok(())

@@ -7,16 +7,14 @@ use super::reader_set::left_event;
 use super::types::{ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{
-    ChannelClaim, ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Req, Role,
-};
+use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, GoneReason, Limited, PoolId, RefusalCode, Req, Role};
 
 impl State {
     /// The pool's place in the new control page. The reader set is said again from the start, its epoch first:
     /// the writer may not collect before it has heard the whole of it.
     pub(super) fn pool_again(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
         let Some(entry) = self.free_entry(me) else {
-            return Err(refusal(RefusalCode::Limit, 1, 0).into());
+            return Err(Limited::PoolsOfDomain.refuse(1, 0).into());
         };
         self.take_entry(me, entry, id);
         let left: Vec<Left> = self.departures.of(me, id).collect();

@@ -11,7 +11,7 @@ use super::pool::{Pool, Pools};
 use super::refuse::{no_such, not_yours, refusal};
 use super::types::{ClientId, Done, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+use tranship_proto::{DomainId, Event, Limited, PoolId, RefusalCode, Req};
 
 /// Domains that are gone, of which it is kept what they recorded: as many of each user, if there are more.
 const MOST_GONE: usize = 32;
@@ -87,7 +87,7 @@ impl Traces {
         }
         let n = of.map_or(0, BTreeMap::len) as u64;
         if n >= MOST_FOLLOWERS {
-            return Err(refusal(RefusalCode::Limit, n + 1, MOST_FOLLOWERS).into());
+            return Err(Limited::Followers.refuse(n + 1, MOST_FOLLOWERS).into());
         }
         accounts.check(uid, Of::Records, 1)?;
         accounts.add(uid, Of::Records, 1);

@@ -5,10 +5,11 @@ use super::view::SCHEMA;
 use crate::args::QuotaAction;
 use crate::exit::Answer;
 use crate::output::{self, Table, size};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
+use tranship::{Kind, Refusal, RefusalCode};
 use tranship_proto::{DomainId, PoolId, StatRecord};
 
 pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
@@ -31,10 +32,10 @@ pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
                     before.max_bytes
                 );
             }
-            let quota = domain.set_quota(PoolId(before.id), *size);
-            let quota_bytes = quota.with_context(|| {
-                format!("the quota of {before}, which only root and the user who runs the manager may set")
-            })?;
+            let quota_bytes = match domain.set_quota(PoolId(before.id), *size) {
+                Ok(quota_bytes) => quota_bytes,
+                Err(error) => return Err(not_set(before, error)),
+            };
             let now = Account {
                 quota_bytes,
                 ..before.clone()
@@ -43,6 +44,20 @@ pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
         }
     }
     Ok(Answer::Yes)
+}
+
+/// Why a quota was not set. The pool may have ended since it was looked up.
+fn not_set(of: &Account, error: tranship::Error) -> anyhow::Error {
+    let refusal: Option<&Refusal> = error.find();
+    match (error.kind(), refusal.map(|refusal| refusal.code)) {
+        (_, Some(RefusalCode::NoSuchId)) => {
+            anyhow!("{of} is gone: it ended before its quota was set")
+        }
+        (Kind::Access, _) => anyhow::Error::new(error).context(format!(
+            "the quota of {of}, which only root and the user who runs the manager may set"
+        )),
+        _ => anyhow::Error::new(error).context(format!("the quota of {of}")),
+    }
 }
 
 /// A pool or a heap, and what it may have.
@@ -66,6 +81,22 @@ impl std::fmt::Display for Account {
 }
 
 impl Account {
+    /// What becomes of callers who want more than is left.
+    fn who_waits(&self) -> String {
+        let (left, who) = (
+            self.quota_bytes.saturating_sub(self.has_bytes),
+            &self.domain_name,
+        );
+        match (self.kind, left) {
+            _ if self.quota_bytes == self.max_bytes => String::new(),
+            ("pool", 0) => format!(
+                "; `alloc` of {who} waits for more memory until buffers are released or the quota is raised"
+            ),
+            ("pool", left) => format!("; `alloc` of {who} waits after {} more", size(left)),
+            (_, left) => format!("; {who} gets {} more, and then no memory", size(left)),
+        }
+    }
+
     /// Those that somebody owns who is alive.
     fn all(records: &[StatRecord]) -> Vec<Account> {
         let owner = |id: DomainId| {
@@ -159,20 +190,26 @@ fn show(accounts: &[&Account], as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Says what is set, and what comes of it: what is used now, what is asked back, and whose callers will wait.
 fn said(now: &Account, before_bytes: u64, as_json: bool) -> Result<()> {
+    let surplus = now.has_bytes.saturating_sub(now.quota_bytes);
     if as_json {
         let mut answer = json!(now);
         answer["schema"] = json!(SCHEMA);
         answer["before_bytes"] = json!(before_bytes);
+        answer["asked_back_bytes"] = json!(surplus);
         return output::json(&answer);
     }
     let mut out = output::stdout();
     let (before, quota) = (size(before_bytes), size(now.quota_bytes));
-    write!(out, "{now}: {quota}, before {before}")?;
-    let surplus = now.has_bytes.saturating_sub(now.quota_bytes);
-    match surplus {
-        0 => writeln!(out)?,
-        _ => writeln!(out, "; it is asked to give {} back", size(surplus))?,
+    write!(
+        out,
+        "{now}: {quota}, before {before}, used now {}",
+        size(now.has_bytes)
+    )?;
+    if surplus > 0 {
+        write!(out, "; it is asked to give {} back", size(surplus))?;
     }
+    writeln!(out, "{}", now.who_waits())?;
     Ok(out.flush()?)
 }

@@ -3,12 +3,12 @@
 use super::connect;
 use crate::args::{SendArgs, name_of};
 use crate::exit::Answer;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use tranship::{CbufMut, Domain, Pool, PoolOptions, Role, Sender, TooLarge};
+use tranship::{CbufMut, Domain, Pool, PoolOptions, Role, Sender};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from = match &args.file {
@@ -24,12 +24,12 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let domain = connect::travel(&args.connect, "tranship-send", &args.name)?;
     let pool = domain
         .create_pool(PoolOptions::new(args.pool.max(args.frame)).name(name_of(&args.name)))?;
-    // Not where a policy moves quotas: there a frame is worth waiting for.
-    if let Err(error) = pool.try_alloc(frame)
-        && let Some(TooLarge { quota_bytes, .. }) = error.find()
-    {
-        bail!(
-            "a frame of {frame} bytes is larger than the {quota_bytes} bytes that the manager grants"
+    // It may be raised: a frame is worth waiting for.
+    let quota_bytes = pool.quota_bytes();
+    if quota_bytes < args.frame {
+        eprintln!(
+            "tranship: waiting for memory: a frame has {frame} bytes, and the quota of pool {} is {quota_bytes} bytes (`tranship quota set`, or a smaller --frame)",
+            pool.id()
         );
     }
     let under = || format!("sending under `{}`", args.name);

@@ -42,7 +42,7 @@ class ManagerAway(Error, ConnectionError):
 
 
 class OutOfMemory(Error, MemoryError):
-    """There is no memory for it: now, or never as it is more than the quota."""
+    """There is no memory for it: now, or never as it is more than the pool's maximum."""
 
 
 class AccessDenied(Error, PermissionError):

@@ -27,7 +27,7 @@ impl Receiver {
         Ok(copy)
     }
 
-    /// Whether the pieces of an aggregate can be copied at all: together they need no more than the pool may have.
+    /// Whether the pieces of an aggregate can be copied at all: together they need no more than the pool can ever have.
     pub(super) fn could_hold(&self, pieces: &[Reference], moved: bool) -> Result<(), Untaken> {
         let counts = |piece: &&Reference| {
             let of = self.ins.iter().find(|i| i.pool == piece.id.pool());
@@ -45,13 +45,13 @@ impl Receiver {
             return Ok(());
         }
         let pool = self.snapshot_pool()?;
-        let quota_bytes = pool.quota_bytes();
-        match need_bytes <= quota_bytes {
+        let max_bytes = pool.max_bytes();
+        match need_bytes <= max_bytes {
             true => Ok(()),
             false => {
                 let error = TooLarge {
                     need_bytes,
-                    quota_bytes,
+                    max_bytes,
                 };
                 Err(Untaken::NoRoom(pool.id(), error.into()))
             }

@@ -40,10 +40,10 @@ impl Sender {
             need_bytes = need_bytes.saturating_add(handle.len as u64);
         }
         if need_bytes > self.most_bytes {
-            let quota_bytes = self.most_bytes;
+            let max_bytes = self.most_bytes;
             let error = Error::from(TooLarge {
                 need_bytes,
-                quota_bytes,
+                max_bytes,
             });
             return Err(error.context("the receiver has no such memory"));
         }
