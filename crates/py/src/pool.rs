@@ -1,11 +1,13 @@
 //! `tranship.Pool`: where buffers come from.
 
-use crate::arrays;
+use crate::arrays::{self, is_array};
 use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
+use crate::number::Number;
 use crate::wait::{By, limit, wait};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::{Mutex, PoisonError};
@@ -79,8 +81,8 @@ impl Pool {
 #[pymethods]
 impl Pool {
     #[pyo3(signature = (nbytes, *, timeout=None))]
-    fn alloc(&self, py: Python<'_>, nbytes: usize, timeout: Option<f64>) -> PyResult<Buffer> {
-        self.buffer(py, nbytes, timeout)
+    fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
+        self.buffer(py, nbytes.named("nbytes")?, timeout)
     }
 
     #[pyo3(signature = (data, *, timeout=None))]
@@ -91,9 +93,17 @@ impl Pool {
         timeout: Option<f64>,
     ) -> PyResult<Buffer> {
         // What does not lie in one piece is put together first, which is a copy more.
-        let view = View::of(data).or_else(|refused| {
-            let whole = py.import("builtins")?.call_method1("memoryview", (data,));
-            let whole = whole.map_err(|_: PyErr| refused)?;
+        let view = View::of_data(data).or_else(|refused| {
+            if refused.is_instance_of::<PyTypeError>(py) {
+                return Err(refused);
+            }
+            let whole = match is_array(data)? {
+                true => data.clone(),
+                false => {
+                    let whole = py.import("builtins")?.call_method1("memoryview", (data,));
+                    whole.map_err(|_: PyErr| refused)?
+                }
+            };
             View::of(&whole.call_method0("tobytes")?)
         })?;
         let (mut buf, origin) = self.fresh(py, view.len(), timeout)?;
@@ -116,7 +126,7 @@ impl Pool {
         arrays::empty(shape, dtype, order, |bytes| self.buffer(py, bytes, timeout))
     }
 
-    #[pyo3(signature = (*arguments, **named))]
+    #[pyo3(signature = (*arguments, **named), text_signature = "($self, shape, dtype=None, order='C', *, timeout=None)")]
     fn zeros<'py>(
         slf: &Bound<'py, Self>,
         arguments: &Bound<'py, PyTuple>,
@@ -125,7 +135,7 @@ impl Pool {
         array(slf, "zeros", arguments, named)
     }
 
-    #[pyo3(signature = (*arguments, **named))]
+    #[pyo3(signature = (*arguments, **named), text_signature = "($self, data, dtype=None, *, timeout=None)")]
     fn array<'py>(
         slf: &Bound<'py, Self>,
         arguments: &Bound<'py, PyTuple>,
@@ -175,7 +185,8 @@ impl Pool {
         Ok(all)
     }
 
-    fn allow_forward(&self, py: Python<'_>, domain: u32) -> PyResult<()> {
+    fn allow_forward(&self, py: Python<'_>, domain: Number) -> PyResult<()> {
+        let domain = domain.named("domain")?;
         let pool = self.get(py)?;
         let allowed = py.detach(|| pool.allow_forward(tranship::DomainId(domain)));
         allowed.map_err(|error| raised(py, &error))

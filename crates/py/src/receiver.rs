@@ -5,6 +5,7 @@ use crate::driven::{Doorbell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed};
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
+use crate::number::Number;
 use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
@@ -99,6 +100,18 @@ impl Inner {
         if self.stash.is_some() {
             doorbell.ring();
         }
+    }
+
+    /// Whether there is something to take.
+    fn is_ready(&mut self) -> bool {
+        if let Some(doorbell) = self.doorbell.clone() {
+            doorbell.hush();
+            if self.stash.is_none() && self.driven.is_under_way() {
+                self.stash = self.driven.poll(&doorbell);
+            }
+        }
+        self.arm();
+        self.stash.is_some() || !self.driven.is_under_way()
     }
 
     /// A turn of a wait for a message.
@@ -270,6 +283,22 @@ impl Receiver {
         objects.call_method1("unpacked", (buffer,))
     }
 
+    #[pyo3(signature = (timeout=None))]
+    fn recv_array<'py>(
+        slf: Bound<'py, Self>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let buffer = slf.get().receive(py, timeout)?;
+        let objects = py.import("tranship._objects")?;
+        objects.call_method1("array", (buffer,))
+    }
+
+    fn recv_array_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("recv_array", (slf,))
+    }
+
     fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_object", (slf,))
@@ -302,17 +331,22 @@ impl Receiver {
         self.doorbell(py).map(Kept)
     }
 
+    /// Whether there is something to take. Only where somebody has asked for the descriptor.
+    fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, Inner::is_ready)
+    }
+
     /// Hands a buffer that was moved here back to its sender.
-    #[pyo3(signature = (buffer, meta=0, *, timeout=Some(0.0)))]
+    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
     fn pass_back(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
-        let limit = limit(timeout)?;
+        let (meta, limit) = (meta.named("meta")?, limit(timeout)?);
         let mut buf = Some(buffer.get().take_own(py)?);
         let passed = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
             end.pass_timeout(buf, meta, slice)
@@ -324,16 +358,16 @@ impl Receiver {
     }
 
     /// Lets go of what came by this channel, and has the sender told so.
-    #[pyo3(signature = (buffer, meta=0, *, timeout=Some(0.0)))]
+    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
     fn release_with(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
-        let limit = limit(timeout)?;
+        let (meta, limit) = (meta.named("meta")?, limit(timeout)?);
         let mut body = Some(buffer.get().take_body(py)?);
         let released = self.hand_back(py, limit, &mut body, |end, body, slice| {
             end.release_timeout(body, meta, slice)
@@ -344,15 +378,16 @@ impl Receiver {
         released
     }
 
-    #[pyo3(signature = (data, meta=0, *, timeout=Some(0.0)))]
+    #[pyo3(signature = (data, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, data, meta=0, *, timeout=0.0)")]
     fn send_control(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let (bytes, limit) = (View::of(data)?.to_vec(), limit(timeout)?);
+        let (bytes, limit) = (View::of_data(data)?.to_vec(), limit(timeout)?);
+        let meta = meta.named("meta")?;
         self.hand_back(py, limit, &mut Some(()), |end, (), slice| {
             end.send_control_timeout(&bytes, meta, slice)
         })

@@ -6,15 +6,19 @@
 mod dlpack;
 mod exports;
 mod held;
+mod hold;
 
 pub(crate) use exports::find;
+pub(crate) use hold::Hold;
 pub(crate) use held::{Bytes, Held, Origin};
 
+use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
+use crate::number::{Number, perhaps};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PySlice, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -376,19 +380,51 @@ impl Buffer {
         self.freeze_for(&mut held, true)
     }
 
-    #[pyo3(signature = (start=0, stop=None))]
-    fn slice(&self, py: Python<'_>, start: usize, stop: Option<usize>) -> PyResult<Buffer> {
+    #[pyo3(
+        signature = (start=Number::of(0), stop=None),
+        text_signature = "($self, start=0, stop=None)"
+    )]
+    fn slice(&self, py: Python<'_>, start: Number, stop: Option<Number>) -> PyResult<Buffer> {
+        let (start, stop) = (start.named("start")?, perhaps(stop, "stop")?);
         let len = self.held(py)?.len();
         let stop = stop.unwrap_or(len);
         if start > stop || stop > len {
             let text = format!("bytes {start} to {stop} of a buffer of {len} bytes");
             return Err(PyIndexError::new_err(text));
         }
-        let part = self.part(py, start, stop - start, false)?;
-        Ok(Buffer::new(Held::Shared(part), self.origin))
+        self.cut(py, start, stop)
     }
 
-    fn truncate(&self, py: Python<'_>, len: usize) -> PyResult<()> {
+    /// A byte, or a part as of `slice`.
+    fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = index.py();
+        let len = self.held(py)?.len();
+        let signed = isize::try_from(len).unwrap_or(isize::MAX);
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let all = slice.indices(signed)?;
+            if all.step != 1 {
+                let text = format!("a step of {}: a part has all bytes between", all.step);
+                return Err(PyValueError::new_err(text));
+            }
+            let start = usize::try_from(all.start).unwrap_or(0);
+            let stop = usize::try_from(all.stop).unwrap_or(0).max(start);
+            return Ok(Bound::new(py, self.cut(py, start, stop)?)?.into_any());
+        }
+        let index: isize = index.extract()?;
+        let at = if index < 0 { index + signed } else { index };
+        let byte = usize::try_from(at)
+            .ok()
+            .and_then(|at| self.held(py).ok()?.byte(at));
+        match byte {
+            Some(byte) => Ok(byte.into_pyobject(py)?.into_any()),
+            None => Err(PyIndexError::new_err(format!(
+                "byte {index} of a buffer of {len} bytes"
+            ))),
+        }
+    }
+
+    fn truncate(&self, py: Python<'_>, len: Number) -> PyResult<()> {
+        let len = len.named("len")?;
         let mut held = self.held(py)?;
         self.no_views(&held, "shortened")?;
         match &mut *held {
@@ -480,6 +516,19 @@ impl Buffer {
         (rebuilt, (bytes,)).into_pyobject(py)
     }
 
+    /// numpy asks for it where there is no view: so that it hears why.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let view = py.import("builtins")?.call_method1("memoryview", (slf,))?;
+        py.import("tranship._numpy")?
+            .call_method1("shown", (view, dtype, copy))
+    }
+
     fn __dlpack_device__(&self) -> (i32, i32) {
         (dlpack::CPU, 0)
     }
@@ -516,9 +565,11 @@ impl Buffer {
         flags: c_int,
     ) -> PyResult<()> {
         let this = slf.get();
-        let filled = this
-            .held(slf.py())
-            .and_then(|held| this.fill(&slf, &held, view, flags));
+        let filled = this.held(slf.py()).and_then(|held| {
+            let bytes = fill(slf.as_any(), &held, view, flags)?;
+            this.begin_view(&slf, bytes);
+            Ok(())
+        });
         if filled.is_err() {
             // SAFETY: as the protocol wants it where there is an error.
             unsafe { (*view).obj = std::ptr::null_mut() };
@@ -532,13 +583,7 @@ impl Buffer {
         let this = slf.get();
         // SAFETY: a view that `fill` filled.
         let (at, writable) = unsafe { ((*view).buf, (*view).readonly == 0) };
-        if writable {
-            this.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
-        }
-        // Relaxed: under the GIL.
-        if this.views.fetch_sub(1, Ordering::Relaxed) == 1 {
-            exports::remove(at.addr(), slf.as_ptr());
-        }
+        this.end_view(at.addr(), writable, slf.as_ptr());
     }
 }
 
@@ -560,13 +605,42 @@ impl Buffer {
         (!self.fork_epoch.is_inherited()).then(|| self.lock())
     }
 
-    fn fill(
-        &self,
-        object: &Bound<'_, Self>,
-        held: &Held,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    /// One view more.
+    fn begin_view(&self, object: &Bound<'_, Self>, bytes: Bytes) {
+        if self.views.fetch_add(1, Ordering::Relaxed) == 0 {
+            exports::insert(bytes.ptr.addr().get(), bytes.len, object.as_ptr());
+        }
+        if bytes.writable {
+            self.writable_views.fetch_add(1, Ordering::Relaxed); // under the GIL
+        }
+    }
+
+    /// One view less, of the memory at `at`.
+    fn end_view(&self, at: usize, writable: bool, object: *mut ffi::PyObject) {
+        if writable {
+            self.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
+        }
+        // Relaxed: under the GIL.
+        if self.views.fetch_sub(1, Ordering::Relaxed) == 1 {
+            exports::remove(at, object);
+        }
+    }
+
+    /// A part, sharing the memory. It ends writing.
+    fn cut(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Buffer> {
+        let mut held = self.held(py)?;
+        self.freeze_for(&mut held, false)?;
+        Ok(Buffer::new(held.cut(start, stop), self.origin))
+    }
+}
+
+/// Fills a view of `object`'s, which keeps the memory as long as it lives.
+fn fill(
+    object: &Bound<'_, PyAny>,
+    held: &Held,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<Bytes> {
         let Some(bytes) = held.bytes() else {
             let text = format!(
                 "the buffer's {} bytes lie in several pieces: `pieces` has them, `tobytes()` copies them",
@@ -597,14 +671,14 @@ impl Buffer {
         if filled != 0 {
             return Err(PyErr::fetch(object.py()));
         }
-        if self.views.fetch_add(1, Ordering::Relaxed) == 0 {
-            exports::insert(bytes.ptr.addr().get(), bytes.len, object.as_ptr());
-        }
-        if bytes.writable {
-            self.writable_views.fetch_add(1, Ordering::Relaxed); // under the GIL
-        }
-        Ok(())
-    }
+        Ok(bytes)
+}
+
+/// A buffer of its own with a copy of an object's bytes, in no pool: what a pickled one becomes elsewhere.
+#[pyfunction]
+pub(crate) fn copied(data: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+    let bytes = View::of(data)?.to_vec();
+    Ok(Buffer::new(Held::Copy(bytes.into()), Origin::default()))
 }
 
 fn count(number: usize, what: &str) -> String {
