@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust, Wait};
 
-/// A membership.
+/// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
     domain: Mutex<Option<Arc<tranship::Domain>>>,
@@ -150,6 +150,12 @@ impl Domain {
 
 #[pymethods]
 impl Domain {
+    /// Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody.
+    /// Buffers begin at multiples of `align`;
+    /// `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least
+    /// `seal_from` bytes are not copied by who
+    /// receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers
+    /// may send them on.
     #[pyo3(
         signature = (
             name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=Number::of(0), preallocate=Number::of(0),
@@ -201,6 +207,11 @@ impl Domain {
         Ok(Pool::new(pool, name.to_owned()))
     }
 
+    /// Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for
+    /// some
+    /// microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
+    /// there is something
+    /// ("spin").
     #[pyo3(signature = (name, role, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, role, *, lines=256, wait='spin-then-sleep')")]
     fn listen(
         &self,
@@ -222,6 +233,7 @@ impl Domain {
         ))
     }
 
+    /// Connects to a name at which somebody receives; waits for it.
     #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep')")]
     fn sender(
         &self,
@@ -243,6 +255,9 @@ impl Domain {
         Ok(Sender::new(made, by(wait)))
     }
 
+    /// Connects to a name at which somebody sends; waits for it. `snapshots`: where messages out of pools of level
+    /// "none" are
+    /// copied to.
     #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn receiver(
         &self,
@@ -265,6 +280,7 @@ impl Domain {
         Ok(Receiver::new(made, self.told.clone(), by))
     }
 
+    /// Awaits what `sender` waits for.
     #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep')")]
     fn sender_async<'py>(
         &self,
@@ -279,6 +295,7 @@ impl Domain {
         Pending::awaited(py, opened, None, &self.told, by(wait))
     }
 
+    /// Awaits what `receiver` waits for.
     #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn receiver_async<'py>(
         &self,
@@ -294,32 +311,38 @@ impl Domain {
         Pending::awaited(py, opened, None, &self.told, by)
     }
 
+    /// The manager's number of it.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.get(py)?.id().0)
     }
 
+    /// Path of the manager's socket, by which others join; None if it has none.
     #[getter]
     fn socket_path(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
         Ok(self.get(py)?.socket_path())
     }
 
+    /// Whether its manager is there.
     #[getter]
     fn is_managed(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.get(py)?.is_managed())
     }
 
+    /// What the manager knows: of itself, domains, pools, channels, who holds what.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
         let records = py.detach(|| domain.stat()).or_raise(py)?;
         crate::stat::dict(py, records)
     }
 
+    /// The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel.
     fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
         crate::stat::leaks(py, &py.detach(|| domain.leaks()))
     }
 
+    /// Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it.
     fn set_quota(&self, py: Python<'_>, pool: Number, quota_bytes: Number) -> PyResult<u64> {
         let domain = self.get(py)?;
         let (pool, quota_bytes) = (pool.named("pool")?, quota_bytes.named("quota_bytes")?);
@@ -327,6 +350,7 @@ impl Domain {
         set.map_err(|error| raised(py, &error))
     }
 
+    /// Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         let domain = self.get(py)?;
         py.detach(|| domain.turn()).or_raise(py)
@@ -337,6 +361,7 @@ impl Domain {
         Ok(self.get(py)?.as_fd().as_raw_fd())
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| {

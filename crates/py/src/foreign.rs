@@ -112,9 +112,8 @@ fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
     let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::uninit());
     // SAFETY: fills the view, or says that it did not.
-    let got = unsafe {
-        ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), ffi::PyBUF_FULL_RO)
-    };
+    let got =
+        unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), ffi::PyBUF_FULL_RO) };
     if got != 0 {
         drop(PyErr::take(object.py()));
         return Ok(false);
@@ -126,7 +125,9 @@ fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         return Ok(false);
     }
     // SAFETY: a text that ends, and stays as long as the view.
-    Ok(names_addresses(unsafe { CStr::from_ptr(view.0.format) }.to_bytes()))
+    Ok(names_addresses(
+        unsafe { CStr::from_ptr(view.0.format) }.to_bytes(),
+    ))
 }
 
 /// Whether a format, as the buffer protocol has them, has an address. Names of fields stand between colons.

@@ -10,7 +10,7 @@ use pyo3::types::{PyTuple, PyType};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tranship::{Error, PollItem, Role, poll};
 
-/// A name that others connect to.
+/// A name that others connect to. Each connection is a channel of its own.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Listener {
     listener: Mutex<Option<Arc<tranship::Listener>>>,
@@ -70,6 +70,7 @@ fn accepted(listener: Arc<tranship::Listener>) -> Connecting {
 
 #[pymethods]
 impl Listener {
+    /// The next connection: a Sender where the role is "send", else a Receiver.
     #[pyo3(signature = (timeout=None))]
     fn accept<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         self.fork_epoch.check(py)?;
@@ -98,6 +99,7 @@ impl Listener {
         end.into_object(py, &self.told, self.by)
     }
 
+    /// Awaits the next connection. Any number of tasks may.
     fn accept_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.fork_epoch.check(py)?;
         let listener = self.get().ok_or_else(|| closed("listener"))?;
@@ -115,6 +117,8 @@ impl Listener {
         Pending::awaited(py, accepted, waiters, &self.told, self.by)
     }
 
+    /// A descriptor for event loops: readable when somebody has connected. One connection may be taken ahead of its
+    /// time, for the next `accept`.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.fork_epoch.check(py)?;
         if self.get().is_none() {
@@ -144,11 +148,13 @@ impl Listener {
         types.call_method1("GenericAlias", (class, item))
     }
 
+    /// The name, or address, at which it listens.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if self.fork_epoch.is_inherited() {
             return;

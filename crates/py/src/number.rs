@@ -52,7 +52,10 @@ impl Number {
             },
             Err(said) => said,
         };
-        let text = format!("{name} is {said}: it is a whole number from 0 to {}", T::MAX);
+        let text = format!(
+            "{name} is {said}: it is a whole number from 0 to {}",
+            T::MAX
+        );
         Err(PyValueError::new_err(text))
     }
 }

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 use std::sync::{Mutex, PoisonError};
 use tranship::{CbufMut, Kind};
 
-/// A pool of this process's.
+/// Memory of this process's, out of which buffers are sent. All who receive from it can read all of it.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Pool {
     pool: Mutex<Option<tranship::Pool>>,
@@ -80,11 +80,14 @@ impl Pool {
 
 #[pymethods]
 impl Pool {
+    /// A writable buffer, with whatever the memory held before. Waits for memory that others still hold, at most
+    /// `timeout` seconds.
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         self.buffer(py, nbytes.named("nbytes")?, timeout)
     }
 
+    /// A buffer with a copy of an object's bytes.
     #[pyo3(signature = (data, *, timeout=None))]
     fn copy(
         &self,
@@ -114,6 +117,7 @@ impl Pool {
         Ok(Buffer::new(Held::Own(buf), origin))
     }
 
+    /// A numpy array in the pool: sent without a copy. It has whatever the memory held before.
     #[pyo3(signature = (shape, dtype=None, order="C", *, timeout=None))]
     fn empty<'py>(
         &self,
@@ -126,6 +130,7 @@ impl Pool {
         arrays::empty(shape, dtype, order, |bytes| self.buffer(py, bytes, timeout))
     }
 
+    /// A numpy array in the pool, of zeros.
     #[pyo3(signature = (*arguments, **named), text_signature = "($self, shape, dtype=None, order='C', *, timeout=None)")]
     fn zeros<'py>(
         slf: &Bound<'py, Self>,
@@ -135,6 +140,7 @@ impl Pool {
         array(slf, "zeros", arguments, named)
     }
 
+    /// A numpy array in the pool with a copy of `data`.
     #[pyo3(signature = (*arguments, **named), text_signature = "($self, data, dtype=None, *, timeout=None)")]
     fn array<'py>(
         slf: &Bound<'py, Self>,
@@ -144,31 +150,37 @@ impl Pool {
         array(slf, "array", arguments, named)
     }
 
+    /// The name that it was made with.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
+    /// The manager's number of it.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.get(py)?.id().0)
     }
 
+    /// The bytes that it can ever have.
     #[getter]
     fn max_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.get(py)?.max_bytes())
     }
 
+    /// The bytes that it may have now.
     #[getter]
     fn quota_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.get(py)?.quota_bytes())
     }
 
+    /// Who can write it: its level of trust.
     #[getter]
     fn trust(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(self.get(py)?.trust().name())
     }
 
+    /// Counters of this process's, since the pool was made.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.get(py)?.stats();
         let all = PyDict::new(py);
@@ -185,6 +197,7 @@ impl Pool {
         Ok(all)
     }
 
+    /// Lets a domain that receives buffers of this pool send them on.
     fn allow_forward(&self, py: Python<'_>, domain: Number) -> PyResult<()> {
         let domain = domain.named("domain")?;
         let pool = self.get(py)?;
@@ -192,6 +205,7 @@ impl Pool {
         allowed.map_err(|error| raised(py, &error))
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if self.fork_epoch.is_inherited() {
             return;

@@ -44,17 +44,21 @@ impl Told {
     }
 }
 
-/// The receiving end of a channel.
+/// The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied says that it did not.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Receiver {
     inner: Mutex<Option<Inner>>,
     told: Told,
+    /// The other end's domain.
     #[pyo3(get)]
     peer: u32,
+    /// The other end's process.
     #[pyo3(get)]
     peer_pid: u32,
+    /// The other end's user.
     #[pyo3(get)]
     peer_uid: u32,
+    /// The manager's number of the channel.
     #[pyo3(get)]
     channel: u32,
     waits: Waits,
@@ -257,21 +261,25 @@ impl Receiver {
 
 #[pymethods]
 impl Receiver {
+    /// The next message: the sender's memory, read-only, without a copy.
     #[pyo3(signature = (timeout=None))]
     fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         self.receive(py, timeout)
     }
 
+    /// The next message, if there is one.
     fn try_recv(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let taken = self.with(py, Inner::take)?.or_raise(py)?;
         Ok(taken.map(|message| self.buffer(message)))
     }
 
+    /// Awaits the next message. One task at a time.
     fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv", (slf,))
     }
 
+    /// What `send_object` sent. Unpickling runs what the sender says: only from whom you would let run code here.
     #[pyo3(signature = (timeout=None))]
     fn recv_object<'py>(
         slf: Bound<'py, Self>,
@@ -283,22 +291,23 @@ impl Receiver {
         objects.call_method1("unpacked", (buffer,))
     }
 
+    /// What `send_array` sent: the sender's memory, read-only, with its type and shape. It runs nothing that the
+    /// sender says.
     #[pyo3(signature = (timeout=None))]
-    fn recv_array<'py>(
-        slf: Bound<'py, Self>,
-        timeout: Option<f64>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn recv_array<'py>(slf: Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let buffer = slf.get().receive(py, timeout)?;
         let objects = py.import("tranship._objects")?;
         objects.call_method1("array", (buffer,))
     }
 
+    /// Awaits what `recv_array` waits for.
     fn recv_array_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_array", (slf,))
     }
 
+    /// Awaits what `recv_object` waits for.
     fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_object", (slf,))
@@ -322,7 +331,7 @@ impl Receiver {
         aio.call_method1("following", (slf,))
     }
 
-    /// Readable when `try_recv` is to be called.
+    /// A descriptor for event loops: readable when `try_recv` is to be called.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.doorbell(py)?.fd())
     }
@@ -336,7 +345,9 @@ impl Receiver {
         self.with(py, Inner::is_ready)
     }
 
-    /// Hands a buffer that was moved here back to its sender.
+    /// Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for
+    /// `timeout` seconds: by default it
+    /// is not waited for, None is for ever.
     #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
     fn pass_back(
         &self,
@@ -357,7 +368,11 @@ impl Receiver {
         passed
     }
 
-    /// Lets go of what came by this channel, and has the sender told so.
+    /// Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from
+    /// `recv_back`. Of anything that came: a
+    /// buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for
+    /// `timeout` seconds, as of `pass_back`: the buffer is
+    /// as it was then.
     #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
     fn release_with(
         &self,
@@ -378,6 +393,7 @@ impl Receiver {
         released
     }
 
+    /// Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`.
     #[pyo3(signature = (data, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, data, meta=0, *, timeout=0.0)")]
     fn send_control(
         &self,
@@ -393,6 +409,7 @@ impl Receiver {
         })
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| drop(self.shut()));

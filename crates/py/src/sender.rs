@@ -19,16 +19,20 @@ use tranship::{
     Aggregate, Error, INLINE_BYTES, Kind, Message, Payload, PollItem, PoolPending, WhenFull, poll,
 };
 
-/// The sending end of a channel.
+/// The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
+    /// The other end's domain.
     #[pyo3(get)]
     peer: u32,
+    /// The other end's process.
     #[pyo3(get)]
     peer_pid: u32,
+    /// The other end's user.
     #[pyo3(get)]
     peer_uid: u32,
+    /// The manager's number of the channel.
     #[pyo3(get)]
     channel: u32,
     waits: Waits,
@@ -101,7 +105,8 @@ impl Sender {
     ) -> PyResult<()> {
         let timeout = limit(timeout)?;
         let mut pending = false;
-        let mut own_thread = OwnThread::new(timeout.is_none() && self.peer_pid == std::process::id());
+        let mut own_thread =
+            OwnThread::new(timeout.is_none() && self.peer_pid == std::process::id());
         let mut once = |inner: &mut Inner, turn: Option<&Turn<'_>>| {
             if inner.is_under_way() {
                 return Ok(None);
@@ -238,6 +243,8 @@ fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
 
 #[pymethods]
 impl Sender {
+    /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
+    /// an array its bytes alone arrive.
     #[pyo3(signature = (payload, meta=Number::of(0), *, timeout=None), text_signature = "($self, payload, meta=0, *, timeout=None)")]
     fn send(
         &self,
@@ -251,6 +258,7 @@ impl Sender {
         self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
     }
 
+    /// Sends up to `INLINE_BYTES` bytes in the message itself.
     #[pyo3(signature = (data, meta=Number::of(0), *, timeout=None), text_signature = "($self, data, meta=0, *, timeout=None)")]
     fn send_inline(
         &self,
@@ -263,6 +271,7 @@ impl Sender {
         self.deliver(py, &mut Some(Cargo::Inline(bytes)), meta, timeout)
     }
 
+    /// Gives a buffer away that was never sent and has no views.
     #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=None), text_signature = "($self, buffer, meta=0, *, timeout=None)")]
     fn move_buffer(
         &self,
@@ -281,6 +290,8 @@ impl Sender {
         moved
     }
 
+    /// Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays
+    /// and buffers arrive read-only.
     #[pyo3(signature = (object, pool, *, timeout=None))]
     fn send_object<'py>(
         slf: Bound<'py, Self>,
@@ -295,6 +306,7 @@ impl Sender {
         Ok(())
     }
 
+    /// Awaits what `send` waits for. One task at a time.
     #[pyo3(signature = (payload, meta=Number::of(0)), text_signature = "($self, payload, meta=0)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
@@ -305,6 +317,8 @@ impl Sender {
         aio.call_method1("send", (slf, payload, meta.named::<u64>("meta")?))
     }
 
+    /// Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others
+    /// are copied to `pool`.
     #[pyo3(signature = (array, pool, *, timeout=None))]
     fn send_array<'py>(
         slf: Bound<'py, Self>,
@@ -319,6 +333,7 @@ impl Sender {
         Ok(())
     }
 
+    /// Awaits what `send_array` waits for, memory too.
     #[pyo3(signature = (array, pool))]
     fn send_array_async<'py>(
         slf: Bound<'py, Self>,
@@ -329,6 +344,7 @@ impl Sender {
         aio.call_method1("send_array", (slf, array, pool))
     }
 
+    /// Awaits what `send_object` waits for, memory too.
     #[pyo3(signature = (object, pool))]
     fn send_object_async<'py>(
         slf: Bound<'py, Self>,
@@ -339,6 +355,7 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
+    /// Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was.
     #[pyo3(signature = (buffer, meta=Number::of(0)), text_signature = "($self, buffer, meta=0)")]
     fn move_buffer_async<'py>(
         slf: Bound<'py, Self>,
@@ -349,6 +366,7 @@ impl Sender {
         aio.call_method1("move", (slf, buffer, meta.named::<u64>("meta")?))
     }
 
+    /// Awaits that the receiver has taken all that was sent.
     fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("taken", (slf,))
@@ -407,7 +425,7 @@ impl Sender {
             .ok_or_else(|| PyOSError::new_err("nothing was begun"))
     }
 
-    /// Waits until everything that was sent has been taken.
+    /// Waits until the receiver has taken all that was sent.
     #[pyo3(signature = (timeout=None))]
     fn wait_taken(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
@@ -420,7 +438,7 @@ impl Sender {
         taken.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// Has the receiver agree to a pool now, instead of at the first send from it.
+    /// Has the receiver agree to the pool now, instead of at the first send.
     #[pyo3(signature = (pool, *, timeout=None))]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Option<f64>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
@@ -436,13 +454,14 @@ impl Sender {
         done.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// What the receiver sent back: a buffer that was moved to it, or its few bytes.
+    /// What the receiver passed back, its few bytes, or the word that it has let go of something
+    /// (`Buffer.is_release`).
     fn try_recv_back(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let back = self.with(py, Inner::reply)?;
         Ok(back.or_raise(py)?.map(|message| self.came_back(message)))
     }
 
-    /// The same, waiting for it.
+    /// Waits for what the receiver passes back. PeerGone when the receiver is gone and everything was taken.
     #[pyo3(signature = (timeout=None))]
     fn recv_back(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         self.fork_epoch.check(py)?;
@@ -456,6 +475,8 @@ impl Sender {
         Ok(self.came_back(message))
     }
 
+    /// A descriptor for event loops: readable when `try_recv_back` is to be called. It tells nothing while a send is
+    /// awaited.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let doorbell = self.with(py, Inner::replies)?;
         Ok(doorbell?.fd())
@@ -466,17 +487,19 @@ impl Sender {
         self.with(py, Inner::has_reply)
     }
 
+    /// Messages that the receiver has not taken yet.
     #[getter]
     fn queued(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |inner| inner.driven.end().queued())
     }
 
+    /// Whether the receiver is closed, or dead.
     #[getter]
     fn peer_gone(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |inner| inner.driven.end().is_peer_gone())
     }
 
-    /// Gives up: the receiver is told that what it got is not all.
+    /// Closes it, and says that what was sent is not all.
     fn abandon(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| {
@@ -488,7 +511,7 @@ impl Sender {
         }
     }
 
-    /// This was all.
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| drop(self.shut()));

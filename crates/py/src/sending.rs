@@ -67,7 +67,9 @@ impl Inner {
             self.replies = Some(Doorbell::new()?);
         }
         self.arm();
-        self.replies.clone().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+        self.replies
+            .clone()
+            .ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
     /// From here on that doorbell rings when something comes back. Not while something is under way: its end arms it.

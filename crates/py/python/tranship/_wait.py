@@ -5,14 +5,9 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-
-class _HasDescriptor(Protocol):
-    def fileno(self) -> int: ...
-
-
-_Waited = TypeVar("_Waited", bound="int | _HasDescriptor")
+_Waited = TypeVar("_Waited")
 
 
 def _is_ready(thing: object) -> bool:
@@ -32,7 +27,8 @@ def wait(things: Iterable[_Waited], timeout: float | None = None) -> list[_Waite
     with selectors.DefaultSelector() as selector:
         all = list(things)
         for place, thing in enumerate(all):
-            selector.register(thing if isinstance(thing, int) else thing.fileno(), selectors.EVENT_READ, place)
+            descriptor: Any = thing if isinstance(thing, int) else getattr(thing, "fileno")()
+            selector.register(descriptor, selectors.EVENT_READ, place)
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             told = sorted(key.data for key, _ in selector.select(left))

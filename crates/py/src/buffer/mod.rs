@@ -9,8 +9,8 @@ mod held;
 mod hold;
 
 pub(crate) use exports::find;
-pub(crate) use hold::Hold;
 pub(crate) use held::{Bytes, Held, Origin};
+pub(crate) use hold::Hold;
 
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
@@ -27,7 +27,11 @@ use tranship::{Aggregate, Body, Cbuf, CbufMut, Message, Payload, Trust};
 /// From here on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
 
-/// Bytes in a pool (see the package's stubs, which say what each method is for).
+/// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
+///
+/// Writable while nobody else can have it: from `Pool.alloc` to the first send, and after a move at levels of trust
+/// where
+/// receivers may write. Dropping the last reference, views included, lets the memory be used again.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Buffer {
     held: Mutex<Held>,
@@ -237,41 +241,48 @@ impl Buffer {
         self.lock_if_ours().map_or(0, |held| held.len())
     }
 
+    /// Its length in bytes; 0 when it was released.
     #[getter]
     fn nbytes(&self) -> usize {
         self.__len__()
     }
 
+    /// The sender's word that came with it.
     #[getter]
     fn meta(&self) -> u64 {
         self.meta
     }
 
+    /// Whether it came by a move: nobody else has it.
     #[getter]
     fn moved(&self) -> bool {
         self.moved
     }
 
+    /// Whether its bytes cannot be written here.
     #[getter]
     fn readonly(&self) -> bool {
         let bytes = self.lock_if_ours().and_then(|held| held.bytes());
         !bytes.is_some_and(|bytes| bytes.writable)
     }
 
+    /// Whether it was given back, moved away, or is a parent process's.
     #[getter]
     fn released(&self) -> bool {
         self.lock_if_ours()
             .is_none_or(|held| matches!(*held, Held::Gone(_)))
     }
 
-    /// Whether it is the word that the receiver has let go of something.
+    /// Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then
+    /// `id` says of what, if both
+    /// ends know that by one name, and `meta` is the receiver's word.
     #[getter]
     fn is_release(&self) -> bool {
         self.lock_if_ours()
             .is_some_and(|held| matches!(*held, Held::Word(_)))
     }
 
-    /// The system-wide id; None for what is in no pool, or in several buffers. Of a release that of what was released.
+    /// The same number in every process, while somebody holds it.
     #[getter]
     fn id(&self) -> Option<u64> {
         match &*self.lock_if_ours()? {
@@ -282,16 +293,19 @@ impl Buffer {
         }
     }
 
+    /// Who can write its pool, where that is known.
     #[getter]
     fn trust(&self) -> Option<&'static str> {
         self.origin.trust.map(Trust::name)
     }
 
+    /// Process that it came from; None of what was allocated here.
     #[getter]
     fn sender_pid(&self) -> Option<u32> {
         self.origin.sender_pid
     }
 
+    /// Views that there are of it.
     #[getter]
     fn exports(&self) -> usize {
         self.views()
@@ -307,7 +321,7 @@ impl Buffer {
         })
     }
 
-    /// The buffers that it consists of.
+    /// The buffers that it consists of: itself, unless it was sent as a list.
     #[getter]
     fn pieces<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
@@ -365,6 +379,7 @@ impl Buffer {
         format!("<tranship.Buffer of {bytes} bytes, {state}, {holders}{trust}{from}{id}{views}>")
     }
 
+    /// Ends writing. BufferError while there are writable views.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)
@@ -380,6 +395,7 @@ impl Buffer {
         self.freeze_for(&mut held, true)
     }
 
+    /// A part, sharing the memory; ends writing. `buffer[start:stop]` is the same, and counts from the end, too.
     #[pyo3(
         signature = (start=Number::of(0), stop=None),
         text_signature = "($self, start=0, stop=None)"
@@ -423,6 +439,7 @@ impl Buffer {
         }
     }
 
+    /// Shortens it to `len` bytes. BufferError while there are views.
     fn truncate(&self, py: Python<'_>, len: Number) -> PyResult<()> {
         let len = len.named("len")?;
         let mut held = self.held(py)?;
@@ -435,6 +452,7 @@ impl Buffer {
         Ok(())
     }
 
+    /// A copy of all its bytes.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let held = self.held(py)?;
         let len = held.len();
@@ -468,6 +486,7 @@ impl Buffer {
         self.tobytes(py)
     }
 
+    /// Lets go of it now. BufferError while there are views; without this the memory goes with the last of them.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.fork_epoch.is_inherited() {
             return Ok(()); // it was never this process's
@@ -641,37 +660,37 @@ fn fill(
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<Bytes> {
-        let Some(bytes) = held.bytes() else {
-            let text = format!(
-                "the buffer's {} bytes lie in several pieces: `pieces` has them, `tobytes()` copies them",
-                held.len()
-            );
-            return Err(PyBufferError::new_err(text));
-        };
-        let Ok(len) = ffi::Py_ssize_t::try_from(bytes.len) else {
-            return Err(PyBufferError::new_err("longer than Python can say"));
-        };
-        if flags & ffi::PyBUF_WRITABLE != 0 && !bytes.writable {
-            return Err(PyBufferError::new_err(
-                "the buffer is read-only: it was sent, or it is another process's",
-            ));
-        }
-        // SAFETY: the memory stays where it is as long as there are views: nothing that ends `held` is done while they are counted, and
-        // the view holds a reference to the object. Others may write it, which those who look at it through Python have to live with.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(
-                view,
-                object.as_ptr(),
-                bytes.ptr.as_ptr().cast(),
-                len,
-                c_int::from(!bytes.writable),
-                flags,
-            )
-        };
-        if filled != 0 {
-            return Err(PyErr::fetch(object.py()));
-        }
-        Ok(bytes)
+    let Some(bytes) = held.bytes() else {
+        let text = format!(
+            "the buffer's {} bytes lie in several pieces: `pieces` has them, `tobytes()` copies them",
+            held.len()
+        );
+        return Err(PyBufferError::new_err(text));
+    };
+    let Ok(len) = ffi::Py_ssize_t::try_from(bytes.len) else {
+        return Err(PyBufferError::new_err("longer than Python can say"));
+    };
+    if flags & ffi::PyBUF_WRITABLE != 0 && !bytes.writable {
+        return Err(PyBufferError::new_err(
+            "the buffer is read-only: it was sent, or it is another process's",
+        ));
+    }
+    // SAFETY: the memory stays where it is as long as there are views: nothing that ends `held` is done while they are counted, and
+    // the view holds a reference to the object. Others may write it, which those who look at it through Python have to live with.
+    let filled = unsafe {
+        ffi::PyBuffer_FillInfo(
+            view,
+            object.as_ptr(),
+            bytes.ptr.as_ptr().cast(),
+            len,
+            c_int::from(!bytes.writable),
+            flags,
+        )
+    };
+    if filled != 0 {
+        return Err(PyErr::fetch(object.py()));
+    }
+    Ok(bytes)
 }
 
 /// A buffer of its own with a copy of an object's bytes, in no pool: what a pickled one becomes elsewhere.
