@@ -15,6 +15,8 @@ from maturin import (  # noqa: F401
     prepare_metadata_for_build_wheel,
 )
 
+from progress import told
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # What lies here goes into the environment's `bin`; `pyproject.toml` names it.
 SCRIPTS = ROOT / "crates/faces/py/wheel.data/scripts"
@@ -28,10 +30,17 @@ BUILT = os.environ.get("TRANSHIP_BUILT_PROGRAM")
 def _build_program():
     cargo = os.environ.get("CARGO", "cargo")
     command = [cargo, "build", "--profile", PROFILE, "-p", "tranship-cli", "--message-format=json-render-diagnostics"]
-    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    messages = map(json.loads, built.stdout.splitlines())
-    found = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "tranship"]
-    return found[-1]
+    found = None
+    with told("building the program `tranship`") as more, subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as built:
+        for number, line in enumerate(built.stdout, 1):
+            message = json.loads(line)
+            target = message.get("target", {}).get("name", "")
+            more(f"{number} parts are done, the last one is {target}")
+            if message.get("executable") and target == "tranship":
+                found = message["executable"]
+    if built.returncode:
+        raise subprocess.CalledProcessError(built.returncode, command)
+    return found
 
 
 def _program():
@@ -41,9 +50,11 @@ def _program():
 
 def build_wheel(directory, config_settings=None, metadata_directory=None):
     _program()
-    return maturin.build_wheel(directory, config_settings, metadata_directory)
+    with told("building the extension module"):
+        return maturin.build_wheel(directory, config_settings, metadata_directory)
 
 
 def build_editable(directory, config_settings=None, metadata_directory=None):
     _program()
-    return maturin.build_editable(directory, config_settings, metadata_directory)
+    with told("building the extension module"):
+        return maturin.build_editable(directory, config_settings, metadata_directory)

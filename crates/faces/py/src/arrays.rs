@@ -1,6 +1,7 @@
 //! Arrays in pools. numpy makes them, in `_numpy.py`; here is what each new one of a kind that was there before takes.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Hold};
+use crate::foreign::View;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -37,33 +38,56 @@ pub(crate) fn empty<'py>(
         }
         plan => plan?,
     };
-    let (bytes, is_row, shape): (usize, bool, Bound<'py, PyAny>) = plan.extract()?;
-    if bytes == 0 {
+    let (bytes, is_row, shape): (Option<usize>, bool, Bound<'py, PyAny>) = plan.extract()?;
+    let Some(bytes) = bytes else {
         return numpys(py, &NOTHING, "nothing")?.call1((shape, dtype, order));
-    }
-    let buffer = Bound::new(py, alloc(bytes)?)?;
-    let row = numpys(py, &ROW, "row")?.call1((buffer, dtype))?;
+    };
+    let hold = Hold::new(py, alloc(bytes)?)?;
+    let row = numpys(py, &ROW, "row")?.call1((hold, dtype))?;
     match is_row {
         true => Ok(row),
         false => numpys(py, &SHAPED, "shaped")?.call1((row, shape, order)),
     }
 }
 
+/// The class of arrays. Nobody has one before numpy is there.
+fn class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
+    static ARRAY: Known = Known::new();
+    if let Some(array) = ARRAY.get(py) {
+        return Ok(Some(array.bind(py)));
+    }
+    let modules = py.import("sys")?.getattr("modules")?;
+    match modules.contains("numpy")? {
+        true => ARRAY.import(py, "numpy", "ndarray").map(Some),
+        false => Ok(None),
+    }
+}
+
+pub(crate) fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = class(value.py())?;
+    class.map_or(Ok(false), |class| value.is_instance(class))
+}
+
+/// Where an object's bytes are, address and length, if they are in one piece, in whatever order.
+pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
+    static PLACE: Known = Known::new();
+    let py = value.py();
+    let plain = class(py)?.is_some_and(|class| value.get_type().is(class));
+    let is_array = plain || is_array(value)?;
+    match View::of(value) {
+        Ok(view) if plain || !is_array => Ok((view.address(), view.len())),
+        // Of another class, or of a type or in an order of which the buffer protocol has no word.
+        _ if is_array => numpys(py, &PLACE, "place")?.call1((value,))?.extract(),
+        view => view.map(|view| (view.address(), view.len())),
+    }
+}
+
 /// Marks an array, and those that it is a view of, read-only. Other objects stay as they are. Whether it was an array.
 #[pyfunction]
 pub(crate) fn make_readonly(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static ARRAY: Known = Known::new();
     let py = value.py();
-    let array = match ARRAY.get(py) {
-        Some(array) => array.bind(py),
-        None => {
-            // Nobody has an array before numpy is there.
-            let modules = py.import("sys")?.getattr("modules")?;
-            if !modules.contains("numpy")? {
-                return Ok(false);
-            }
-            ARRAY.import(py, "numpy", "ndarray")?
-        }
+    let Some(array) = class(py)? else {
+        return Ok(false);
     };
     let mut next = value.clone();
     while next.is_instance(array)? {

@@ -3,6 +3,7 @@
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::fork::{ForkEpoch, let_go};
 use crate::listener::Listener;
+use crate::number::{Number, perhaps};
 use crate::pending::{End, Pending};
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust, Wait};
 
-/// A membership.
+/// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
     domain: Mutex<Option<Arc<tranship::Domain>>>,
@@ -101,7 +102,7 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
-fn options(lines: u32, wait: &str) -> PyResult<(LinkOptions, Wait)> {
+fn options(lines: Number, wait: &str) -> PyResult<(LinkOptions, Wait)> {
     let wait = match wait {
         "spin-then-sleep" => Wait::default(),
         "spin" => Wait::Spin,
@@ -112,7 +113,8 @@ fn options(lines: u32, wait: &str) -> PyResult<(LinkOptions, Wait)> {
             )));
         }
     };
-    Ok((LinkOptions::new().lines(lines).wait(wait), wait))
+    let options = LinkOptions::new().lines(lines.named("lines")?).wait(wait);
+    Ok((options, wait))
 }
 
 impl Domain {
@@ -127,7 +129,7 @@ impl Domain {
     fn receiving(
         &self,
         py: Python<'_>,
-        lines: u32,
+        lines: Number,
         snapshots: Option<&Pool>,
         wait: &str,
     ) -> PyResult<(LinkOptions, By)> {
@@ -148,61 +150,75 @@ impl Domain {
 
 #[pymethods]
 impl Domain {
-    #[pyo3(signature = (
-        name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=0, preallocate=0, huge_pages=false,
-        align=None, below=None, seal_from=None, allow_forward=false
-    ))]
+    /// Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody.
+    /// Buffers begin at multiples of `align`;
+    /// `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least
+    /// `seal_from` bytes are not copied by who
+    /// receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers
+    /// may send them on.
+    #[pyo3(
+        signature = (
+            name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=Number::of(0), preallocate=Number::of(0),
+            huge_pages=false, align=None, below=None, seal_from=None, allow_forward=false
+        ),
+        text_signature = "($self, name, max_bytes, *, slots=None, chunk_bytes=None, trust='producer', keep=0, preallocate=0, huge_pages=False, align=None, below=None, seal_from=None, allow_forward=False)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
     fn pool(
         &self,
         py: Python<'_>,
         name: &str,
-        max_bytes: u64,
-        slots: Option<u32>,
-        chunk_bytes: Option<u64>,
+        max_bytes: Number,
+        slots: Option<Number>,
+        chunk_bytes: Option<Number>,
         trust: &str,
-        keep: u64,
-        preallocate: u64,
+        keep: Number,
+        preallocate: Number,
         huge_pages: bool,
-        align: Option<u64>,
-        below: Option<usize>,
-        seal_from: Option<u64>,
+        align: Option<Number>,
+        below: Option<Number>,
+        seal_from: Option<Number>,
         allow_forward: bool,
     ) -> PyResult<Pool> {
         let domain = self.get(py)?;
-        let mut options = PoolOptions::new(max_bytes)
+        let mut options = PoolOptions::new(max_bytes.named("max_bytes")?)
             .name(name)
             .trust(self::trust(trust)?)
-            .keep(keep)
-            .preallocate(preallocate)
+            .keep(keep.named("keep")?)
+            .preallocate(preallocate.named("preallocate")?)
             .huge_pages(huge_pages)
             .allow_forward(allow_forward);
-        if let Some(slots) = slots {
+        if let Some(slots) = perhaps(slots, "slots")? {
             options = options.slots(slots);
         }
-        if let Some(bytes) = chunk_bytes {
+        if let Some(bytes) = perhaps(chunk_bytes, "chunk_bytes")? {
             options = options.chunk_bytes(bytes);
         }
-        if let Some(bytes) = align {
+        if let Some(bytes) = perhaps(align, "align")? {
             options = options.align(bytes);
         }
-        if let Some(address) = below {
+        if let Some(address) = perhaps(below, "below")? {
             options = options.below(address);
         }
-        if let Some(bytes) = seal_from {
+        if let Some(bytes) = perhaps(seal_from, "seal_from")? {
             options = options.seal_from(bytes);
         }
         let pool = py.detach(|| domain.create_pool(options)).or_raise(py)?;
         Ok(Pool::new(pool, name.to_owned()))
     }
 
-    #[pyo3(signature = (name, role, *, lines=256, wait="spin-then-sleep"))]
+    /// Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for
+    /// some
+    /// microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
+    /// there is something
+    /// ("spin").
+    #[pyo3(signature = (name, role, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, role, *, lines=256, wait='spin-then-sleep')")]
     fn listen(
         &self,
         py: Python<'_>,
         name: &str,
         role: &str,
-        lines: u32,
+        lines: Number,
         wait: &str,
     ) -> PyResult<Listener> {
         let (domain, role) = (self.get(py)?, self::role(role)?);
@@ -217,13 +233,14 @@ impl Domain {
         ))
     }
 
-    #[pyo3(signature = (name, *, timeout=None, lines=256, wait="spin-then-sleep"))]
+    /// Connects to a name at which somebody receives; waits for it.
+    #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep')")]
     fn sender(
         &self,
         py: Python<'_>,
         name: &str,
         timeout: Option<f64>,
-        lines: u32,
+        lines: Number,
         wait: &str,
     ) -> PyResult<Sender> {
         let domain = self.get(py)?;
@@ -238,13 +255,16 @@ impl Domain {
         Ok(Sender::new(made, by(wait)))
     }
 
-    #[pyo3(signature = (name, *, timeout=None, lines=256, wait="spin-then-sleep", snapshots=None))]
+    /// Connects to a name at which somebody sends; waits for it. `snapshots`: where messages out of pools of level
+    /// "none" are
+    /// copied to.
+    #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn receiver(
         &self,
         py: Python<'_>,
         name: &str,
         timeout: Option<f64>,
-        lines: u32,
+        lines: Number,
         wait: &str,
         snapshots: Option<&Pool>,
     ) -> PyResult<Receiver> {
@@ -260,12 +280,13 @@ impl Domain {
         Ok(Receiver::new(made, self.told.clone(), by))
     }
 
-    #[pyo3(signature = (name, *, lines=256, wait="spin-then-sleep"))]
+    /// Awaits what `sender` waits for.
+    #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep')")]
     fn sender_async<'py>(
         &self,
         py: Python<'py>,
         name: &str,
-        lines: u32,
+        lines: Number,
         wait: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (options, wait) = options(lines, wait)?;
@@ -274,12 +295,13 @@ impl Domain {
         Pending::awaited(py, opened, None, &self.told, by(wait))
     }
 
-    #[pyo3(signature = (name, *, lines=256, wait="spin-then-sleep", snapshots=None))]
+    /// Awaits what `receiver` waits for.
+    #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn receiver_async<'py>(
         &self,
         py: Python<'py>,
         name: &str,
-        lines: u32,
+        lines: Number,
         wait: &str,
         snapshots: Option<&Pool>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -289,38 +311,46 @@ impl Domain {
         Pending::awaited(py, opened, None, &self.told, by)
     }
 
+    /// The manager's number of it.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.get(py)?.id().0)
     }
 
+    /// Path of the manager's socket, by which others join; None if it has none.
     #[getter]
     fn socket_path(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
         Ok(self.get(py)?.socket_path())
     }
 
+    /// Whether its manager is there.
     #[getter]
     fn is_managed(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.get(py)?.is_managed())
     }
 
+    /// What the manager knows: of itself, domains, pools, channels, who holds what.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
         let records = py.detach(|| domain.stat()).or_raise(py)?;
         crate::stat::dict(py, records)
     }
 
+    /// The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel.
     fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
         crate::stat::leaks(py, &py.detach(|| domain.leaks()))
     }
 
-    fn set_quota(&self, py: Python<'_>, pool: u32, quota_bytes: u64) -> PyResult<u64> {
+    /// Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it.
+    fn set_quota(&self, py: Python<'_>, pool: Number, quota_bytes: Number) -> PyResult<u64> {
         let domain = self.get(py)?;
+        let (pool, quota_bytes) = (pool.named("pool")?, quota_bytes.named("quota_bytes")?);
         let set = py.detach(|| domain.set_quota(PoolId(pool), quota_bytes));
         set.map_err(|error| raised(py, &error))
     }
 
+    /// Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         let domain = self.get(py)?;
         py.detach(|| domain.turn()).or_raise(py)
@@ -331,6 +361,7 @@ impl Domain {
         Ok(self.get(py)?.as_fd().as_raw_fd())
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| {

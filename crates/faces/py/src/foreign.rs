@@ -1,8 +1,12 @@
 //! Views of other objects' bytes: of arrays, `bytes`, whatever has the buffer protocol.
 
+use crate::arrays::is_array;
 use crate::buffer::{Buffer, find};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use tranship::CbufMut;
 
@@ -29,6 +33,25 @@ impl View {
         let view = Box::into_raw(view).cast::<ffi::Py_buffer>();
         // SAFETY: it was just filled, and comes from a box.
         Ok(View(unsafe { Box::from_raw(view) }))
+    }
+
+    /// As [`View::of`], of what is to be copied for others: no addresses are in it.
+    ///
+    /// # Errors
+    /// TypeError: there are.
+    pub(crate) fn of_data(object: &Bound<'_, PyAny>) -> PyResult<View> {
+        if has_addresses(object)? {
+            let text = format!(
+                "a {} has addresses in it, which are this process's alone: send_object() sends what they lead to",
+                object.get_type().qualname()?
+            );
+            return Err(PyTypeError::new_err(text));
+        }
+        View::of(object)
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.0.buf.addr()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -64,8 +87,7 @@ impl View {
 
     /// The `Buffer` that these bytes lie in, and where.
     pub(crate) fn buffer<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, Buffer>, usize)> {
-        let (object, at) = find(py, self.0.buf.addr(), self.len())?;
-        Some((object.cast_into().ok()?, at))
+        lies_in(py, self.0.buf.addr(), self.len())
     }
 }
 
@@ -78,6 +100,60 @@ impl Drop for View {
             unsafe { ffi::PyBuffer_Release(view) }
         });
     }
+}
+
+/// Whether an object's bytes are addresses, to Python's objects or to C's memory. What cannot say of which kind they are has none.
+fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<Buffer>() {
+        return Ok(false);
+    }
+    if is_array(object)? {
+        return object.getattr("dtype")?.getattr("hasobject")?.extract();
+    }
+    let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::uninit());
+    // SAFETY: fills the view, or says that it did not.
+    let got =
+        unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), ffi::PyBUF_FULL_RO) };
+    if got != 0 {
+        drop(PyErr::take(object.py()));
+        return Ok(false);
+    }
+    let view = Box::into_raw(view).cast::<ffi::Py_buffer>();
+    // SAFETY: it was just filled, and comes from a box.
+    let view = View(unsafe { Box::from_raw(view) });
+    if view.0.format.is_null() {
+        return Ok(false);
+    }
+    // SAFETY: a text that ends, and stays as long as the view.
+    Ok(names_addresses(
+        unsafe { CStr::from_ptr(view.0.format) }.to_bytes(),
+    ))
+}
+
+/// Whether a format, as the buffer protocol has them, has an address. Names of fields stand between colons.
+fn names_addresses(format: &[u8]) -> bool {
+    let kinds = format.split(|&byte| byte == b':').step_by(2);
+    let has = |kind: &[u8]| {
+        let complex = |at: usize| matches!(kind.get(at + 1), Some(b'd' | b'f' | b'g'));
+        let mut all = kind.iter().enumerate();
+        all.any(|(at, byte)| match byte {
+            b'O' | b'P' | b'z' | b'&' | b'X' => true,
+            b'Z' => !complex(at),
+            _ => false,
+        })
+    };
+    kinds.into_iter().any(has)
+}
+
+/// The `Buffer` that these bytes lie in, and where, or None. They stay where they are meanwhile: the caller has what they are of.
+#[pyfunction]
+pub(crate) fn lies_in(
+    py: Python<'_>,
+    address: usize,
+    length: usize,
+) -> Option<(Bound<'_, Buffer>, usize)> {
+    let (object, at) = find(py, address, length)?;
+    Some((object.cast_into().ok()?, at))
 }
 
 /// The `Buffer` that an object's bytes lie in, and where, or None: they are not in a pool.

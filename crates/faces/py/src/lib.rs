@@ -9,6 +9,8 @@
 //! | `driven.rs` | an end of a channel with a future of it, and the descriptor that tells an event loop |
 //! | `sending.rs` | what a sender is given, and how it goes |
 //! | `pending.rs` | a connection that a task awaits |
+//! | `number.rs` | whole numbers as arguments |
+//! | `interpreter.rs` | which interpreter may load it |
 //!
 //! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
 //!
@@ -21,7 +23,9 @@ mod driven;
 mod errors;
 mod foreign;
 mod fork;
+mod interpreter;
 mod listener;
+mod number;
 mod pending;
 mod pool;
 mod receiver;
@@ -41,11 +45,13 @@ mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
+    use super::buffer::copied;
+    #[pymodule_export]
     use super::domain::{Domain, connect, embedded};
     #[pymodule_export]
     use super::driven::Kept;
     #[pymodule_export]
-    use super::foreign::in_pool;
+    use super::foreign::{in_pool, lies_in};
     #[pymodule_export]
     use super::listener::Listener;
     #[pymodule_export]
@@ -60,8 +66,10 @@ mod _native {
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> PyResult<()> {
         use super::PyModuleMethods as _;
+        super::interpreter::check(module.py())?;
         fork::watch()?;
         module.add("KINDS", errors::kinds())?;
-        module.add("INLINE_BYTES", tranship::INLINE_BYTES)
+        module.add("INLINE_BYTES", tranship::INLINE_BYTES)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -67,7 +67,61 @@ impl Waiters {
     }
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<End, Error>> + Send>>;
+pub(crate) type Connecting = Pin<Box<dyn Future<Output = Result<End, Error>> + Send>>;
+
+/// What rings a listener's descriptor, and a connection that was taken ahead of its time.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    doorbell: Option<Arc<Doorbell>>,
+    future: Option<Connecting>,
+    stash: Option<Result<End, Error>>,
+}
+
+impl Ahead {
+    /// The descriptor, from here on.
+    pub(crate) fn doorbell(&mut self) -> std::io::Result<&Arc<Doorbell>> {
+        match self.doorbell.take() {
+            Some(there) => Ok(self.doorbell.insert(there)),
+            None => Ok(self.doorbell.insert(Doorbell::new()?)),
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Result<End, Error>> {
+        self.future = None;
+        self.stash.take()
+    }
+
+    /// From here on the doorbell rings when somebody has connected. Whether somebody has.
+    pub(crate) fn arm(&mut self, accept: impl FnOnce() -> Connecting) -> bool {
+        let Some(doorbell) = &self.doorbell else {
+            return false;
+        };
+        doorbell.hush();
+        if self.stash.is_none() {
+            let future = self.future.get_or_insert_with(accept);
+            let waker = Waker::from(Arc::clone(doorbell));
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.future = None;
+                self.stash = Some(done);
+            }
+        }
+        if self.stash.is_some() {
+            doorbell.ring();
+        }
+        self.stash.is_some()
+    }
+
+    /// The listener is closed. Who waits on the descriptor looks once more.
+    pub(crate) fn end(&mut self) {
+        if let Some(doorbell) = &self.doorbell {
+            doorbell.ring();
+        }
+        *self = Ahead {
+            doorbell: self.doorbell.take(),
+            ..Ahead::default()
+        };
+    }
+}
 
 /// It, and the descriptor that tells when to look at it again.
 #[pyclass(frozen, name = "_Pending", module = "tranship._native")]

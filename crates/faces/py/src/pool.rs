@@ -1,17 +1,19 @@
 //! `tranship.Pool`: where buffers come from.
 
-use crate::arrays;
+use crate::arrays::{self, is_array};
 use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
+use crate::number::Number;
 use crate::wait::{By, limit, wait};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::{Mutex, PoisonError};
 use tranship::{CbufMut, Kind};
 
-/// A pool of this process's.
+/// Memory of this process's, out of which buffers are sent. All who receive from it can read all of it.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Pool {
     pool: Mutex<Option<tranship::Pool>>,
@@ -78,11 +80,14 @@ impl Pool {
 
 #[pymethods]
 impl Pool {
+    /// A writable buffer, with whatever the memory held before. Waits for memory that others still hold, at most
+    /// `timeout` seconds.
     #[pyo3(signature = (nbytes, *, timeout=None))]
-    fn alloc(&self, py: Python<'_>, nbytes: usize, timeout: Option<f64>) -> PyResult<Buffer> {
-        self.buffer(py, nbytes, timeout)
+    fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
+        self.buffer(py, nbytes.named("nbytes")?, timeout)
     }
 
+    /// A buffer with a copy of an object's bytes.
     #[pyo3(signature = (data, *, timeout=None))]
     fn copy(
         &self,
@@ -91,9 +96,17 @@ impl Pool {
         timeout: Option<f64>,
     ) -> PyResult<Buffer> {
         // What does not lie in one piece is put together first, which is a copy more.
-        let view = View::of(data).or_else(|refused| {
-            let whole = py.import("builtins")?.call_method1("memoryview", (data,));
-            let whole = whole.map_err(|_: PyErr| refused)?;
+        let view = View::of_data(data).or_else(|refused| {
+            if refused.is_instance_of::<PyTypeError>(py) {
+                return Err(refused);
+            }
+            let whole = match is_array(data)? {
+                true => data.clone(),
+                false => {
+                    let whole = py.import("builtins")?.call_method1("memoryview", (data,));
+                    whole.map_err(|_: PyErr| refused)?
+                }
+            };
             View::of(&whole.call_method0("tobytes")?)
         })?;
         let (mut buf, origin) = self.fresh(py, view.len(), timeout)?;
@@ -104,6 +117,7 @@ impl Pool {
         Ok(Buffer::new(Held::Own(buf), origin))
     }
 
+    /// A numpy array in the pool: sent without a copy. It has whatever the memory held before.
     #[pyo3(signature = (shape, dtype=None, order="C", *, timeout=None))]
     fn empty<'py>(
         &self,
@@ -116,7 +130,8 @@ impl Pool {
         arrays::empty(shape, dtype, order, |bytes| self.buffer(py, bytes, timeout))
     }
 
-    #[pyo3(signature = (*arguments, **named))]
+    /// A numpy array in the pool, of zeros.
+    #[pyo3(signature = (*arguments, **named), text_signature = "($self, shape, dtype=None, order='C', *, timeout=None)")]
     fn zeros<'py>(
         slf: &Bound<'py, Self>,
         arguments: &Bound<'py, PyTuple>,
@@ -125,7 +140,8 @@ impl Pool {
         array(slf, "zeros", arguments, named)
     }
 
-    #[pyo3(signature = (*arguments, **named))]
+    /// A numpy array in the pool with a copy of `data`.
+    #[pyo3(signature = (*arguments, **named), text_signature = "($self, data, dtype=None, *, timeout=None)")]
     fn array<'py>(
         slf: &Bound<'py, Self>,
         arguments: &Bound<'py, PyTuple>,
@@ -134,31 +150,37 @@ impl Pool {
         array(slf, "array", arguments, named)
     }
 
+    /// The name that it was made with.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
+    /// The manager's number of it.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.get(py)?.id().0)
     }
 
+    /// The bytes that it can ever have.
     #[getter]
     fn max_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.get(py)?.max_bytes())
     }
 
+    /// The bytes that it may have now.
     #[getter]
     fn quota_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.get(py)?.quota_bytes())
     }
 
+    /// Who can write it: its level of trust.
     #[getter]
     fn trust(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(self.get(py)?.trust().name())
     }
 
+    /// Counters of this process's, since the pool was made.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.get(py)?.stats();
         let all = PyDict::new(py);
@@ -175,12 +197,15 @@ impl Pool {
         Ok(all)
     }
 
-    fn allow_forward(&self, py: Python<'_>, domain: u32) -> PyResult<()> {
+    /// Lets a domain that receives buffers of this pool send them on.
+    fn allow_forward(&self, py: Python<'_>, domain: Number) -> PyResult<()> {
+        let domain = domain.named("domain")?;
         let pool = self.get(py)?;
         let allowed = py.detach(|| pool.allow_forward(tranship::DomainId(domain)));
         allowed.map_err(|error| raised(py, &error))
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if self.fork_epoch.is_inherited() {
             return;

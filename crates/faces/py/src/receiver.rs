@@ -5,6 +5,7 @@ use crate::driven::{Doorbell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed};
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
+use crate::number::Number;
 use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
@@ -43,17 +44,21 @@ impl Told {
     }
 }
 
-/// The receiving end of a channel.
+/// The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied says that it did not.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Receiver {
     inner: Mutex<Option<Inner>>,
     told: Told,
+    /// The other end's domain.
     #[pyo3(get)]
     peer: u32,
+    /// The other end's process.
     #[pyo3(get)]
     peer_pid: u32,
+    /// The other end's user.
     #[pyo3(get)]
     peer_uid: u32,
+    /// The manager's number of the channel.
     #[pyo3(get)]
     channel: u32,
     waits: Waits,
@@ -99,6 +104,18 @@ impl Inner {
         if self.stash.is_some() {
             doorbell.ring();
         }
+    }
+
+    /// Whether there is something to take.
+    fn is_ready(&mut self) -> bool {
+        if let Some(doorbell) = self.doorbell.clone() {
+            doorbell.hush();
+            if self.stash.is_none() && self.driven.is_under_way() {
+                self.stash = self.driven.poll(&doorbell);
+            }
+        }
+        self.arm();
+        self.stash.is_some() || !self.driven.is_under_way()
     }
 
     /// A turn of a wait for a message.
@@ -244,21 +261,25 @@ impl Receiver {
 
 #[pymethods]
 impl Receiver {
+    /// The next message: the sender's memory, read-only, without a copy.
     #[pyo3(signature = (timeout=None))]
     fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         self.receive(py, timeout)
     }
 
+    /// The next message, if there is one.
     fn try_recv(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let taken = self.with(py, Inner::take)?.or_raise(py)?;
         Ok(taken.map(|message| self.buffer(message)))
     }
 
+    /// Awaits the next message. One task at a time.
     fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv", (slf,))
     }
 
+    /// What `send_object` sent. Unpickling runs what the sender says: only from whom you would let run code here.
     #[pyo3(signature = (timeout=None))]
     fn recv_object<'py>(
         slf: Bound<'py, Self>,
@@ -270,6 +291,23 @@ impl Receiver {
         objects.call_method1("unpacked", (buffer,))
     }
 
+    /// What `send_array` sent: the sender's memory, read-only, with its type and shape. It runs nothing that the
+    /// sender says.
+    #[pyo3(signature = (timeout=None))]
+    fn recv_array<'py>(slf: Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let buffer = slf.get().receive(py, timeout)?;
+        let objects = py.import("tranship._objects")?;
+        objects.call_method1("array", (buffer,))
+    }
+
+    /// Awaits what `recv_array` waits for.
+    fn recv_array_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("recv_array", (slf,))
+    }
+
+    /// Awaits what `recv_object` waits for.
     fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_object", (slf,))
@@ -293,7 +331,7 @@ impl Receiver {
         aio.call_method1("following", (slf,))
     }
 
-    /// Readable when `try_recv` is to be called.
+    /// A descriptor for event loops: readable when `try_recv` is to be called.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.doorbell(py)?.fd())
     }
@@ -302,17 +340,24 @@ impl Receiver {
         self.doorbell(py).map(Kept)
     }
 
-    /// Hands a buffer that was moved here back to its sender.
-    #[pyo3(signature = (buffer, meta=0, *, timeout=Some(0.0)))]
+    /// Whether there is something to take. Only where somebody has asked for the descriptor.
+    fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, Inner::is_ready)
+    }
+
+    /// Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for
+    /// `timeout` seconds: by default it
+    /// is not waited for, None is for ever.
+    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
     fn pass_back(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
-        let limit = limit(timeout)?;
+        let (meta, limit) = (meta.named("meta")?, limit(timeout)?);
         let mut buf = Some(buffer.get().take_own(py)?);
         let passed = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
             end.pass_timeout(buf, meta, slice)
@@ -323,17 +368,21 @@ impl Receiver {
         passed
     }
 
-    /// Lets go of what came by this channel, and has the sender told so.
-    #[pyo3(signature = (buffer, meta=0, *, timeout=Some(0.0)))]
+    /// Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from
+    /// `recv_back`. Of anything that came: a
+    /// buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for
+    /// `timeout` seconds, as of `pass_back`: the buffer is
+    /// as it was then.
+    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
     fn release_with(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
-        let limit = limit(timeout)?;
+        let (meta, limit) = (meta.named("meta")?, limit(timeout)?);
         let mut body = Some(buffer.get().take_body(py)?);
         let released = self.hand_back(py, limit, &mut body, |end, body, slice| {
             end.release_timeout(body, meta, slice)
@@ -344,20 +393,23 @@ impl Receiver {
         released
     }
 
-    #[pyo3(signature = (data, meta=0, *, timeout=Some(0.0)))]
+    /// Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`.
+    #[pyo3(signature = (data, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, data, meta=0, *, timeout=0.0)")]
     fn send_control(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let (bytes, limit) = (View::of(data)?.to_vec(), limit(timeout)?);
+        let (bytes, limit) = (View::of_data(data)?.to_vec(), limit(timeout)?);
+        let meta = meta.named("meta")?;
         self.hand_back(py, limit, &mut Some(()), |end, (), slice| {
             end.send_control_timeout(&bytes, meta, slice)
         })
     }
 
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| drop(self.shut()));

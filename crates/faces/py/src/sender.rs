@@ -1,11 +1,12 @@
 //! `tranship.Sender`.
 
-use crate::arrays::make_readonly;
+use crate::arrays::{make_readonly, place};
 use crate::buffer::{Buffer, Origin};
 use crate::driven::Kept;
 use crate::errors::{OrRaise as _, busy, closed, raised};
-use crate::foreign::View;
+use crate::foreign::{View, lies_in};
 use crate::fork::{ForkEpoch, end_with};
+use crate::number::Number;
 use crate::pool::Pool;
 use crate::sending::{Cargo, Inner, attempt, moved};
 use crate::wait::{By, Turn, Waits, limit, wait};
@@ -13,19 +14,25 @@ use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tranship::{Aggregate, Error, INLINE_BYTES, Kind, Message, Payload, PollItem, WhenFull, poll};
+use std::time::{Duration, Instant};
+use tranship::{
+    Aggregate, Error, INLINE_BYTES, Kind, Message, Payload, PollItem, PoolPending, WhenFull, poll,
+};
 
-/// The sending end of a channel.
+/// The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
+    /// The other end's domain.
     #[pyo3(get)]
     peer: u32,
+    /// The other end's process.
     #[pyo3(get)]
     peer_pid: u32,
+    /// The other end's user.
     #[pyo3(get)]
     peer_uid: u32,
+    /// The manager's number of the channel.
     #[pyo3(get)]
     channel: u32,
     waits: Waits,
@@ -75,11 +82,17 @@ impl Sender {
         what: impl FnOnce(&mut Inner) -> T + Send,
     ) -> PyResult<T> {
         self.fork_epoch.check(py)?;
+        let what = armed(what);
         if let Ok(mut inner) = self.inner.try_lock() {
             return inner.as_mut().map(what).ok_or_else(|| closed("sender"));
         }
         let done = py.detach(|| self.lock().as_mut().map(what));
         done.ok_or_else(|| closed("sender"))
+    }
+
+    /// A turn of a wait, in which something is done with the inside. None: another thread has closed it.
+    fn turn<T>(&self, what: impl FnOnce(&mut Inner) -> T) -> Option<T> {
+        self.lock().as_mut().map(armed(what))
     }
 
     /// Sends at once if there is room, else waits. What was not sent comes back in `cargo`.
@@ -92,8 +105,10 @@ impl Sender {
     ) -> PyResult<()> {
         let timeout = limit(timeout)?;
         let mut pending = false;
+        let mut own_thread =
+            OwnThread::new(timeout.is_none() && self.peer_pid == std::process::id());
         let mut once = |inner: &mut Inner, turn: Option<&Turn<'_>>| {
-            if inner.driven.is_under_way() {
+            if inner.is_under_way() {
                 return Ok(None);
             }
             let sender = inner.driven.end();
@@ -118,6 +133,7 @@ impl Sender {
             };
             let (error, what) = *unsent;
             pending = error == Kind::PoolPending;
+            own_thread.look(&error);
             *cargo = Some(what);
             Err(error)
         };
@@ -130,12 +146,47 @@ impl Sender {
             if self.waits.are_over() {
                 return Ok(Some(Err(())));
             }
-            match self.lock().as_mut() {
+            match self.turn(|inner| once(inner, Some(&turn))) {
                 None => Ok(Some(Err(()))), // closed by another thread
-                Some(inner) => once(inner, Some(&turn)).map(|done| Some(Ok(done))),
+                Some(done) => done.map(|done| Some(Ok(done))),
             }
         })?;
         sent.map_err(|()| closed("sender"))?.ok_or_else(taken)
+    }
+}
+
+/// A send without a time whose receiver is in this process, too, and has to agree to a pool: if one thread has both it waits for ever.
+struct OwnThread(Option<Instant>);
+
+impl OwnThread {
+    /// From here on that is no matter of a slow receiver.
+    const SUSPECT: Duration = Duration::from_secs(3);
+
+    fn new(may_be: bool) -> OwnThread {
+        OwnThread(may_be.then(Instant::now))
+    }
+
+    /// Says so, once.
+    fn look(&mut self, error: &Error) {
+        let late = |since: &Instant| since.elapsed() >= OwnThread::SUSPECT;
+        if let Some(pending) = error.find::<PoolPending>()
+            && let Some(since) = self.0.take_if(|since| late(since))
+        {
+            eprintln!(
+                "tranship: send has waited {} s for a receiver in this process to agree to pool {}. It agrees in its next recv(). If that is for the same thread, this waits for ever: let another thread receive, or give send() a timeout",
+                since.elapsed().as_secs(),
+                pending.pool.0
+            );
+        }
+    }
+}
+
+/// It, and then the doorbell for what comes back is armed again.
+fn armed<T>(what: impl FnOnce(&mut Inner) -> T) -> impl FnOnce(&mut Inner) -> T {
+    |inner| {
+        let done = what(inner);
+        inner.arm();
+        done
     }
 }
 
@@ -146,74 +197,91 @@ fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
         return buffer.get().outgoing(py).map(Cargo::from);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        if object.len()? == 0 {
+            return Ok(Cargo::Inline(Vec::new()));
+        }
         let mut all = Aggregate::new();
         for piece in object.try_iter()? {
             let piece = piece?;
             let piece = match piece.cast::<Buffer>() {
                 Ok(buffer) => buffer.get().whole(py)?,
-                Err(_) => part_of(&piece)?,
+                Err(_) => part_of(&piece)?.ok_or_else(|| nowhere(&piece))?,
             };
             let pushed = all.push_back(piece);
             pushed.map_err(|failed| raised(py, &failed.error))?;
         }
         return Ok(Cargo::Shared(Payload::Aggregate(all)));
     }
-    part_of(object).map(|part| Cargo::Shared(Payload::Buf(part)))
+    Ok(match part_of(object)? {
+        Some(part) => Cargo::Shared(Payload::Buf(part)),
+        None => Cargo::Inline(Vec::new()),
+    })
 }
 
-/// The part of a buffer that an array, or a view, lies in. From here on it is read-only.
-fn part_of(object: &Bound<'_, PyAny>) -> PyResult<tranship::Cbuf> {
+/// The part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it has no bytes, and is in no pool.
+fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Cbuf>> {
     let py = object.py();
-    let view = View::of(object)?;
-    let Some((buffer, at)) = view.buffer(py) else {
-        let text = format!(
-            "{} is not in a pool: pool.copy() copies it there, send_inline() sends up to {INLINE_BYTES} bytes in the message itself",
-            object.get_type().qualname()?
-        );
-        return Err(PyTypeError::new_err(text));
+    let (address, len) = place(object)?;
+    let Some((buffer, at)) = lies_in(py, address, len) else {
+        return match len {
+            0 => Ok(None),
+            _ => Err(nowhere(object)),
+        };
     };
-    let len = view.len();
-    drop(view);
     buffer.get().ask(py)?;
     let is_array = make_readonly(object)?;
-    buffer.get().part(py, at, len, is_array)
+    buffer.get().part(py, at, len, is_array).map(Some)
+}
+
+fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
+    let kind = object.get_type().qualname();
+    let kind = kind.map_or_else(|_| "it".into(), |kind| kind.to_string());
+    PyTypeError::new_err(format!(
+        "{kind} is not in a pool: pool.copy() copies it there, send_array() an array, send_inline() sends up to {INLINE_BYTES} bytes in the message itself"
+    ))
 }
 
 #[pymethods]
 impl Sender {
-    #[pyo3(signature = (payload, meta=0, *, timeout=None))]
+    /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
+    /// an array its bytes alone arrive.
+    #[pyo3(signature = (payload, meta=Number::of(0), *, timeout=None), text_signature = "($self, payload, meta=0, *, timeout=None)")]
     fn send(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
+        let meta = meta.named("meta")?;
         self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
     }
 
-    #[pyo3(signature = (data, meta=0, *, timeout=None))]
+    /// Sends up to `INLINE_BYTES` bytes in the message itself.
+    #[pyo3(signature = (data, meta=Number::of(0), *, timeout=None), text_signature = "($self, data, meta=0, *, timeout=None)")]
     fn send_inline(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let bytes = View::of(data)?.to_vec();
+        let (bytes, meta) = (View::of_data(data)?.to_vec(), meta.named("meta")?);
         self.deliver(py, &mut Some(Cargo::Inline(bytes)), meta, timeout)
     }
 
-    #[pyo3(signature = (buffer, meta=0, *, timeout=None))]
+    /// Gives a buffer away that was never sent and has no views.
+    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=None), text_signature = "($self, buffer, meta=0, *, timeout=None)")]
     fn move_buffer(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: u64,
+        meta: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
+        let meta = meta.named("meta")?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
         let moved = self.deliver(py, &mut cargo, meta, timeout);
         if let Some(Cargo::Moved(buf)) = cargo {
@@ -222,6 +290,8 @@ impl Sender {
         moved
     }
 
+    /// Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays
+    /// and buffers arrive read-only.
     #[pyo3(signature = (object, pool, *, timeout=None))]
     fn send_object<'py>(
         slf: Bound<'py, Self>,
@@ -236,16 +306,45 @@ impl Sender {
         Ok(())
     }
 
-    #[pyo3(signature = (payload, meta=0))]
+    /// Awaits what `send` waits for. One task at a time.
+    #[pyo3(signature = (payload, meta=Number::of(0)), text_signature = "($self, payload, meta=0)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
         payload: Bound<'py, PyAny>,
-        meta: u64,
+        meta: Number,
     ) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("send", (slf, payload, meta))
+        aio.call_method1("send", (slf, payload, meta.named::<u64>("meta")?))
     }
 
+    /// Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others
+    /// are copied to `pool`.
+    #[pyo3(signature = (array, pool, *, timeout=None))]
+    fn send_array<'py>(
+        slf: Bound<'py, Self>,
+        array: Bound<'py, PyAny>,
+        pool: Bound<'py, Pool>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        limit(timeout)?;
+        let objects = py.import("tranship._objects")?;
+        objects.call_method1("send_array", (slf, array, pool, timeout))?;
+        Ok(())
+    }
+
+    /// Awaits what `send_array` waits for, memory too.
+    #[pyo3(signature = (array, pool))]
+    fn send_array_async<'py>(
+        slf: Bound<'py, Self>,
+        array: Bound<'py, PyAny>,
+        pool: Bound<'py, Pool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("send_array", (slf, array, pool))
+    }
+
+    /// Awaits what `send_object` waits for, memory too.
     #[pyo3(signature = (object, pool))]
     fn send_object_async<'py>(
         slf: Bound<'py, Self>,
@@ -256,16 +355,18 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    #[pyo3(signature = (buffer, meta=0))]
+    /// Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was.
+    #[pyo3(signature = (buffer, meta=Number::of(0)), text_signature = "($self, buffer, meta=0)")]
     fn move_buffer_async<'py>(
         slf: Bound<'py, Self>,
         buffer: Bound<'py, Buffer>,
-        meta: u64,
+        meta: Number,
     ) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("move", (slf, buffer, meta))
+        aio.call_method1("move", (slf, buffer, meta.named::<u64>("meta")?))
     }
 
+    /// Awaits that the receiver has taken all that was sent.
     fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("taken", (slf,))
@@ -291,13 +392,7 @@ impl Sender {
 
     /// Begins to wait until all was taken.
     fn _begin_taken(&self, py: Python<'_>) -> PyResult<bool> {
-        self.beginning(py, |inner| {
-            let doorbell = inner.doorbell()?;
-            inner
-                .driven
-                .begin(|end| Box::pin(async move { Ok(end.wait_taken_async().await?) }));
-            inner.look(&doorbell)
-        })
+        self.beginning(py, Inner::begin_taken)
     }
 
     /// Whether what was begun is done.
@@ -330,76 +425,81 @@ impl Sender {
             .ok_or_else(|| PyOSError::new_err("nothing was begun"))
     }
 
-    /// Waits until everything that was sent has been taken.
+    /// Waits until the receiver has taken all that was sent.
     #[pyo3(signature = (timeout=None))]
     fn wait_taken(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
         let taken = wait(py, limit(timeout)?, By::Time, |turn| {
-            match self.lock().as_mut() {
+            match self.turn(|inner| inner.driven.end().wait_taken(turn.slice)) {
                 None => Ok(Some(false)),
-                Some(inner) => inner
-                    .driven
-                    .end()
-                    .wait_taken(turn.slice)
-                    .map(|()| Some(true)),
+                Some(done) => done.map(|()| Some(true)),
             }
         })?;
         taken.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// Has the receiver agree to a pool now, instead of at the first send from it.
+    /// Has the receiver agree to the pool now, instead of at the first send.
     #[pyo3(signature = (pool, *, timeout=None))]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Option<f64>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
         let pool = pool.get(py)?;
         let done = wait(py, limit(timeout)?, By::Time, |turn| {
-            let mut inner = self.lock();
-            let Some(inner) = inner.as_mut() else {
-                return Ok(Some(false));
-            };
             // The request goes on between the looks.
-            match inner.driven.end().assign_timeout(&pool, turn.slice) {
-                Err(error) if error == Kind::ManagerAway => Err(Kind::TimedOut.into()),
-                assigned => assigned.map(|()| Some(true)),
+            match self.turn(|inner| inner.driven.end().assign_timeout(&pool, turn.slice)) {
+                None => Ok(Some(false)),
+                Some(Err(error)) if error == Kind::ManagerAway => Err(Kind::TimedOut.into()),
+                Some(assigned) => assigned.map(|()| Some(true)),
             }
         })?;
         done.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// What the receiver sent back: a buffer that was moved to it, or its few bytes.
+    /// What the receiver passed back, its few bytes, or the word that it has let go of something
+    /// (`Buffer.is_release`).
     fn try_recv_back(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
-        let back = self.with(py, |inner| inner.driven.end().try_recv_control())?;
+        let back = self.with(py, Inner::reply)?;
         Ok(back.or_raise(py)?.map(|message| self.came_back(message)))
     }
 
-    /// The same, waiting for it.
+    /// Waits for what the receiver passes back. PeerGone when the receiver is gone and everything was taken.
     #[pyo3(signature = (timeout=None))]
     fn recv_back(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         self.fork_epoch.check(py)?;
         let back = wait(py, limit(timeout)?, By::Time, |turn| {
-            match self.lock().as_mut() {
+            match self.turn(|inner| inner.reply_within(turn.slice)) {
                 None => Ok(Some(None)),
-                Some(inner) => {
-                    let back = inner.driven.end().recv_control_timeout(turn.slice)?;
-                    Ok(Some(Some(back)))
-                }
+                Some(back) => back.map(|back| Some(Some(back))),
             }
         })?;
         let message = back.ok_or_else(|| closed("sender"))?;
         Ok(self.came_back(message))
     }
 
+    /// A descriptor for event loops: readable when `try_recv_back` is to be called. It tells nothing while a send is
+    /// awaited.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        let doorbell = self.with(py, Inner::replies)?;
+        Ok(doorbell?.fd())
+    }
+
+    /// Whether something came back. Only where somebody has asked for the descriptor.
+    fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, Inner::has_reply)
+    }
+
+    /// Messages that the receiver has not taken yet.
     #[getter]
     fn queued(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |inner| inner.driven.end().queued())
     }
 
+    /// Whether the receiver is closed, or dead.
     #[getter]
     fn peer_gone(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |inner| inner.driven.end().is_peer_gone())
     }
 
-    /// Gives up: the receiver is told that what it got is not all.
+    /// Closes it, and says that what was sent is not all.
     fn abandon(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| {
@@ -411,7 +511,7 @@ impl Sender {
         }
     }
 
-    /// This was all.
+    /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| drop(self.shut()));
@@ -461,7 +561,7 @@ impl Sender {
         py: Python<'_>,
         begin: impl FnOnce(&mut Inner) -> Result<bool, Error> + Send,
     ) -> PyResult<bool> {
-        let begun = self.with(py, |inner| match inner.driven.is_under_way() {
+        let begun = self.with(py, |inner| match inner.is_under_way() {
             true => None,
             false => Some(begin(inner)),
         })?;

@@ -2,13 +2,22 @@
 
 use crate::buffer::Outgoing;
 use crate::driven::{Doorbell, Driven};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tranship::{Body, CbufMut, Error, Kind, Message, Payload, SendError, WhenFull};
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
-    pub(crate) driven: Driven<tranship::Sender, Result<(), Stopped>>,
+    /// What a future brings is a message of the receiver's, if it awaited that.
+    pub(crate) driven: Driven<tranship::Sender, Result<Option<Message>, Stopped>>,
     pub(crate) doorbell: Option<Arc<Doorbell>>,
+    /// There once somebody asked for a descriptor: it rings for what comes back.
+    replies: Option<Arc<Doorbell>>,
+    /// Whether the future that is under way awaits what comes back.
+    awaits_reply: bool,
+    /// What came back ahead of its time.
+    stash: Option<Result<Message, Error>>,
     /// What a future did not move after all.
     pub(crate) back: Option<CbufMut>,
 }
@@ -40,7 +49,83 @@ impl Inner {
         Inner {
             driven: Driven::new(sender),
             doorbell: None,
+            replies: None,
+            awaits_reply: false,
+            stash: None,
             back: None,
+        }
+    }
+
+    /// Whether something is being sent, or waited for, that somebody awaits.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.driven.is_under_way() && !self.awaits_reply
+    }
+
+    /// What rings for what comes back.
+    pub(crate) fn replies(&mut self) -> std::io::Result<Arc<Doorbell>> {
+        if self.replies.is_none() {
+            self.replies = Some(Doorbell::new()?);
+        }
+        self.arm();
+        self.replies
+            .clone()
+            .ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+
+    /// From here on that doorbell rings when something comes back. Not while something is under way: its end arms it.
+    pub(crate) fn arm(&mut self) {
+        let Some(doorbell) = self.replies.clone() else {
+            return;
+        };
+        if self.stash.is_none() && !self.driven.is_under_way() {
+            self.awaits_reply = true;
+            self.driven.begin(|end| {
+                let reply = end.recv_control_async();
+                Box::pin(async move { Ok(Some(reply.await?)) })
+            });
+        }
+        self.look_for_reply(&doorbell);
+        if self.stash.is_some() {
+            doorbell.ring();
+        }
+    }
+
+    fn look_for_reply(&mut self, doorbell: &Arc<Doorbell>) {
+        if self.stash.is_none() && self.awaits_reply && self.driven.is_under_way() {
+            let done = self.driven.poll(doorbell);
+            self.stash = done.map(|done| match done {
+                Ok(Some(reply)) => Ok(reply),
+                Ok(None) => Err(Kind::Stale.into()), // no future that awaits a reply ends so
+                Err(Stopped(why)) => Err(why.0),
+            });
+        }
+    }
+
+    /// Whether something came back, or nothing more will.
+    pub(crate) fn has_reply(&mut self) -> bool {
+        if let Some(doorbell) = &self.replies {
+            doorbell.hush();
+        }
+        self.arm();
+        self.stash.is_some()
+    }
+
+    /// What came back.
+    pub(crate) fn reply(&mut self) -> Result<Option<Message>, Error> {
+        if let Some(doorbell) = &self.replies {
+            doorbell.hush();
+        }
+        match self.stash.take() {
+            Some(taken) => taken.map(Some),
+            None => self.driven.end().try_recv_control(),
+        }
+    }
+
+    /// What came back, waiting for it.
+    pub(crate) fn reply_within(&mut self, time: Duration) -> Result<Message, Error> {
+        match self.reply()? {
+            Some(reply) => Ok(reply),
+            None => self.driven.end().recv_control_timeout(time),
         }
     }
 
@@ -59,18 +144,34 @@ impl Inner {
 
     /// Whether what was begun is done; if not, the doorbell rings.
     pub(crate) fn look(&mut self, doorbell: &Arc<Doorbell>) -> Result<bool, Error> {
-        if !self.driven.is_under_way() {
+        if !self.is_under_way() {
             return Ok(true);
         }
         match self.driven.poll(doorbell) {
             None => Ok(false),
-            Some(Ok(())) => Ok(true),
+            Some(Ok(_)) => Ok(true),
             Some(Err(Stopped(why))) => {
                 let (error, back) = *why;
                 self.back = back;
                 Err(error)
             }
         }
+    }
+
+    /// Begins a future that somebody awaits.
+    fn begin_other(&mut self, make: impl FnOnce(&'static mut tranship::Sender) -> Other) {
+        self.awaits_reply = false;
+        self.driven.begin(|end| {
+            let other = make(end);
+            Box::pin(async move { other.await.map(|()| None) })
+        });
+    }
+
+    /// Begins to wait until all was taken.
+    pub(crate) fn begin_taken(&mut self) -> Result<bool, Error> {
+        let doorbell = self.doorbell()?;
+        self.begin_other(|end| Box::pin(async move { Ok(end.wait_taken_async().await?) }));
+        self.look(&doorbell)
     }
 
     /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
@@ -87,7 +188,7 @@ impl Inner {
             *cargo = Some(what);
             return Err(error);
         }
-        self.driven.begin(|end| match what {
+        self.begin_other(|end| match what {
             Cargo::Shared(payload) => {
                 Box::pin(async move { Ok(end.send_with_async(payload, meta).await?) })
             }
@@ -106,6 +207,8 @@ impl Inner {
         looked
     }
 }
+
+type Other = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send>>;
 
 /// What is to be sent.
 pub(crate) enum Cargo {

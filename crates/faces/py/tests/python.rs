@@ -6,7 +6,7 @@ mod install;
 mod kills;
 mod stage;
 
-use stage::{compiled, here, output, stage};
+use stage::{blocks, compiled, here, output, stage};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -79,6 +79,24 @@ fn the_stubs_say_what_the_module_has() {
 fn mypy_takes_a_users_program() {
     let nowhere = ["--strict", "--cache-dir=/dev/null", "typed.py"];
     run("mypy", &nowhere);
+}
+
+/// The programs that pages show, as functions that say their types, or as whole programs.
+#[test]
+fn mypy_takes_the_programs_of_the_pages() {
+    let folder = tranship_testkit::folder().expect("a folder");
+    let mut arguments = vec!["--cache-dir=/dev/null".to_owned()];
+    for page in ["README.md", "docs/python.md"] {
+        for (number, program) in blocks(page, "python").iter().enumerate() {
+            let name = page.replace(['/', '.'], "_");
+            let file = folder.path().join(format!("{name}_{number}.py"));
+            fs::write(&file, program).expect("a program");
+            arguments.push(file.display().to_string());
+        }
+    }
+    assert!(arguments.len() > 4, "{arguments:?}");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    run("mypy", &arguments);
 }
 
 #[test]

@@ -26,8 +26,9 @@ from ._errors import (
     SystemFailed,
     TimedOut,
 )
-from ._native import Buffer, Domain, Listener, Pool, Receiver, Sender
+from ._native import INLINE_BYTES, Buffer, Domain, Listener, Pool, Receiver, Sender, __version__
 from ._program import program as _program_of_the_package
+from ._wait import wait
 
 __all__ = [
     "AccessDenied",
@@ -37,6 +38,7 @@ __all__ = [
     "Error",
     "Forked",
     "Full",
+    "INLINE_BYTES",
     "Listener",
     "ManagerAway",
     "NameTaken",
@@ -51,9 +53,13 @@ __all__ = [
     "Sender",
     "SystemFailed",
     "TimedOut",
+    "__version__",
     "connect",
     "embedded",
+    "wait",
 ]
+
+wait.__module__ = __name__
 
 
 def connect(

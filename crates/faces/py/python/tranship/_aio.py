@@ -58,6 +58,10 @@ async def recv_object(receiver):
     return _objects.unpacked(await recv(receiver))
 
 
+async def recv_array(receiver):
+    return _objects.array(await recv(receiver))
+
+
 async def following(receiver):
     try:
         return await recv(receiver)
@@ -106,9 +110,16 @@ async def _copied(pool, data):
         pause = min(2 * pause, _LATE)
 
 
-async def send_object(sender, value, pool):
-    parts = _objects.parts(value)
+async def _send_parts(sender, parts, meta, pool):
     for at, part in enumerate(parts):
         if not isinstance(part, _objects.Inside):
             parts[at] = await _copied(pool, part)
-    await send(sender, _objects.frozen(parts), _objects.META)
+    await send(sender, _objects.frozen(parts), meta)
+
+
+async def send_object(sender, value, pool):
+    await _send_parts(sender, _objects.parts(value), _objects.META, pool)
+
+
+async def send_array(sender, value, pool):
+    await _send_parts(sender, _objects.array_parts(value), _objects.ARRAY, pool)

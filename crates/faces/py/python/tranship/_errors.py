@@ -102,6 +102,10 @@ _CLASSES: dict[str, type[Error]] = {
 _KINDS = {code: (name, errno) for code, name, errno, _meaning in KINDS}
 
 
+for _class in (Error, *Error.__subclasses__()):
+    _class.__module__ = __package__  # as programs name them
+
+
 def make(code: int, errno: int, text: str) -> Error:
     """The exception for an error of the library's."""
     name, _errno = _KINDS.get(code, ("System", errno))

@@ -1,12 +1,13 @@
 """The extension module. `tranship` has its classes; nobody else needs this."""
 
+import builtins
 from collections.abc import Coroutine, Sequence
-from types import TracebackType
-from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, final, overload, type_check_only
+from types import GenericAlias, TracebackType
+from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, final, overload, type_check_only
 
 import numpy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from typing_extensions import Buffer as _Exporter, CapsuleType, Self
+from typing_extensions import Buffer as _Exporter, CapsuleType, Self, TypeVar
 
 _Wait: TypeAlias = Literal["spin-then-sleep", "spin", "sleep"]
 _Trust: TypeAlias = Literal["none", "producer", "half", "full"]
@@ -15,9 +16,12 @@ _Shape: TypeAlias = int | Sequence[int]
 _Bytes: TypeAlias = _Exporter | NDArray[Any]
 _Sendable: TypeAlias = _Bytes | Sequence[_Bytes]
 _S = TypeVar("_S", bound=numpy.generic)
+# What a listener's connections are at this side.
+_E_co = TypeVar("_E_co", bound=Sender | Receiver, covariant=True, default=Any)
 
 KINDS: Final[list[tuple[int, str, int, str]]]
 INLINE_BYTES: Final[int]
+__version__: Final[str]
 
 @type_check_only
 class _ManagerStat(TypedDict):
@@ -167,6 +171,7 @@ class _Choices(TypedDict):
     name: str | None
     socket: str | None
     autostart: bool
+    program: str | None
     helper_thread: bool
     non_dumpable: bool
     manager_timeout: float
@@ -185,12 +190,15 @@ class _Pending:
 
 def make_readonly(value: object) -> bool: ...
 def in_pool(object: _Bytes) -> tuple[Buffer, int, int] | None: ...
+def lies_in(address: int, length: int) -> tuple[Buffer, int] | None: ...
+def copied(data: _Bytes) -> Buffer: ...
 
 @type_check_only
 class _Closing:
     """What is closed at the end of a `with`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes it. The end of a `with` does."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -209,7 +217,8 @@ class Buffer:
     """
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Its length in bytes; 0 when it was released."""
     @property
     def meta(self) -> int:
         """The sender's word that came with it."""
@@ -217,9 +226,11 @@ class Buffer:
     def moved(self) -> bool:
         """Whether it came by a move: nobody else has it."""
     @property
-    def readonly(self) -> bool: ...
+    def readonly(self) -> bool:
+        """Whether its bytes cannot be written here."""
     @property
-    def released(self) -> bool: ...
+    def released(self) -> bool:
+        """Whether it was given back, moved away, or is a parent process's."""
     @property
     def is_release(self) -> bool:
         """Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then `id` says of what, if both
@@ -231,7 +242,8 @@ class Buffer:
     def trust(self) -> _Trust | None:
         """Who can write its pool, where that is known."""
     @property
-    def sender_pid(self) -> int | None: ...
+    def sender_pid(self) -> int | None:
+        """Process that it came from; None of what was allocated here."""
     @property
     def exports(self) -> int:
         """Views that there are of it."""
@@ -244,14 +256,21 @@ class Buffer:
     def freeze(self) -> None:
         """Ends writing. BufferError while there are writable views."""
     def slice(self, start: int = 0, stop: int | None = None) -> Buffer:
-        """A part, sharing the memory; ends writing."""
-    def truncate(self, len: int) -> None: ...
-    def tobytes(self) -> bytes: ...
+        """A part, sharing the memory; ends writing. `buffer[start:stop]` is the same, and counts from the end, too."""
+    def truncate(self, len: int) -> None:
+        """Shortens it to `len` bytes. BufferError while there are views."""
+    def tobytes(self) -> bytes:
+        """A copy of all its bytes."""
     def _ask(self) -> None: ...
     def _freeze_array(self) -> None: ...
     def release(self) -> None:
         """Lets go of it now. BufferError while there are views; without this the memory goes with the last of them."""
     def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int, /) -> int: ...
+    @overload
+    def __getitem__(self, index: builtins.slice[Any, Any, Any], /) -> Buffer: ...
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]: ...
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, buffer: memoryview, /) -> None: ...
@@ -278,15 +297,20 @@ class Pool(_Closing):
     """Memory of this process's, out of which buffers are sent. All who receive from it can read all of it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that it was made with."""
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """The manager's number of it."""
     @property
-    def max_bytes(self) -> int: ...
+    def max_bytes(self) -> int:
+        """The bytes that it can ever have."""
     @property
-    def quota_bytes(self) -> int: ...
+    def quota_bytes(self) -> int:
+        """The bytes that it may have now."""
     @property
-    def trust(self) -> _Trust: ...
+    def trust(self) -> _Trust:
+        """Who can write it: its level of trust."""
     def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
         """A writable buffer, with whatever the memory held before. Waits for memory that others still hold, at most `timeout` seconds."""
     def copy(self, data: _Bytes, *, timeout: float | None = None) -> Buffer:
@@ -318,58 +342,75 @@ class Pool(_Closing):
         *,
         timeout: float | None = None,
     ) -> NDArray[Any]:
-        """As `empty`, with zeros."""
+        """A numpy array in the pool, of zeros."""
     def array(
         self, data: ArrayLike, dtype: DTypeLike | None = None, *, timeout: float | None = None
     ) -> NDArray[Any]:
         """A numpy array in the pool with a copy of `data`."""
-    def stats(self) -> _PoolStats: ...
+    def stats(self) -> _PoolStats:
+        """Counters of this process's, since the pool was made."""
     def allow_forward(self, domain: int) -> None:
         """Lets a domain that receives buffers of this pool send them on."""
 
 @final
-class Listener(_Closing):
+class Listener(_Closing, Generic[_E_co]):
     """A name that others connect to. Each connection is a channel of its own."""
 
     @property
-    def name(self) -> str: ...
-    def accept(self, timeout: float | None = None) -> Any:
+    def name(self) -> str:
+        """The name, or address, at which it listens."""
+    def accept(self, timeout: float | None = None) -> _E_co:
         """The next connection: a Sender where the role is "send", else a Receiver."""
-    def accept_async(self) -> Coroutine[Any, Any, Any]: ...
+    def accept_async(self) -> Coroutine[Any, Any, _E_co]:
+        """Awaits the next connection. Any number of tasks may."""
+    def fileno(self) -> int:
+        """A descriptor for event loops: readable when somebody has connected. One connection may be taken ahead of its time, for the next `accept`."""
+    def _is_ready(self) -> bool: ...
+    def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
-    def __next__(self) -> Any: ...
+    def __next__(self) -> _E_co: ...
     def __aiter__(self) -> Self: ...
-    def __anext__(self) -> Coroutine[Any, Any, Any]: ...
+    def __anext__(self) -> Coroutine[Any, Any, _E_co]: ...
 
 @type_check_only
 class _End(_Closing):
     @property
-    def channel(self) -> int: ...
+    def channel(self) -> int:
+        """The manager's number of the channel."""
     @property
     def peer(self) -> int:
         """The other end's domain."""
     @property
-    def peer_pid(self) -> int: ...
+    def peer_pid(self) -> int:
+        """The other end's process."""
     @property
-    def peer_uid(self) -> int: ...
+    def peer_uid(self) -> int:
+        """The other end's user."""
 
 @final
 class Sender(_End):
     """The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not."""
 
     def send(self, payload: _Sendable, meta: int = 0, *, timeout: float | None = None) -> None:
-        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on."""
+        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of an array its bytes alone arrive."""
     def send_inline(self, data: _Bytes, meta: int = 0, *, timeout: float | None = None) -> None:
         """Sends up to `INLINE_BYTES` bytes in the message itself."""
     def move_buffer(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = None) -> None:
         """Gives a buffer away that was never sent and has no views."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
-        """Sends any object that can be pickled. What of it lies in a pool is not copied."""
-    def send_async(self, payload: _Sendable, meta: int = 0) -> Coroutine[Any, Any, None]: ...
-    def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]: ...
+        """Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays and buffers arrive read-only."""
+    def send_array(self, array: ArrayLike, pool: Pool, *, timeout: float | None = None) -> None:
+        """Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others are copied to `pool`."""
+    def send_async(self, payload: _Sendable, meta: int = 0) -> Coroutine[Any, Any, None]:
+        """Awaits what `send` waits for. One task at a time."""
+    def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
+        """Awaits what `send_object` waits for, memory too."""
+    def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
+        """Awaits what `send_array` waits for, memory too."""
     def move_buffer_async(self, buffer: Buffer, meta: int = 0) -> Coroutine[Any, Any, None]:
-        """As `move_buffer`. Not moved, or called off: the buffer is as it was."""
-    def wait_taken_async(self) -> Coroutine[Any, Any, None]: ...
+        """Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was."""
+    def wait_taken_async(self) -> Coroutine[Any, Any, None]:
+        """Awaits that the receiver has taken all that was sent."""
     def wait_taken(self, timeout: float | None = None) -> None:
         """Waits until the receiver has taken all that was sent."""
     def assign(self, pool: Pool, *, timeout: float | None = None) -> None:
@@ -377,11 +418,16 @@ class Sender(_End):
     def try_recv_back(self) -> Buffer | None:
         """What the receiver passed back, its few bytes, or the word that it has let go of something (`Buffer.is_release`)."""
     def recv_back(self, timeout: float | None = None) -> Buffer:
-        """The same, waiting for it. PeerGone when the receiver is gone and everything was taken."""
+        """Waits for what the receiver passes back. PeerGone when the receiver is gone and everything was taken."""
+    def fileno(self) -> int:
+        """A descriptor for event loops: readable when `try_recv_back` is to be called. It tells nothing while a send is awaited."""
+    def _is_ready(self) -> bool: ...
     @property
-    def queued(self) -> int: ...
+    def queued(self) -> int:
+        """Messages that the receiver has not taken yet."""
     @property
-    def peer_gone(self) -> bool: ...
+    def peer_gone(self) -> bool:
+        """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
         """Closes it, and says that what was sent is not all."""
     def _begin(self, payload: _Sendable, meta: int) -> bool: ...
@@ -397,13 +443,21 @@ class Receiver(_End):
 
     def recv(self, timeout: float | None = None) -> Buffer:
         """The next message: the sender's memory, read-only, without a copy."""
-    def try_recv(self) -> Buffer | None: ...
+    def try_recv(self) -> Buffer | None:
+        """The next message, if there is one."""
     def recv_object(self, timeout: float | None = None) -> Any:
         """What `send_object` sent. Unpickling runs what the sender says: only from whom you would let run code here."""
-    def recv_async(self) -> Coroutine[Any, Any, Buffer]: ...
-    def recv_object_async(self) -> Coroutine[Any, Any, Any]: ...
+    def recv_array(self, timeout: float | None = None) -> NDArray[Any]:
+        """What `send_array` sent: the sender's memory, read-only, with its type and shape. It runs nothing that the sender says."""
+    def recv_async(self) -> Coroutine[Any, Any, Buffer]:
+        """Awaits the next message. One task at a time."""
+    def recv_object_async(self) -> Coroutine[Any, Any, Any]:
+        """Awaits what `recv_object` waits for."""
+    def recv_array_async(self) -> Coroutine[Any, Any, NDArray[Any]]:
+        """Awaits what `recv_array` waits for."""
     def fileno(self) -> int:
         """A descriptor for event loops: readable when `try_recv` is to be called."""
+    def _is_ready(self) -> bool: ...
     def _doorbell(self) -> _Doorbell: ...
     def pass_back(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = ...) -> None:
         """Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for `timeout` seconds: by default it
@@ -424,11 +478,14 @@ class Domain(_Closing):
     """This process's membership with a manager. A forked child connects anew."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """The manager's number of it."""
     @property
-    def socket_path(self) -> str | None: ...
+    def socket_path(self) -> str | None:
+        """Path of the manager's socket, by which others join; None if it has none."""
     @property
-    def is_managed(self) -> bool: ...
+    def is_managed(self) -> bool:
+        """Whether its manager is there."""
     def pool(
         self,
         name: str,
@@ -449,14 +506,18 @@ class Domain(_Closing):
         "full" every process that has the pool can punch holes into its memory: a reader that touches a hole pays for the page. Buffers begin at multiples of `align`;
         `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by who
         receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers may send them on."""
+    @overload
     def listen(
-        self,
-        name: str,
-        role: Literal["send", "receive"],
-        *,
-        lines: int = 256,
-        wait: _Wait = "spin-then-sleep",
-    ) -> Listener:
+        self, name: str, role: Literal["send"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+    ) -> Listener[Sender]: ...
+    @overload
+    def listen(
+        self, name: str, role: Literal["receive"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+    ) -> Listener[Receiver]: ...
+    @overload
+    def listen(
+        self, name: str, role: Literal["send", "receive"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+    ) -> Listener[Sender | Receiver]:
         """Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for some
         microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until there is something
         ("spin")."""
@@ -482,7 +543,8 @@ class Domain(_Closing):
         copied to."""
     def sender_async(
         self, name: str, *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Coroutine[Any, Any, Sender]: ...
+    ) -> Coroutine[Any, Any, Sender]:
+        """Awaits what `sender` waits for."""
     def receiver_async(
         self,
         name: str,
@@ -490,12 +552,14 @@ class Domain(_Closing):
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> Coroutine[Any, Any, Receiver]: ...
+    ) -> Coroutine[Any, Any, Receiver]:
+        """Awaits what `receiver` waits for."""
     def stat(self) -> _Stat:
         """What the manager knows: of itself, domains, pools, channels, who holds what."""
     def leaks(self) -> _Leaks:
         """The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel."""
-    def set_quota(self, pool: int, quota_bytes: int) -> int: ...
+    def set_quota(self, pool: int, quota_bytes: int) -> int:
+        """Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it."""
     def turn(self) -> None:
         """Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said."""
     def fileno(self) -> int:

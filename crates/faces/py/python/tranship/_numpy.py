@@ -1,10 +1,13 @@
-"""Arrays in pools; `Pool.empty` uses `plan` to `shaped`. Imported at the first use, as nothing else here needs numpy."""
+"""Arrays: in pools, of which `Pool.empty` uses `plan` to `shaped`, and in messages. Imported at the first use, as nothing else here needs numpy."""
 
 import functools
 import math
 import operator
+import pickle
 
 import numpy
+
+from ._native import lies_in
 
 
 def _shape(shape):
@@ -17,17 +20,20 @@ def _shape(shape):
 
 
 def plan_once(shape, dtype):
-    """Of an array: its bytes, whether it is a plain row, its shape."""
+    """Of an array: its bytes, or None if it can be in no memory, whether it is a plain row, its shape."""
     dtype, shape = numpy.dtype(dtype), _shape(shape)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"shape is {shape}: lengths are from 0 on")
     if dtype.hasobject:
         raise ValueError(f"dtype {dtype} has Python objects in it, which are this process's alone")
-    return math.prod(shape) * dtype.itemsize, len(shape) == 1, shape
+    bytes = math.prod(shape) * dtype.itemsize if dtype.itemsize else None
+    return bytes, len(shape) == 1, shape
 
 
 # Kept, as most arrays are like one before. It has nothing in which types that are equal can differ.
 plan = functools.lru_cache(256, typed=True)(plan_once)
 
-# An array of one dimension. It keeps a view of the buffer; numpy.ndarray(buffer=...) would keep only the object.
+# An array of one dimension. It keeps what it is made of, and so a view of the buffer.
 row = numpy.frombuffer
 nothing = numpy.empty
 
@@ -54,3 +60,144 @@ def array(pool, data, dtype=None, *, timeout=None):
     copy = pool.empty(source.shape, source.dtype, timeout=timeout)
     copy[...] = source
     return copy
+
+
+def shown(view, dtype, copy):
+    return numpy.array(view, dtype, copy=copy)
+
+
+def _span(array):
+    """Where its first byte is, and where the last one ends."""
+    low = high = array.__array_interface__["data"][0]
+    if array.size == 0:
+        return low, low
+    for length, stride in zip(array.shape, array.strides):
+        if stride < 0:
+            low += (length - 1) * stride
+        else:
+            high += (length - 1) * stride
+    return low, high + array.itemsize
+
+
+def place(array):
+    """Where its bytes are, if all between the first and the last are its own: address and length."""
+    _check(array)
+    low, high = _span(array)
+    if high - low != array.nbytes:
+        raise BufferError(
+            f"an array of {array.nbytes} bytes that lies in {high - low} has gaps, or items twice: pool.array() copies it without them,"
+            " send_array() sends it as it lies"
+        )
+    return low, high - low
+
+
+def _check(array):
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise TypeError("a masked array has a mask beside its data: send_object() sends both")
+    if array.dtype.hasobject:
+        raise TypeError(f"dtype {array.dtype} has Python objects in it, which are this process's alone: send_object() sends them")
+
+
+class _Bytes:
+    """What `shows_bytes` makes an array of: it keeps the array whose bytes they are."""
+
+    def __init__(self, array):
+        low, high = _span(array)
+        self.array = array
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (high - low,), "data": (low, not array.flags.writeable)}
+
+
+def shows_bytes(array):
+    """All bytes from its first to its last, as an array that keeps it."""
+    return numpy.asarray(_Bytes(array)) if array.nbytes else numpy.empty(0, numpy.uint8)
+
+
+def _as_it_lies(array):
+    """Without gaps, unless it lies in a pool: what is copied is copied without them."""
+    low, high = _span(array)
+    if high - low == array.nbytes or lies_in(low, high - low) is not None:
+        return array
+    return numpy.ascontiguousarray(array).reshape(array.shape)
+
+
+def _laid(array):
+    """Shape, strides, and at which of its bytes the first item is."""
+    low, _ = _span(array)
+    return array.shape, array.strides, array.__array_interface__["data"][0] - low
+
+
+def rebuilt(kind, dtype, shape, strides, offset, data):
+    """An array over bytes, read-only. numpy looks whether all of it lies within them."""
+    if dtype.hasobject:
+        raise ValueError("an array of Python objects")
+    # Nothing is nowhere: other bytes that cannot be written do as well.
+    row = numpy.frombuffer(data if dtype.itemsize and math.prod(shape) else b"", numpy.uint8)
+    array = numpy.ndarray(shape, dtype, row, offset, strides)
+    array.flags.writeable = False
+    return array if kind is None else array.view(kind)
+
+
+def masked(data, mask, fill_value, hard):
+    array = numpy.ma.MaskedArray(data, mask=mask, fill_value=fill_value, hard_mask=hard, copy=False)
+    array.flags.writeable = False
+    return array
+
+
+# Classes whose arrays are no more than their memory seen so.
+_KINDS = {numpy.ndarray: None, numpy.memmap: None, numpy.matrix: numpy.matrix, numpy.recarray: numpy.recarray}
+
+
+def reduced(value):
+    """How an array is pickled, its bytes beside the pickle. What is not known here stays as it is."""
+    kind = type(value)
+    if kind is numpy.ma.MaskedArray:
+        return masked, (value.data, value._mask, value._fill_value, value._hardmask)
+    if kind not in _KINDS or value.dtype.hasobject:
+        return NotImplemented
+    array = _as_it_lies(value)
+    return rebuilt, (_KINDS[kind], value.dtype, *_laid(array), pickle.PickleBuffer(shows_bytes(array)))
+
+
+def described(value):
+    """An array, and in words that JSON has how it lies in its bytes."""
+    array = numpy.asanyarray(value)
+    _check(array)
+    array = _as_it_lies(array)
+    shape, strides, offset = _laid(array)
+    return array, {"dtype": _said(array.dtype), "shape": shape, "strides": strides, "offset": offset}
+
+
+def _said(dtype):
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return [_said(base), shape]
+    if dtype.names is not None:
+        fields = [dtype.fields[name] for name in dtype.names]
+        return {
+            "names": dtype.names,
+            "formats": [_said(field[0]) for field in fields],
+            "offsets": [field[1] for field in fields],
+            "itemsize": dtype.itemsize,
+            "aligned": dtype.isalignedstruct,
+        }
+    # Of types that are not numpy's own that says only how long they are.
+    return dtype.str if numpy.dtype(dtype.str) == dtype else dtype.name
+
+
+def _type(said):
+    if isinstance(said, dict):
+        return numpy.dtype({**said, "formats": [_type(one) for one in said["formats"]]}, align=said.pop("aligned"))
+    if isinstance(said, list):
+        base, shape = said
+        return numpy.dtype((_type(base), tuple(shape)))
+    try:
+        return numpy.dtype(str(said))
+    except TypeError:
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, said))
+
+
+def meant(word, data=b""):
+    shape, strides = tuple(word["shape"]), tuple(word["strides"])
+    return rebuilt(None, _type(word["dtype"]), shape, strides, word["offset"], data)

@@ -1,17 +1,21 @@
-"""Any object as one message: its pickle, and beside it, uncopied, what lies in pools already.
+"""Any object as one message: its pickle, and beside it, uncopied, what lies in pools already. Arrays also without pickle.
 
-Unpickling runs what the sender says: take objects only from whom you would let run code here.
+Unpickling runs what the sender says: take objects only from whom you would let run code here. An array alone runs nothing.
 """
 
+import io
+import json
 import pickle
+import sys
 import time
 from typing import Any, NamedTuple
 
 from ._errors import make
-from ._native import Buffer, in_pool, make_readonly
+from ._native import Buffer, copied, in_pool, make_readonly
 
-# The word that travels with an object: "tr-pickl", as a number.
+# The words that travel with an object and with an array: "tr-pickl" and "tr-array", as numbers.
 META = int.from_bytes(b"tr-pickl", "big")
+ARRAY = int.from_bytes(b"tr-array", "big")
 # Shorter ones are not worth a piece of their own.
 _LEAST = 1024
 _BAD_ARGUMENT = 14
@@ -32,23 +36,31 @@ class Inside(NamedTuple):
 
 
 def rebuilt(data):
-    """What a pickled Buffer becomes: a view of its bytes."""
-    return memoryview(data)
+    """What a pickled Buffer becomes: itself where it travelled beside the pickle, else one with a copy."""
+    return data if type(data) is Buffer else copied(data)
+
+
+class _Pickler(pickle.Pickler):
+    """All bytes that can travel beside the pickle do, those of arrays of any type and with any strides, too."""
+
+    def reducer_override(self, value):
+        # Nobody has an array before numpy is there.
+        if "numpy" not in sys.modules:
+            return NotImplemented
+        from ._numpy import reduced
+
+        return reduced(value)
 
 
 def parts(value):
     """The message's: the pickle and what has to be copied to a pool, as bytes and views; what is in one, as `Inside`."""
     beside = []
-
-    def keep(buffer):
-        with buffer.raw() as raw:
-            if raw.nbytes < _LEAST:
-                return True
-        beside.append(buffer)
-        return False
-
-    stream = pickle.dumps(value, protocol=5, buffer_callback=keep)
-    return [stream, *map(_part, beside)]
+    stream = io.BytesIO()
+    _Pickler(stream, 5, buffer_callback=beside.append).dump(value)
+    # In the first piece, so that they are read-only there as the large ones are.
+    small = [bytes(buffer.raw()) if buffer.raw().nbytes < _LEAST else None for buffer in beside]
+    first = pickle.dumps((stream.getbuffer().tobytes(), small), protocol=5)
+    return [first, *(_part(buffer) for buffer, copy in zip(beside, small) if copy is None)]
 
 
 def _part(buffer):
@@ -60,7 +72,21 @@ def _part(buffer):
     # Views of ours would count as somebody else's.
     raw.release()
     buffer.release()
-    return Inside(owner, *found)
+    return Inside(_array_behind(owner), *found)
+
+
+def _array_behind(owner):
+    """The array of which `owner` shows the bytes, if that is so."""
+    return getattr(getattr(owner, "base", None), "array", owner)
+
+
+def array_parts(value):
+    """As `parts`, of an array alone: first what says how it is."""
+    from ._numpy import described, shows_bytes
+
+    array, word = described(value)
+    first = json.dumps(word).encode()
+    return [first] if array.nbytes == 0 else [first, _part(pickle.PickleBuffer(shows_bytes(array)))]
 
 
 def frozen(message):
@@ -75,19 +101,44 @@ def frozen(message):
     return [part.cut() if isinstance(part, Inside) else part for part in message]
 
 
-def send(sender, value, pool, timeout):
+def _send(sender, parts, meta, pool, timeout):
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def left():
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
-    message = [part if isinstance(part, Inside) else pool.copy(part, timeout=left()) for part in parts(value)]
-    sender.send(frozen(message), META, timeout=left())
+    message = [part if isinstance(part, Inside) else pool.copy(part, timeout=left()) for part in parts]
+    sender.send(frozen(message), meta, timeout=left())
+
+
+def send(sender, value, pool, timeout):
+    _send(sender, parts(value), META, pool, timeout)
+
+
+def send_array(sender, value, pool, timeout):
+    _send(sender, array_parts(value), ARRAY, pool, timeout)
+
+
+def _wrong(text):
+    return make(_BAD_ARGUMENT, _EINVAL, text)
 
 
 def unpacked(buffer):
     if buffer.meta != META:
-        text = f"a message of {len(buffer)} bytes that send_object() did not send: receive it with recv()"
-        raise make(_BAD_ARGUMENT, _EINVAL, text)
-    stream, *beside = buffer.pieces
-    return pickle.loads(stream.tobytes(), buffers=beside)
+        raise _wrong(f"a message of {len(buffer)} bytes that send_object() did not send: receive it with recv()")
+    first, *beside = buffer.pieces
+    stream, small = pickle.loads(first.tobytes())
+    beside = iter(beside)
+    return pickle.loads(stream, buffers=[next(beside) if copy is None else copy for copy in small])
+
+
+def array(buffer):
+    if buffer.meta != ARRAY:
+        raise _wrong(f"a message of {len(buffer)} bytes that send_array() did not send: receive it with recv()")
+    from ._numpy import meant
+
+    word, *beside = buffer.pieces
+    try:
+        return meant(json.loads(word.tobytes()), *beside)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, MemoryError) as error:
+        raise _wrong(f"the message says of its array what cannot be: {type(error).__name__}: {error}") from None

@@ -4,9 +4,10 @@ import importlib.metadata
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 
 
-def _places():
+def _places() -> Iterator[str]:
     """Where it may lie, the surest first."""
     try:
         files = importlib.metadata.files(__package__) or ()
@@ -14,7 +15,7 @@ def _places():
         files = ()
     for file in files:
         if file.name == "tranship":
-            yield os.path.normpath(file.locate())
+            yield os.path.normpath(str(file.locate()))
     for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable or "")):
         if folder:
             yield os.path.join(folder, "tranship")

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 use std::ptr::NonNull;
-use tranship::{Aggregate, Body, Cbuf, CbufId, CbufMut, Inline, Trust};
+use tranship::{Aggregate, Body, Cbuf, CbufId, CbufMut, Inline, Trust, View};
 
 /// What is behind a `Buffer`.
 #[derive(Debug)]
@@ -74,6 +74,50 @@ impl Held {
             Held::Copy(bytes) => at(bytes.as_ptr(), bytes.len(), false),
             Held::Word(_) => at(NonNull::dangling().as_ptr(), 0, false),
             Held::Pieces(_) | Held::Gone(_) => None,
+        }
+    }
+
+    /// A byte, if there are so many.
+    pub(crate) fn byte(&self, at: usize) -> Option<u8> {
+        let byte = |view: View<'_>, at| view.read_u8(at).ok();
+        match self {
+            Held::Own(buf) => byte(buf.view(), at),
+            Held::Shared(buf) => byte(buf.view(), at),
+            Held::Copy(bytes) => bytes.get(at).copied(),
+            Held::Pieces(pieces) => {
+                let mut at = at;
+                let piece = pieces.iter().find(|piece| {
+                    let here = at < piece.len();
+                    at -= if here { 0 } else { piece.len() };
+                    here
+                });
+                byte(piece?.view(), at)
+            }
+            Held::Word(_) | Held::Gone(_) => None,
+        }
+    }
+
+    /// What lies between two places of it, which are in order and within. Of what is read-only.
+    pub(crate) fn cut(&self, start: usize, stop: usize) -> Held {
+        match self {
+            Held::Shared(buf) => Held::Shared(buf.slice(start..stop)),
+            Held::Copy(bytes) => Held::Copy(bytes.get(start..stop).unwrap_or_default().into()),
+            Held::Pieces(pieces) => {
+                let (mut begin, mut parts) = (0, Vec::new());
+                for piece in pieces {
+                    let end = begin + piece.len();
+                    let (from, to) = (start.clamp(begin, end), stop.clamp(begin, end));
+                    if from < to {
+                        parts.push(piece.slice(from - begin..to - begin));
+                    }
+                    begin = end;
+                }
+                match <[Cbuf; 1]>::try_from(parts) {
+                    Ok([part]) => Held::Shared(part),
+                    Err(parts) => Held::Pieces(parts),
+                }
+            }
+            Held::Own(_) | Held::Word(_) | Held::Gone(_) => Held::Copy(Box::default()),
         }
     }
 

@@ -6,15 +6,19 @@
 mod dlpack;
 mod exports;
 mod held;
+mod hold;
 
 pub(crate) use exports::find;
 pub(crate) use held::{Bytes, Held, Origin};
+pub(crate) use hold::Hold;
 
+use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
+use crate::number::{Number, perhaps};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PySlice, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +27,11 @@ use tranship::{Aggregate, Body, Cbuf, CbufMut, Message, Payload, Trust};
 /// From here on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
 
-/// Bytes in a pool (see the package's stubs, which say what each method is for).
+/// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
+///
+/// Writable while nobody else can have it: from `Pool.alloc` to the first send, and after a move at levels of trust
+/// where
+/// receivers may write. Dropping the last reference, views included, lets the memory be used again.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Buffer {
     held: Mutex<Held>,
@@ -233,41 +241,48 @@ impl Buffer {
         self.lock_if_ours().map_or(0, |held| held.len())
     }
 
+    /// Its length in bytes; 0 when it was released.
     #[getter]
     fn nbytes(&self) -> usize {
         self.__len__()
     }
 
+    /// The sender's word that came with it.
     #[getter]
     fn meta(&self) -> u64 {
         self.meta
     }
 
+    /// Whether it came by a move: nobody else has it.
     #[getter]
     fn moved(&self) -> bool {
         self.moved
     }
 
+    /// Whether its bytes cannot be written here.
     #[getter]
     fn readonly(&self) -> bool {
         let bytes = self.lock_if_ours().and_then(|held| held.bytes());
         !bytes.is_some_and(|bytes| bytes.writable)
     }
 
+    /// Whether it was given back, moved away, or is a parent process's.
     #[getter]
     fn released(&self) -> bool {
         self.lock_if_ours()
             .is_none_or(|held| matches!(*held, Held::Gone(_)))
     }
 
-    /// Whether it is the word that the receiver has let go of something.
+    /// Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then
+    /// `id` says of what, if both
+    /// ends know that by one name, and `meta` is the receiver's word.
     #[getter]
     fn is_release(&self) -> bool {
         self.lock_if_ours()
             .is_some_and(|held| matches!(*held, Held::Word(_)))
     }
 
-    /// The system-wide id; None for what is in no pool, or in several buffers. Of a release that of what was released.
+    /// The same number in every process, while somebody holds it.
     #[getter]
     fn id(&self) -> Option<u64> {
         match &*self.lock_if_ours()? {
@@ -278,16 +293,19 @@ impl Buffer {
         }
     }
 
+    /// Who can write its pool, where that is known.
     #[getter]
     fn trust(&self) -> Option<&'static str> {
         self.origin.trust.map(Trust::name)
     }
 
+    /// Process that it came from; None of what was allocated here.
     #[getter]
     fn sender_pid(&self) -> Option<u32> {
         self.origin.sender_pid
     }
 
+    /// Views that there are of it.
     #[getter]
     fn exports(&self) -> usize {
         self.views()
@@ -303,7 +321,7 @@ impl Buffer {
         })
     }
 
-    /// The buffers that it consists of.
+    /// The buffers that it consists of: itself, unless it was sent as a list.
     #[getter]
     fn pieces<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
@@ -361,6 +379,7 @@ impl Buffer {
         format!("<tranship.Buffer of {bytes} bytes, {state}, {holders}{trust}{from}{id}{views}>")
     }
 
+    /// Ends writing. BufferError while there are writable views.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)
@@ -376,19 +395,53 @@ impl Buffer {
         self.freeze_for(&mut held, true)
     }
 
-    #[pyo3(signature = (start=0, stop=None))]
-    fn slice(&self, py: Python<'_>, start: usize, stop: Option<usize>) -> PyResult<Buffer> {
+    /// A part, sharing the memory; ends writing. `buffer[start:stop]` is the same, and counts from the end, too.
+    #[pyo3(
+        signature = (start=Number::of(0), stop=None),
+        text_signature = "($self, start=0, stop=None)"
+    )]
+    fn slice(&self, py: Python<'_>, start: Number, stop: Option<Number>) -> PyResult<Buffer> {
+        let (start, stop) = (start.named("start")?, perhaps(stop, "stop")?);
         let len = self.held(py)?.len();
         let stop = stop.unwrap_or(len);
         if start > stop || stop > len {
             let text = format!("bytes {start} to {stop} of a buffer of {len} bytes");
             return Err(PyIndexError::new_err(text));
         }
-        let part = self.part(py, start, stop - start, false)?;
-        Ok(Buffer::new(Held::Shared(part), self.origin))
+        self.cut(py, start, stop)
     }
 
-    fn truncate(&self, py: Python<'_>, len: usize) -> PyResult<()> {
+    /// A byte, or a part as of `slice`.
+    fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = index.py();
+        let len = self.held(py)?.len();
+        let signed = isize::try_from(len).unwrap_or(isize::MAX);
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let all = slice.indices(signed)?;
+            if all.step != 1 {
+                let text = format!("a step of {}: a part has all bytes between", all.step);
+                return Err(PyValueError::new_err(text));
+            }
+            let start = usize::try_from(all.start).unwrap_or(0);
+            let stop = usize::try_from(all.stop).unwrap_or(0).max(start);
+            return Ok(Bound::new(py, self.cut(py, start, stop)?)?.into_any());
+        }
+        let index: isize = index.extract()?;
+        let at = if index < 0 { index + signed } else { index };
+        let byte = usize::try_from(at)
+            .ok()
+            .and_then(|at| self.held(py).ok()?.byte(at));
+        match byte {
+            Some(byte) => Ok(byte.into_pyobject(py)?.into_any()),
+            None => Err(PyIndexError::new_err(format!(
+                "byte {index} of a buffer of {len} bytes"
+            ))),
+        }
+    }
+
+    /// Shortens it to `len` bytes. BufferError while there are views.
+    fn truncate(&self, py: Python<'_>, len: Number) -> PyResult<()> {
+        let len = len.named("len")?;
         let mut held = self.held(py)?;
         self.no_views(&held, "shortened")?;
         match &mut *held {
@@ -399,6 +452,7 @@ impl Buffer {
         Ok(())
     }
 
+    /// A copy of all its bytes.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let held = self.held(py)?;
         let len = held.len();
@@ -432,6 +486,7 @@ impl Buffer {
         self.tobytes(py)
     }
 
+    /// Lets go of it now. BufferError while there are views; without this the memory goes with the last of them.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.fork_epoch.is_inherited() {
             return Ok(()); // it was never this process's
@@ -480,6 +535,19 @@ impl Buffer {
         (rebuilt, (bytes,)).into_pyobject(py)
     }
 
+    /// numpy asks for it where there is no view: so that it hears why.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let view = py.import("builtins")?.call_method1("memoryview", (slf,))?;
+        py.import("tranship._numpy")?
+            .call_method1("shown", (view, dtype, copy))
+    }
+
     fn __dlpack_device__(&self) -> (i32, i32) {
         (dlpack::CPU, 0)
     }
@@ -516,9 +584,11 @@ impl Buffer {
         flags: c_int,
     ) -> PyResult<()> {
         let this = slf.get();
-        let filled = this
-            .held(slf.py())
-            .and_then(|held| this.fill(&slf, &held, view, flags));
+        let filled = this.held(slf.py()).and_then(|held| {
+            let bytes = fill(slf.as_any(), &held, view, flags)?;
+            this.begin_view(&slf, bytes);
+            Ok(())
+        });
         if filled.is_err() {
             // SAFETY: as the protocol wants it where there is an error.
             unsafe { (*view).obj = std::ptr::null_mut() };
@@ -532,13 +602,7 @@ impl Buffer {
         let this = slf.get();
         // SAFETY: a view that `fill` filled.
         let (at, writable) = unsafe { ((*view).buf, (*view).readonly == 0) };
-        if writable {
-            this.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
-        }
-        // Relaxed: under the GIL.
-        if this.views.fetch_sub(1, Ordering::Relaxed) == 1 {
-            exports::remove(at.addr(), slf.as_ptr());
-        }
+        this.end_view(at.addr(), writable, slf.as_ptr());
     }
 }
 
@@ -560,51 +624,80 @@ impl Buffer {
         (!self.fork_epoch.is_inherited()).then(|| self.lock())
     }
 
-    fn fill(
-        &self,
-        object: &Bound<'_, Self>,
-        held: &Held,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
-        let Some(bytes) = held.bytes() else {
-            let text = format!(
-                "the buffer's {} bytes lie in several pieces: `pieces` has them, `tobytes()` copies them",
-                held.len()
-            );
-            return Err(PyBufferError::new_err(text));
-        };
-        let Ok(len) = ffi::Py_ssize_t::try_from(bytes.len) else {
-            return Err(PyBufferError::new_err("longer than Python can say"));
-        };
-        if flags & ffi::PyBUF_WRITABLE != 0 && !bytes.writable {
-            return Err(PyBufferError::new_err(
-                "the buffer is read-only: it was sent, or it is another process's",
-            ));
-        }
-        // SAFETY: the memory stays where it is as long as there are views: nothing that ends `held` is done while they are counted, and
-        // the view holds a reference to the object. Others may write it, which those who look at it through Python have to live with.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(
-                view,
-                object.as_ptr(),
-                bytes.ptr.as_ptr().cast(),
-                len,
-                c_int::from(!bytes.writable),
-                flags,
-            )
-        };
-        if filled != 0 {
-            return Err(PyErr::fetch(object.py()));
-        }
+    /// One view more.
+    fn begin_view(&self, object: &Bound<'_, Self>, bytes: Bytes) {
         if self.views.fetch_add(1, Ordering::Relaxed) == 0 {
             exports::insert(bytes.ptr.addr().get(), bytes.len, object.as_ptr());
         }
         if bytes.writable {
             self.writable_views.fetch_add(1, Ordering::Relaxed); // under the GIL
         }
-        Ok(())
     }
+
+    /// One view less, of the memory at `at`.
+    fn end_view(&self, at: usize, writable: bool, object: *mut ffi::PyObject) {
+        if writable {
+            self.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
+        }
+        // Relaxed: under the GIL.
+        if self.views.fetch_sub(1, Ordering::Relaxed) == 1 {
+            exports::remove(at, object);
+        }
+    }
+
+    /// A part, sharing the memory. It ends writing.
+    fn cut(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Buffer> {
+        let mut held = self.held(py)?;
+        self.freeze_for(&mut held, false)?;
+        Ok(Buffer::new(held.cut(start, stop), self.origin))
+    }
+}
+
+/// Fills a view of `object`'s, which keeps the memory as long as it lives.
+fn fill(
+    object: &Bound<'_, PyAny>,
+    held: &Held,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<Bytes> {
+    let Some(bytes) = held.bytes() else {
+        let text = format!(
+            "the buffer's {} bytes lie in several pieces: `pieces` has them, `tobytes()` copies them",
+            held.len()
+        );
+        return Err(PyBufferError::new_err(text));
+    };
+    let Ok(len) = ffi::Py_ssize_t::try_from(bytes.len) else {
+        return Err(PyBufferError::new_err("longer than Python can say"));
+    };
+    if flags & ffi::PyBUF_WRITABLE != 0 && !bytes.writable {
+        return Err(PyBufferError::new_err(
+            "the buffer is read-only: it was sent, or it is another process's",
+        ));
+    }
+    // SAFETY: the memory stays where it is as long as there are views: nothing that ends `held` is done while they are counted, and
+    // the view holds a reference to the object. Others may write it, which those who look at it through Python have to live with.
+    let filled = unsafe {
+        ffi::PyBuffer_FillInfo(
+            view,
+            object.as_ptr(),
+            bytes.ptr.as_ptr().cast(),
+            len,
+            c_int::from(!bytes.writable),
+            flags,
+        )
+    };
+    if filled != 0 {
+        return Err(PyErr::fetch(object.py()));
+    }
+    Ok(bytes)
+}
+
+/// A buffer of its own with a copy of an object's bytes, in no pool: what a pickled one becomes elsewhere.
+#[pyfunction]
+pub(crate) fn copied(data: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+    let bytes = View::of(data)?.to_vec();
+    Ok(Buffer::new(Held::Copy(bytes.into()), Origin::default()))
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -49,7 +49,7 @@ def test_the_two_programs_of_the_page(at_domain, domain):
         there.kill()  # which waits for the other
     there.communicate()
     assert (here.returncode, there.returncode) == (0, 0)
-    assert said.startswith("255.0 <tranship.Buffer of 6220800 bytes")
+    assert said.startswith("255.0 uint8 (1080, 1920, 3)")
     compile(awaits, "docs/python.md", "exec")
 
 

@@ -1,6 +1,7 @@
 """A user's program, for the type checkers: all that it says must be found out."""
 
 import asyncio
+import socket
 from typing import Any, assert_type
 
 import numpy as np
@@ -25,7 +26,16 @@ def use(domain: tranship.Domain) -> int:
                 receiver.release_with(buffer, meta=3)
             print(memoryview(buffer).nbytes, np.asarray(buffer), np.from_dlpack(buffer), bytes(buffer))
     with domain.listen("z", "receive") as listener, listener.accept() as accepted:
-        print(accepted)
+        assert_type(accepted, tranship.Receiver)
+        assert_type(accepted.recv_array(), NDArray[Any])
+        assert_type(tranship.wait([listener], timeout=1), list[tranship.Listener[tranship.Receiver]])
+    with domain.listen("z", "send") as here, here.accept() as given:
+        assert_type(given, tranship.Sender)
+        given.send_array(image, pool)
+        print(tranship.wait([given, socket.socket(), 3], 0), given.fileno(), here.fileno(), tranship.__version__)
+    part = pool.alloc(tranship.INLINE_BYTES)
+    assert_type(part[-3:], tranship.Buffer)
+    assert_type(part[0], int)
     try:
         pool.alloc(1, timeout=0)
     except tranship.OutOfMemory as error:
@@ -49,6 +59,10 @@ async def meet(domain: tranship.Domain) -> None:
     assert_type(await domain.sender_async("x"), tranship.Sender)
     assert_type(await domain.receiver_async("y", lines=16), tranship.Receiver)
     with domain.listen("z", "receive") as listener:
-        print(await listener.accept_async())
+        assert_type(await listener.accept_async(), tranship.Receiver)
         async for accepted in listener:
-            print(accepted)
+            assert_type(accepted, tranship.Receiver)
+
+
+def name(listener: tranship.Listener[tranship.Sender]) -> str:
+    return listener.name

@@ -10,6 +10,7 @@ use tranship_testkit::{Watchdog, artifact, prepare};
 /// What the environment gets, from the package index.
 const NEEDS: &[&str] = &[
     "numpy>=2.1",
+    "ml_dtypes",
     "pytest>=8",
     "mypy",
     "pyright[nodejs]",
