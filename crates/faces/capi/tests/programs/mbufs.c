@@ -509,6 +509,81 @@ static void too_long(void)
     munmap(never_read, half);
 }
 
+/* NULL is an error that says so, or nothing; so is a header where there is none. Nothing of the other chain changes. */
+static void nothing_there(void)
+{
+    struct mbuf *bare = m_get(M_NOWAIT, MT_DATA), *packet = counted(5), *other = NULL;
+    struct m_tag *tag = m_tag_get(7, 10, M_NOWAIT);
+    int at = 0;
+
+    m_setflags(packet, M_BCAST, 0);
+    EXPECT(tranship_m_move_pkthdr(packet, bare), EINVAL);
+    EXPECT(tranship_m_move_pkthdr(bare, packet), EINVAL);
+    EXPECT(tranship_m_move_pkthdr(NULL, packet), EINVAL);
+    EXPECT(tranship_m_move_pkthdr(packet, NULL), EINVAL);
+    EXPECT(tranship_m_dup_pkthdr(packet, bare, M_NOWAIT), 0);
+    EXPECT(tranship_m_dup_pkthdr(bare, packet, M_NOWAIT), 0);
+    EXPECT(tranship_m_dup_pkthdr(NULL, packet, M_NOWAIT), 0);
+    EXPECT(tranship_m_dup_pkthdr(packet, NULL, M_NOWAIT), 0);
+    EXPECT(tranship_m_tag_copy_chain(packet, bare, M_NOWAIT), 0);
+    EXPECT(tranship_m_tag_copy_chain(bare, packet, M_NOWAIT), 0);
+    EXPECT(tranship_m_tag_copy_chain(NULL, NULL, M_NOWAIT), 0);
+    EXPECT(m_flags(packet) & (M_PKTHDR | M_BCAST), M_PKTHDR | M_BCAST);
+    EXPECT(m_flags(bare), 0);
+    counts(packet, 5, 0);
+    NONE(tranship_m_tag_locate(bare, 0, 7, NULL));
+    NONE(tranship_m_tag_next(bare, NULL));
+    tranship_m_tag_unlink(bare, tag);
+    tranship_m_tag_delete_chain(bare, NULL);
+    tranship_m_tag_delete_nonpersistent(bare);
+    tranship_m_demote_pkthdr(bare);
+    tranship_m_tag_prepend(NULL, tag); /* frees it */
+    m_freem(bare);
+
+    NONE(tranship_m_copym(NULL, 0, 1, M_NOWAIT));
+    NONE(tranship_m_dup(NULL, M_NOWAIT));
+    EXPECT(tranship_m_copydata(NULL, 0, 1, &at), EINVAL);
+    EXPECT(tranship_m_copyback(NULL, 0, 1, "x"), EINVAL);
+    NONE(tranship_m_copyback_cow(NULL, 0, 1, "x", M_NOWAIT));
+    EXPECT(tranship_m_append(NULL, 1, "x"), 0);
+    EXPECT(tranship_m_apply(NULL, 0, 1, NULL, NULL), -1);
+    NONE(tranship_m_prepend(NULL, 1, M_NOWAIT));
+    NONE(tranship_m_pullup(NULL, 1));
+    NONE(tranship_m_copyup(NULL, 1, 1));
+    NONE(tranship_m_pulldown(NULL, 0, 1, &at));
+    NONE(tranship_m_split(NULL, 0, M_NOWAIT));
+    NONE(tranship_m_defrag(NULL, M_NOWAIT));
+    NONE(tranship_m_collapse(NULL, M_NOWAIT, 1));
+    NONE(tranship_m_unshare(NULL, M_NOWAIT));
+    NONE(tranship_m_data(NULL));
+    NONE(tranship_m_next(NULL));
+    NONE(tranship_m_last(NULL));
+    NONE(tranship_m_getptr(NULL, 0, &at));
+    NONE(tranship_m_cljget(NULL, M_NOWAIT, 2048));
+    NONE(tranship_m_free(NULL));
+    NONE(tranship_m_tag_copy(NULL, M_NOWAIT));
+    NONE(tranship_m_tag_data(NULL));
+    EXPECT(tranship_m_length(NULL, &other), 0);
+    NONE(other);
+    EXPECT(tranship_m_setlen(NULL, 1), EINVAL);
+    EXPECT(tranship_m_align(NULL, 1), EINVAL);
+    EXPECT(tranship_m_reserve(NULL, 1), EINVAL);
+    EXPECT(tranship_m_extadd(NULL, page, 1, NULL, NULL, NULL, 0), EINVAL);
+    EXPECT(tranship_m_extadd(packet, NULL, 1, NULL, NULL, NULL, 0), EINVAL);
+    EXPECT(tranship_m_type(NULL) | tranship_m_size(NULL) | tranship_m_leadingspace(NULL), 0);
+    EXPECT(tranship_m_trailingspace(NULL) | tranship_m_writable(NULL) | tranship_m_extrefcnt(NULL), 0);
+    EXPECT(tranship_m_fixhdr(NULL) | tranship_m_tag_len(NULL) | tranship_m_tag_id(NULL), 0);
+    EXPECT(tranship_m_bufid(NULL), 0);
+    EXPECT(tranship_m_tobuf(NULL, NULL, NULL, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_m_frombuf(NULL, NULL, NULL, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
+    tranship_m_adj(NULL, 1);
+    tranship_m_setflags(NULL, 1, 1);
+    tranship_m_clrprotoflags(NULL);
+    tranship_m_demote_pkthdr(NULL);
+    tranship_m_tag_free(NULL);
+    m_freem(packet);
+}
+
 int main(void)
 {
     tranship_mbuf_options options;
@@ -529,6 +604,7 @@ int main(void)
     tags();
     limits();
     too_long();
+    nothing_there();
     m_freem(others);
     tranship_mbufs_close(mbufs);
     EXPECT(m_len(NULL) | m_flags(NULL) | (int)m_length(NULL, NULL), 0);
