@@ -210,15 +210,17 @@ child!(
             .recv::<u64>()
             .map_err(|e| e.to_string())?
             .ok_or("no task")?;
-        let limit = libc::rlimit {
-            rlim_cur: status("VmData") + more,
-            rlim_max: libc::RLIM_INFINITY,
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
         };
-        // SAFETY: a plain system call.
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) },
-            0
-        );
+        // SAFETY: plain system calls.
+        let set = unsafe {
+            libc::getrlimit(libc::RLIMIT_DATA, &raw mut limit);
+            limit.rlim_cur = status("VmData") + more;
+            libc::setrlimit(libc::RLIMIT_DATA, &raw const limit)
+        };
+        assert_eq!(set, 0);
         let gorge = |size: usize| {
             let mut all = Vec::new();
             while all.len() * size < 1 << 30 && all.try_reserve(1).is_ok() {
