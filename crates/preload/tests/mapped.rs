@@ -35,6 +35,26 @@ fn writable_bytes() -> u64 {
     writable().iter().map(|range| range.len() as u64).sum()
 }
 
+/// Inaccessible private memory that a debugger would write into a dump, bytes.
+fn dumped_in_vain() -> u64 {
+    let all = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+    let (mut bytes, mut kib) = (0, None);
+    for line in all.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("Size:"), Some(size)) if kib == Some(0) => kib = size.parse::<u64>().ok(),
+            (Some("VmFlags:"), _) => {
+                let dumped = !line.contains(" dd");
+                bytes += kib.filter(|_| dumped).unwrap_or(0) << 10;
+                kib = None;
+            }
+            (Some(_), Some("---p")) => kib = Some(0),
+            _ => {}
+        }
+    }
+    bytes
+}
+
 /// Writes a byte of each page of all of them, as it was.
 fn walk() {
     for range in writable() {
@@ -133,6 +153,7 @@ child!(
         drop(peak);
         // SAFETY: gives back what is free.
         unsafe { libc::malloc_trim(0) };
+        assert_eq!(dumped_in_vain() >> 30, 0);
         ctl.send(&(before, high, writable_bytes()))
             .map_err(|e| e.to_string())
     }

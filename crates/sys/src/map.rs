@@ -48,9 +48,13 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a copy. They
-/// count for nothing but the address space: [`open_private`] makes parts of them usable.
+/// count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them usable.
 pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    reserve_as(Access::None, len, align)
+    let base = reserve_as(Access::None, len, align)?;
+    // Debuggers write what is inaccessible, too. Only the size of their dumps depends on it.
+    // SAFETY: exactly the reservation just made, which nobody else knows.
+    let _ = unsafe { hint(base, len, Hint::DontDump) };
+    Ok(base)
 }
 
 /// As [`reserve_closed`], of zeros that can be read.
@@ -168,7 +172,10 @@ pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 /// The caller owns the range, page-aligned.
 pub unsafe fn open_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: passed on to the caller.
-    unsafe { protect(addr, len, Access::ReadWrite) }
+    unsafe {
+        protect(addr, len, Access::ReadWrite)?;
+        hint(addr, len, Hint::DoDump)
+    }
 }
 
 /// Gives the memory of private pages back, and makes the range a part of a [closed reservation](reserve_closed) again.
@@ -178,7 +185,11 @@ pub unsafe fn open_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
 pub unsafe fn close_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     // SAFETY: passed on to the caller.
-    unsafe { rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)? };
+    unsafe {
+        rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)?;
+        // As in `reserve_closed`.
+        let _ = hint(addr, len, Hint::DontDump);
+    }
     Ok(())
 }
 
@@ -447,6 +458,8 @@ pub enum Hint {
     NoHuge,
     /// Leave it out of core dumps.
     DontDump,
+    /// Have it in core dumps (again).
+    DoDump,
     /// Fill the page tables for reading, now.
     PopulateRead,
     /// Fill the page tables for writing, now; gives the file memory where it has none.
@@ -462,6 +475,7 @@ pub unsafe fn hint(addr: NonNull<u8>, len: usize, hint: Hint) -> io::Result<()> 
         Hint::Huge => Advice::LinuxHugepage,
         Hint::NoHuge => Advice::LinuxNoHugepage,
         Hint::DontDump => Advice::LinuxDontDump,
+        Hint::DoDump => Advice::LinuxDoDump,
         Hint::PopulateRead => Advice::LinuxPopulateRead,
         Hint::PopulateWrite => Advice::LinuxPopulateWrite,
     };
