@@ -50,16 +50,20 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 /// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a copy. They
 /// count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them usable.
 pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    let base = reserve_as(Access::None, len, align)?;
+    reserve_undumped(Access::None, len, align)
+}
+
+/// As [`reserve_closed`], of zeros that can be read, and written once [`open_private`] lets them be.
+pub fn reserve_read_only(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    reserve_undumped(Access::Read, len, align)
+}
+
+fn reserve_undumped(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    let base = reserve_as(access, len, align)?;
     // Debuggers write what is inaccessible, too. Only the size of their dumps depends on it.
     // SAFETY: exactly the reservation just made, which nobody else knows.
     let _ = unsafe { hint(base, len, Hint::DontDump) };
     Ok(base)
-}
-
-/// As [`reserve_closed`], of zeros that can be read.
-pub fn reserve_read_only(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    reserve_as(Access::Read, len, align)
 }
 
 fn reserve_as(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8>> {
@@ -187,7 +191,7 @@ pub unsafe fn close_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: passed on to the caller.
     unsafe {
         rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)?;
-        // As in `reserve_closed`.
+        // As in `reserve_undumped`.
         let _ = hint(addr, len, Hint::DontDump);
     }
     Ok(())
