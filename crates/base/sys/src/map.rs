@@ -48,14 +48,22 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a copy. They
-/// count for nothing but the address space: [`open_private`] makes parts of them usable.
+/// count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them usable.
 pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    reserve_as(Access::None, len, align)
+    reserve_undumped(Access::None, len, align)
 }
 
-/// As [`reserve_closed`], of zeros that can be read.
+/// As [`reserve_closed`], of zeros that can be read, and written once [`open_private`] lets them be.
 pub fn reserve_read_only(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    reserve_as(Access::Read, len, align)
+    reserve_undumped(Access::Read, len, align)
+}
+
+fn reserve_undumped(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    let base = reserve_as(access, len, align)?;
+    // Debuggers write what is inaccessible, too. Only the size of their dumps depends on it.
+    // SAFETY: exactly the reservation just made, which nobody else knows.
+    let _ = unsafe { hint(base, len, Hint::DontDump) };
+    Ok(base)
 }
 
 fn reserve_as(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8>> {
@@ -168,7 +176,10 @@ pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 /// The caller owns the range, page-aligned.
 pub unsafe fn open_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: passed on to the caller.
-    unsafe { protect(addr, len, Access::ReadWrite) }
+    unsafe {
+        protect(addr, len, Access::ReadWrite)?;
+        hint(addr, len, Hint::DoDump)
+    }
 }
 
 /// Gives the memory of private pages back, and makes the range a part of a [closed reservation](reserve_closed) again.
@@ -178,7 +189,11 @@ pub unsafe fn open_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
 pub unsafe fn close_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     // SAFETY: passed on to the caller.
-    unsafe { rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)? };
+    unsafe {
+        rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)?;
+        // As in `reserve_undumped`.
+        let _ = hint(addr, len, Hint::DontDump);
+    }
     Ok(())
 }
 
@@ -447,6 +462,8 @@ pub enum Hint {
     NoHuge,
     /// Leave it out of core dumps.
     DontDump,
+    /// Have it in core dumps (again).
+    DoDump,
     /// Fill the page tables for reading, now.
     PopulateRead,
     /// Fill the page tables for writing, now; gives the file memory where it has none.
@@ -462,6 +479,7 @@ pub unsafe fn hint(addr: NonNull<u8>, len: usize, hint: Hint) -> io::Result<()> 
         Hint::Huge => Advice::LinuxHugepage,
         Hint::NoHuge => Advice::LinuxNoHugepage,
         Hint::DontDump => Advice::LinuxDontDump,
+        Hint::DoDump => Advice::LinuxDoDump,
         Hint::PopulateRead => Advice::LinuxPopulateRead,
         Hint::PopulateWrite => Advice::LinuxPopulateWrite,
     };

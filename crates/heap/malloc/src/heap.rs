@@ -3,13 +3,13 @@
 use crate::budget::{Budget, Sizes};
 use crate::classes::{self, COUNT};
 use crate::inside::{Inside, is_inside};
-use crate::marks::Marks;
+use crate::marks::{Marks, UNIT};
 use crate::{account, fork, huge, inside, meta, window, wrong};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tranship_sys::time;
-use tranship_zone::arena::{ArenaStats, Owner, PAGES_TAG, UNIT};
+use tranship_zone::arena::{ArenaStats, Owner, PAGES_TAG};
 use tranship_zone::item::{Bytes, ItemKeg, ItemOptions, ItemZone};
 use tranship_zone::{Arena, Level, PAGE, ZoneConfig};
 
@@ -105,7 +105,7 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
         let tag = heap.arena.tag_of(address.as_ptr());
         if let Some(class) = heap.classes.get(usize::from(tag).wrapping_sub(1)) {
             let number = heap.number(address);
-            let is_aligned = address.addr().get().is_multiple_of(UNIT as usize);
+            let is_aligned = address.addr().get().is_multiple_of(UNIT);
             // SAFETY: the page map says that it lies in a slab of the class.
             if !is_aligned || unsafe { !class.marks.clear(number) } {
                 not_out(address, tag);
@@ -183,7 +183,7 @@ pub(crate) fn usable(address: NonNull<u8>) -> Option<usize> {
         tag => {
             let class = usize::from(tag) - 1;
             // SAFETY: the page map says that it lies in a slab of the class.
-            let is_out = address.addr().get().is_multiple_of(UNIT as usize)
+            let is_out = address.addr().get().is_multiple_of(UNIT)
                 && unsafe { heap.classes[class].marks.is_out(heap.number(address)) };
             is_out.then_some(classes::BYTES[class] as usize)
         }
@@ -337,7 +337,7 @@ impl Heap {
             .get()
             .wrapping_sub(self.arena.base().addr().get());
         #[allow(clippy::cast_possible_truncation, reason = "a window has 2^32 units")]
-        let number = (offset / UNIT as usize) as u32;
+        let number = (offset / UNIT) as u32;
         number
     }
 

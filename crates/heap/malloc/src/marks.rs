@@ -12,7 +12,11 @@
 use crate::classes::BYTES;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
-use tranship_zone::arena::UNIT;
+use tranship_zone::arena;
+
+/// Bytes of the unit in which items are numbered, and that they are aligned to.
+pub(crate) const UNIT: usize = 16;
+const _: () = assert!(UNIT as u64 == arena::UNIT);
 
 /// The granules, as shifts of a unit of 16 bytes.
 const SHIFTS: [u8; 4] = [0, 1, 3, 5];
@@ -21,7 +25,7 @@ pub(crate) const TABLES: [usize; SHIFTS.len()] = {
     let mut bytes = [0; SHIFTS.len()];
     let mut table = 0;
     while table < bytes.len() {
-        bytes[table] = (2 << 20) / UNIT as usize >> SHIFTS[table];
+        bytes[table] = ((2 << 20) / UNIT) >> SHIFTS[table];
         table += 1;
     }
     bytes
@@ -45,8 +49,7 @@ unsafe impl Sync for Marks {}
 impl Marks {
     /// Those of a class. The tables have [`TABLES`] for each 2 MiB of the window, and can be read and written where the window can.
     pub(crate) fn of(class: usize, tables: &[NonNull<u8>]) -> Marks {
-        let most = BYTES[class] / UNIT as u32;
-        let fit = |shift: &u8| 1 << shift <= most;
+        let fit = |shift: &u8| UNIT << shift <= BYTES[class] as usize;
         let which = SHIFTS.iter().rposition(fit).expect("an item has a unit");
         Marks {
             table: tables[which],
@@ -61,7 +64,7 @@ impl Marks {
     #[inline(always)]
     unsafe fn mark(&self, number: u32) -> (&AtomicU8, u8) {
         #[allow(clippy::cast_possible_truncation, reason = "at most the number")]
-        let at = (u64::from(number) * self.times >> MOST_SHIFT) as usize;
+        let at = ((u64::from(number) * self.times) >> MOST_SHIFT) as usize;
         // With the lowest bits, of which the place lacks at most five.
         let says = OUT | number.to_le_bytes()[0];
         // SAFETY: in the table, where the window can be written: a slab is there.
@@ -114,10 +117,9 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::COUNT;
 
     /// Units of 2 MiB.
-    const CHUNK: u32 = (2 << 20) / UNIT as u32;
+    const CHUNK: u32 = (2 << 20) / 16;
 
     #[test]
     fn no_two_items_share_a_byte_and_only_beginnings_are_items() {
@@ -126,9 +128,9 @@ mod tests {
             .iter_mut()
             .map(|table| NonNull::new(table.as_mut_ptr()).expect("memory"))
             .collect();
-        for class in 0..COUNT {
+        for (class, bytes) in BYTES.into_iter().enumerate() {
             let marks = Marks::of(class, &tables);
-            let step = BYTES[class] / 16;
+            let step = bytes / 16;
             let items: Vec<u32> = (0..2)
                 .flat_map(|chunk| (0..20).map(move |n| (chunk, n * step)))
                 .filter(|(_, at)| at + step <= CHUNK)
@@ -137,12 +139,12 @@ mod tests {
             // SAFETY: in the two chunks.
             unsafe {
                 for &item in &items {
-                    assert!(!marks.is_out(item), "{} bytes", BYTES[class]);
+                    assert!(!marks.is_out(item), "{bytes} bytes");
                     marks.set(item);
                 }
                 for &item in &items {
                     for inside in item + 1..item + step {
-                        assert!(!marks.is_out(inside), "{} bytes", BYTES[class]);
+                        assert!(!marks.is_out(inside), "{bytes} bytes");
                     }
                     assert!(marks.clear(item) && !marks.clear(item));
                 }

@@ -35,6 +35,26 @@ fn writable_bytes() -> u64 {
     writable().iter().map(|range| range.len() as u64).sum()
 }
 
+/// Inaccessible private memory that a debugger would write into a dump, bytes.
+fn dumped_in_vain() -> u64 {
+    let all = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+    let (mut bytes, mut kib) = (0, None);
+    for line in all.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("Size:"), Some(size)) if kib == Some(0) => kib = size.parse::<u64>().ok(),
+            (Some("VmFlags:"), _) => {
+                let dumped = !line.contains(" dd");
+                bytes += kib.filter(|_| dumped).unwrap_or(0) << 10;
+                kib = None;
+            }
+            (Some(_), Some("---p")) => kib = Some(0),
+            _ => {}
+        }
+    }
+    bytes
+}
+
 /// Writes a byte of each page of all of them, as it was.
 fn walk() {
     for range in writable() {
@@ -133,6 +153,7 @@ child!(
         drop(peak);
         // SAFETY: gives back what is free.
         unsafe { libc::malloc_trim(0) };
+        assert_eq!(dumped_in_vain() >> 30, 0);
         ctl.send(&(before, high, writable_bytes()))
             .map_err(|e| e.to_string())
     }
@@ -210,15 +231,17 @@ child!(
             .recv::<u64>()
             .map_err(|e| e.to_string())?
             .ok_or("no task")?;
-        let limit = libc::rlimit {
-            rlim_cur: status("VmData") + more,
-            rlim_max: libc::RLIM_INFINITY,
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
         };
-        // SAFETY: a plain system call.
-        assert_eq!(
-            unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) },
-            0
-        );
+        // SAFETY: plain system calls.
+        let set = unsafe {
+            libc::getrlimit(libc::RLIMIT_DATA, &raw mut limit);
+            limit.rlim_cur = status("VmData") + more;
+            libc::setrlimit(libc::RLIMIT_DATA, &raw const limit)
+        };
+        assert_eq!(set, 0);
         let gorge = |size: usize| {
             let mut all = Vec::new();
             while all.len() * size < 1 << 30 && all.try_reserve(1).is_ok() {

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use tranship_sys::map;
-use tranship_sys::map::Access;
 
 /// Bytes of the map that become writable at once: for 64 MiB of a window.
 const STEP: usize = 64 << 10;
@@ -65,7 +64,7 @@ impl PageMap {
         let opened = need <= len
             && unsafe {
                 let from = self.words.cast::<u8>().add(have);
-                map::protect(from, next - have, Access::ReadWrite).is_ok()
+                map::open_private(from, next - have).is_ok()
             };
         if opened {
             self.writable.store(next, Ordering::Relaxed);
