@@ -264,7 +264,7 @@ fn a_server_that_loses_a_thread_says_so_and_keeps_nothing() {
 /// What `tranship cache get` prints, and how it ends.
 fn get(manager: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let said = Command::new(env!("CARGO_BIN_EXE_tranship"))
-        .args(["cache", "get", "--shm", "--socket", manager])
+        .args(["cache", "get", "--socket", manager])
         .args(args)
         .output()
         .expect("runs");
@@ -302,7 +302,7 @@ fn values_by_reference() {
         client.read_line(&mut line).expect("a line");
         assert_eq!(line.trim_end(), "STORED");
     }
-    let at = ["--name", "values"];
+    let at = ["--shm", "values"];
     let (code, out, err) = get(name, &[&at[..], &["k", "two"]].concat());
     assert_eq!((code, &*out), (Some(0), "hello world"), "{err}");
     let (code, out, err) = get(name, &[&at[..], &["k", "nothing"]].concat());
@@ -321,7 +321,7 @@ fn values_by_reference() {
             .is_some_and(|left| left <= 1000),
         "{row}"
     );
-    let (code, _, err) = get(name, &["--name", "other", "--wait", "200ms", "k"]);
+    let (code, _, err) = get(name, &["--shm", "other", "--wait", "200ms", "k"]);
     assert!(
         code == Some(1) && err.contains("no cache server shows its values at `other`"),
         "{err}"

@@ -282,6 +282,15 @@ pub enum Bench {
         #[arg(long)]
         folder: Option<std::path::PathBuf>,
     },
+    /// memcached's own tests, of Debian's source package, against the cache server, each file beside what is known of it. Fetches the package (apt-get
+    /// source) the first time, and builds nothing.
+    ZcSuite {
+        #[command(flatten)]
+        common: Common,
+        /// Where the package is unpacked [default: zc-memcached, beside this program].
+        #[arg(long)]
+        folder: Option<std::path::PathBuf>,
+    },
     /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
     ZcVarnish {
         #[command(flatten)]

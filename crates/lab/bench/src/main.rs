@@ -418,6 +418,10 @@ fn run(bench: Bench) -> Result<bool> {
             let outcome = zcopy::memcached::bench(&common, &grid);
             say("zc-memcached", &common, outcome, &["stock"])
         }
+        Bench::ZcSuite { common, folder } => {
+            let outcome = zcopy::memcached::suite::bench(folder.as_deref());
+            say("zc-suite", &common, outcome, &[])
+        }
         Bench::ZcShm { common, payload } => {
             common.check(&zcopy::shm::SYSTEMS)?;
             let outcome = zcopy::shm::bench(&common, &payload);

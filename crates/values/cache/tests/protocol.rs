@@ -482,6 +482,25 @@ fn a_command_that_is_refused_for_its_length_deletes_nothing_else() {
 
 /// Else a client takes the answer for that of its next command.
 #[test]
+fn who_wants_no_reply_hears_of_no_wrong_line_either() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    let wrong = [
+        "delete k 10 noreply",
+        "incr k x noreply",
+        "touch k x noreply",
+        "set k x 0 1 noreply\r\nv",
+        "flush_all x noreply",
+    ];
+    for line in wrong {
+        c.talk(&format!("{line}\r\nmn\r\n"), &["MN"]);
+    }
+    c.talk("nonsense noreply\r\n", &["ERROR"]);
+    // Without its number it is no command, nor is what follows.
+    c.talk("cas k 0 0 1\r\nv\r\n", &["ERROR", "ERROR"]);
+}
+
+#[test]
 fn who_wants_no_reply_hears_nothing_of_a_value_that_is_refused() {
     let server = server(|options| options.longest = 1000);
     let mut c = client(&server);

@@ -30,12 +30,9 @@ pub(crate) enum CacheAction {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct GetArgs {
-    /// By a channel, from the server that was started with --shm NAME: the only way so far.
-    #[arg(long, required = true)]
-    pub shm: bool,
-    /// The name that the server was given.
-    #[arg(short, long, default_value = "cache")]
-    pub name: String,
+    /// By a channel, from the server that was started with this --shm NAME: the only way so far.
+    #[arg(long, value_name = "NAME")]
+    pub shm: String,
     /// How long to wait for a server, and for its answers.
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub wait: Duration,

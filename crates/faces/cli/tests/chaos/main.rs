@@ -4,6 +4,8 @@
 use tranship as product;
 
 mod block;
+#[cfg(feature = "zcopy")]
+mod cache;
 mod camera;
 mod files;
 #[path = "../../../../block/tests/block/nbd.rs"]

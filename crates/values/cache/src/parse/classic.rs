@@ -8,6 +8,24 @@ use crate::store::Mode;
 const LONGEST: usize = i32::MAX as usize - 2;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
+    understand(name, rest).map_err(|wrong| match wrong {
+        // Who wants no answer would take it for the next command's. A command that nobody knows has no such word.
+        Wrong { answer, swallow } if answer != Wrong::UNKNOWN.answer && is_quiet(rest) => Wrong {
+            answer: "",
+            swallow,
+        },
+        other => other,
+    })
+}
+
+fn is_quiet(rest: &[u8]) -> bool {
+    noreply(
+        rest.rsplit(|byte| *byte == b' ')
+            .find(|word| !word.is_empty()),
+    )
+}
+
+fn understand<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
     let mut words = words(rest);
     match name {
         b"get" | b"gets" => keys(rest, name == b"gets", None),
@@ -82,6 +100,9 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
             if first.is_none() || words.next().is_some() {
                 return Err(Wrong::UNKNOWN);
             }
+            if !noreply(first) {
+                number::<u32>(first)?;
+            }
             Ok(Command::Verbosity {
                 noreply: noreply(first) || noreply(second),
             })
@@ -142,7 +163,10 @@ fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
     let flags = number(flags).map_err(swallow)?;
     let expiry = number(expiry).map_err(swallow)?;
     let mode = match mode {
-        Mode::Cas(_) => Mode::Cas(number(words.next()).map_err(swallow)?),
+        // Without its last word it is none, and what follows it neither.
+        Mode::Cas(_) => {
+            Mode::Cas(number(Some(words.next().ok_or(Wrong::UNKNOWN)?)).map_err(swallow)?)
+        }
         other => other,
     };
     Ok(Command::Store(Put {

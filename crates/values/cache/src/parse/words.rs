@@ -6,7 +6,7 @@ pub const KEY: usize = 250;
 /// What is wrong with a line, as the client is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
-    /// The answer's line, without its end.
+    /// The answer's line, without its end; empty: none.
     pub answer: &'static str,
     /// So many bytes and a line end follow that are no command.
     pub swallow: Option<usize>,

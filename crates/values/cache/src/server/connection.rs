@@ -470,7 +470,9 @@ impl Connection {
             }
             Ok(command) => classic::answer(command, shared, worker, &mut self.replies),
             Err(wrong) => {
-                self.replies.line(wrong.answer);
+                if !wrong.answer.is_empty() {
+                    self.replies.line(wrong.answer);
+                }
                 if let Some(len) = wrong.swallow {
                     self.expect = Expect::Swallow(len.saturating_add(2));
                 }

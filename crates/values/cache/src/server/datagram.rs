@@ -104,6 +104,7 @@ fn answer(request: &[u8], shared: &Shared, worker: usize, replies: &mut Replies)
                 _ => meta::answer(&meta, shared, worker, replies),
             },
             Ok(command) => classic::answer(command, shared, worker, replies),
+            Err(wrong) if wrong.answer.is_empty() => return,
             Err(wrong) => return replies.line(wrong.answer),
         }
         if replies.waiting().0 > LONGEST {

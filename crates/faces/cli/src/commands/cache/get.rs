@@ -24,13 +24,13 @@ struct Row<'a> {
 
 pub(super) fn run(args: &GetArgs) -> Result<Answer> {
     let domain = connect::join(&args.connect, "tranship-cache-get")?;
-    let reader = Reader::open_within(&domain, &args.name, args.wait);
+    let reader = Reader::open_within(&domain, &args.shm, args.wait);
     let mut reader = match reader {
         Err(error) if error.kind() == Kind::TimedOut => {
-            let text = format!("no cache server shows its values at `{}`", args.name);
+            let text = format!("no cache server shows its values at `{}`", args.shm);
             return Err(error).context(text);
         }
-        other => other.with_context(|| format!("reading at `{}`", args.name))?,
+        other => other.with_context(|| format!("reading at `{}`", args.shm))?,
     };
     let mut out = output::stdout();
     let mut rows = Vec::new();

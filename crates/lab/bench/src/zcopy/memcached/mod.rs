@@ -4,6 +4,7 @@
 
 mod ask;
 mod source;
+pub mod suite;
 
 use super::cache::{CPU, Load, Place, Served, fill};
 use super::pairs::Ratio;
@@ -38,7 +39,7 @@ pub struct Grid<'a> {
 
 pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
     let mut outcome = Outcome::default();
-    let built = folder(grid).and_then(|folder| source::built(&folder, !common.is_quick()));
+    let built = folder(grid.folder).and_then(|folder| source::built(&folder, !common.is_quick()));
     let built = match built {
         Ok(built) => built,
         Err(error) => {
@@ -65,8 +66,8 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
     outcome
 }
 
-fn folder(grid: &Grid<'_>) -> Result<PathBuf> {
-    if let Some(folder) = grid.folder {
+fn folder(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(folder) = named {
         return Ok(folder.to_owned());
     }
     let exe = std::env::current_exe()?;

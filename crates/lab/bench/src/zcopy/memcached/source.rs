@@ -88,7 +88,7 @@ fn edit(tree: &Path, file: &str, script: &str) -> Result<()> {
 }
 
 /// The source's folder; fetched if it is not there.
-fn unpacked(folder: &Path) -> Result<PathBuf> {
+pub(super) fn unpacked(folder: &Path) -> Result<PathBuf> {
     let found = || {
         let all = std::fs::read_dir(folder).ok()?;
         let mut paths = all.filter_map(|entry| Some(entry.ok()?.path()));

@@ -1,0 +1,117 @@
+//! `zc-suite`: memcached's own tests, `t/*.t` of Debian's source package, each against a cache server of its own that was just started. The tests are told
+//! of it by `T_MEMD_USE_DAEMON`. Nothing is built: what they ask the program itself for, how it was configured, a script answers.
+
+use super::source;
+use crate::plan::Outcome;
+use anyhow::{Context, Result, ensure};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tranship_cache::{Options, Server};
+
+/// What the tests take for memcached: it says that it has neither TLS nor SASL nor other parts that tests are left out for.
+const PROGRAM: &str = "#!/bin/sh\n\
+    [ \"$1\" = -h ] || exit 1\n\
+    printf 'memcached 1.6.18\\n-U, --udp-port=<num>\\n-s, --unix-socket=<file>\\n'\n";
+/// Seconds for a file.
+const PATIENCE: &str = "120";
+
+/// Files that do not pass, and why: they are about memcached's inside, or about options that its servers are started with. All others pass.
+/// docs/zcopy.md has this list.
+const INSIDE: &[(&str, &str)] = &[];
+
+/// Runs all files; one that passes or fails against the list is a failure.
+pub fn bench(folder: Option<&Path>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let folder = super::folder(folder).and_then(|folder| prepared(&folder));
+    let source = match folder {
+        Ok(source) => source,
+        Err(error) => {
+            eprintln!("SKIPPED: zc-suite: {error:#}");
+            return outcome;
+        }
+    };
+    match files(&source) {
+        Ok(files) => files
+            .iter()
+            .for_each(|name| run(&source, name, &mut outcome)),
+        Err(error) => {
+            outcome.failures += 1;
+            eprintln!("FAILED: zc-suite: {error:#}");
+        }
+    }
+    outcome
+}
+
+/// The source's folder, with what stands for the program.
+fn prepared(folder: &Path) -> Result<PathBuf> {
+    let perl = Command::new("perl")
+        .arg("-v")
+        .stdout(Stdio::null())
+        .status();
+    ensure!(perl.is_ok_and(|perl| perl.success()), "no perl");
+    std::fs::create_dir_all(folder)?;
+    // The tests are run in it, so it has to be named from the root on.
+    let source = source::unpacked(folder)?.canonicalize()?;
+    let program = source.join("memcached-debug");
+    std::fs::write(&program, PROGRAM)?;
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755))?;
+    Ok(source)
+}
+
+fn files(source: &Path) -> Result<Vec<String>> {
+    let all = std::fs::read_dir(source.join("t")).context("the package has no tests")?;
+    let names = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names
+        .filter_map(|name| Some(name.strip_suffix(".t")?.to_owned()))
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn run(source: &Path, name: &str, outcome: &mut Outcome) {
+    let inside = INSIDE.iter().find(|(file, _)| *file == name);
+    let said = match (passes(source, name), inside) {
+        (Ok(Some(how)), None) => how,
+        (Ok(None), Some((_, why))) => format!("about memcached's inside: {why}"),
+        (Ok(Some(_)), Some(_)) => {
+            outcome.failures += 1;
+            "FAILED: it passes, and is listed as not passing".to_owned()
+        }
+        (Ok(None), None) => {
+            outcome.failures += 1;
+            "FAILED: it does not pass".to_owned()
+        }
+        (Err(error), _) => {
+            outcome.failures += 1;
+            format!("FAILED: {error:#}")
+        }
+    };
+    outcome.verdicts.push(format!("{name}.t: {said}"));
+}
+
+/// How it passes, if it does.
+fn passes(source: &Path, name: &str) -> Result<Option<String>> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = Server::start(Options {
+        listen: any,
+        udp: Some(any),
+        ..Options::default()
+    })?;
+    let done = Command::new("timeout")
+        .args([PATIENCE, "perl", "-I.", "-It/lib"])
+        .arg(format!("t/{name}.t"))
+        .current_dir(source)
+        .env("T_MEMD_USE_DAEMON", server.address().to_string())
+        .stdin(Stdio::null())
+        .output()
+        .context("running perl")?;
+    server.stop();
+    let said = String::from_utf8_lossy(&done.stdout);
+    let how = match said.split_once("# SKIP ") {
+        Some((_, why)) => format!("left out by itself: {}", why.trim()),
+        None => "passes".to_owned(),
+    };
+    Ok(done.status.success().then_some(how))
+}
