@@ -68,10 +68,11 @@ pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
     Duration::from_nanos(timeout_ns.unsigned_abs())
 }
 
+/// How a send with such a timeout deals with a full ring; `own` is what the sender does by itself.
 #[inline(always)]
-pub(crate) fn when_full(timeout_ns: i64) -> WhenFull {
+pub(crate) fn when_full(timeout_ns: i64, own: WhenFull) -> WhenFull {
     match timeout_ns {
-        ..0 => WhenFull::Block,
+        ..0 => own,
         0 => WhenFull::Error,
         _ => WhenFull::BlockFor(nanoseconds(timeout_ns)),
     }

@@ -7,14 +7,23 @@ use crate::errors::{OrRaise as _, busy, closed, raised};
 use crate::foreign::View;
 use crate::fork::{ForkEpoch, end_with};
 use crate::pool::Pool;
-use crate::sending::{Cargo, Inner, attempt, moved};
+use crate::sending::{Cargo, Inner, moved};
 use crate::wait::{By, Turn, Waits, limit, wait};
-use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Aggregate, Error, INLINE_BYTES, Kind, Message, Payload, PollItem, WhenFull, poll};
+use tranship::{
+    Aggregate, Error, INLINE_BYTES, Kind, Message, Outcome, Payload, PollItem, WhenFull, poll,
+};
+
+/// What `when_full` may be.
+const MODES: [(&str, WhenFull); 3] = [
+    ("wait", WhenFull::Block),
+    ("drop-new", WhenFull::DropNew),
+    ("drop-oldest", WhenFull::DropOldest),
+];
 
 /// The sending end of a channel.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -89,7 +98,7 @@ impl Sender {
         cargo: &mut Option<Cargo>,
         meta: u64,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         let timeout = limit(timeout)?;
         let mut pending = false;
         let mut once = |inner: &mut Inner, turn: Option<&Turn<'_>>| {
@@ -111,10 +120,11 @@ impl Sender {
                 Some(turn) => WhenFull::BlockFor(turn.slice.min(Duration::from_millis(20))),
             };
             let Some(what) = cargo.take() else {
-                return Ok(Some(()));
+                return Ok(Some(true));
             };
-            let Err(unsent) = attempt(sender, how, what, meta) else {
-                return Ok(Some(()));
+            let unsent = match inner.attempt(how, what, meta) {
+                Ok(outcome) => return Ok(Some(outcome == Outcome::Sent)),
+                Err(unsent) => unsent,
             };
             let (error, what) = *unsent;
             pending = error == Kind::PoolPending;
@@ -188,7 +198,7 @@ impl Sender {
         payload: &Bound<'_, PyAny>,
         meta: u64,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
     }
@@ -200,7 +210,7 @@ impl Sender {
         data: &Bound<'_, PyAny>,
         meta: u64,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         let bytes = View::of(data)?.to_vec();
         self.deliver(py, &mut Some(Cargo::Inline(bytes)), meta, timeout)
     }
@@ -212,7 +222,7 @@ impl Sender {
         buffer: &Bound<'_, Buffer>,
         meta: u64,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
         let moved = self.deliver(py, &mut cargo, meta, timeout);
@@ -392,6 +402,35 @@ impl Sender {
     #[getter]
     fn queued(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |inner| inner.driven.end().queued())
+    }
+
+    /// Messages that this sender has dropped, as `when_full` says.
+    #[getter]
+    fn dropped(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |inner| inner.driven.end().dropped())
+    }
+
+    /// What a send does that finds the channel full. "wait": it waits. "drop-new": it drops the message. "drop-oldest": the
+    /// receiver skips each message behind which a newer one waits, and a full channel drops the new one as with "drop-new".
+    #[getter]
+    fn when_full(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let mode = self.with(py, |inner| inner.when_full)?;
+        let name = MODES.iter().find(|(_, of)| *of == mode);
+        Ok(name.map_or(MODES[0].0, |(name, _)| name))
+    }
+
+    #[setter]
+    fn set_when_full(&self, py: Python<'_>, mode: &str) -> PyResult<()> {
+        let Some((_, mode)) = MODES.iter().find(|(name, _)| *name == mode) else {
+            let text = format!(
+                "when_full is {mode:?}, allowed are \"wait\", \"drop-new\" and \"drop-oldest\""
+            );
+            return Err(PyValueError::new_err(text));
+        };
+        self.with(py, |inner| {
+            inner.when_full = *mode;
+            inner.driven.end().set_when_full(*mode);
+        })
     }
 
     #[getter]

@@ -71,6 +71,7 @@ pub use tranship_core::{
     Opening,
     OutOfBounds,
     OutOfRange,
+    Outcome,
     OwnBuffer,
     Payload,
     PollItem,

@@ -9,6 +9,7 @@ mod files;
 #[path = "../../../block/tests/block/nbd.rs"]
 mod nbd;
 mod pair;
+mod quotas;
 mod relay;
 #[path = "../../../testkit/tests/kill/rules.rs"]
 mod rules;
