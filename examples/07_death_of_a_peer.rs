@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Nothing we do waits for the dead: sends end with an error that gives the job back.
     let unsent = loop {
         match send(&mut sender, 20) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err((error, Some(Payload::Buf(job)))) if error == Kind::PeerGone => break job,
             Err((failure, _)) => return Err(failure.into()),
         }

@@ -58,7 +58,7 @@ fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
         match number % 3 {
             0 => to.send_with(buf, number)?,
             _ => to.move_buffer_with(buf, number)?,
-        }
+        };
     }
     Ok(())
 }

@@ -11,8 +11,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tranship::{
-    Body, CbufMut, Domain, Error, Kind, LinkOptions, Listener, Message, PoolOptions, Role, Sender,
-    WhenFull,
+    Body, Cbuf, CbufMut, Domain, Error, Kind, LinkOptions, Listener, Message, Pool, PoolOptions,
+    Role, Sender, WhenFull,
 };
 
 type Any = Box<dyn std::error::Error>;
@@ -67,11 +67,23 @@ fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Resu
     }
 }
 
+/// A viewer that is new has to agree to the pool first, which it does when it runs: until then it misses frames.
+fn show(viewer: &mut Sender, pool: &Pool, frame: &Cbuf, number: u64) -> Result<(), Error> {
+    match viewer.try_assign(pool) {
+        Ok(false) => return Ok(()),
+        // Nobody brings the two together before there is a manager again.
+        Err(error) if error.kind() == Kind::ManagerAway => return Ok(()),
+        assigned => assigned?,
+    };
+    viewer.send_with(frame.clone(), number)?;
+    Ok(())
+}
+
 /// So many frames, or all that there will ever be.
 fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
     // Room for what the viewers hold: the lines of a few of them, and what they look at.
     let pool = domain.create_pool(PoolOptions::new(32 << 20).name("frames"))?;
-    let options = LinkOptions::new().lines(4).when_full(WhenFull::DropNew);
+    let options = LinkOptions::new().lines(4).when_full(WhenFull::DropOldest);
     let listener = domain.listen_with("video", Role::Source, options)?;
     let mut viewers: Vec<Sender> = Vec::new();
     let (mut next, mut skipped) = (Instant::now(), 0);
@@ -91,10 +103,10 @@ fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
         draw(&mut frame, number)?;
         let frame = frame.freeze();
         // Whoever is gone is forgotten; what it held comes back when its process has ended.
-        viewers.retain_mut(|viewer| match viewer.send_with(frame.clone(), number) {
+        viewers.retain_mut(|viewer| match show(viewer, &pool, &frame, number) {
             Ok(()) => true,
             Err(gone) => {
-                println!("camera: {}", gone.error);
+                println!("camera: {gone}");
                 false
             }
         });

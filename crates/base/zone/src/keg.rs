@@ -476,7 +476,9 @@ impl Keg {
         self.vacant.push(number);
         self.nameless -= u64::from(slab.nameless(self.shape.items));
         let slots = match slab.slots {
-            SlotSet::List(all) => SlotSet::List(all.iter().copied().filter(|s| *s != NONE).collect()),
+            SlotSet::List(all) => {
+                SlotSet::List(all.iter().copied().filter(|s| *s != NONE).collect())
+            }
             slots => slots,
         };
         hooks.retire(number, &slots);
@@ -524,7 +526,10 @@ impl Keg {
 /// How many of so many items got slots.
 fn named(slots: &SlotSet, items: u16) -> u16 {
     let named = u16::try_from(slots.len()).unwrap_or(u16::MAX);
-    assert!((1..=items).contains(&named), "{named} slots for {items} items");
+    assert!(
+        (1..=items).contains(&named),
+        "{named} slots for {items} items"
+    );
     named
 }
 

@@ -130,7 +130,7 @@ impl Session {
         self.welcomed = true;
         let words = wire::encode(&Say::Welcome(info, opening));
         self.answers
-            .with(|to| to.send_inline(&words, 0).map_err(|refused| refused.error))
+            .with(|to| Ok(to.send_inline(&words, 0).map(drop)?))
     }
 
     fn take(&mut self, message: Message, is_over: &dyn Fn() -> bool) -> Result<(), Error> {

@@ -135,7 +135,7 @@ impl Remote {
         link.greeted = true;
         let out = link.out.as_mut().ok_or(Kind::ChannelState)?;
         let sent = out.send_inline(&wire::encode(&hello), 0);
-        sent.map_err(|refused| refused.error)
+        sent.map(drop).map_err(|refused| refused.error)
     }
 
     /// Takes what comes until the connection is over; says why.

@@ -61,11 +61,11 @@ impl Question {
         match &self.memory {
             Memory::Sealed(message) => {
                 let sent = to.send_buf(message.clone(), word(self.len));
-                sent.map_err(|refused| refused.error)
+                sent.map(drop).map_err(|refused| refused.error)
             }
             _ => {
                 let sent = to.send_inline(&wire::encode(&self.ask), word(0));
-                sent.map_err(|refused| refused.error)
+                sent.map(drop).map_err(|refused| refused.error)
             }
         }
     }

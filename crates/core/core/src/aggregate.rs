@@ -196,7 +196,7 @@ pub(crate) fn make_list(
     let alloc = |pool: &Pool, bytes| match when_full {
         WhenFull::Block => pool.alloc(bytes),
         WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
-        WhenFull::Error | WhenFull::DropNew => pool.try_alloc(bytes),
+        WhenFull::Error | WhenFull::DropNew | WhenFull::DropOldest => pool.try_alloc(bytes),
     };
     let bytes = layout::len(pieces.clone().count());
     let mut list = match (pool, pieces.clone().find_map(own_pool)) {

@@ -57,7 +57,7 @@ pub use link::{
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};
-pub use options::{HeapOptions, LinkOptions, PoolOptions, Wait, WhenFull};
+pub use options::{HeapOptions, LinkOptions, Outcome, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,

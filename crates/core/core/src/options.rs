@@ -267,8 +267,28 @@ pub enum WhenFull {
     BlockFor(Duration),
     /// Give the buffer back in an error at once.
     Error,
-    /// Drop what was to be sent, count it, go on.
+    /// Drop what was to be sent, count it, go on. The receiver's consent to a new pool is waited for all the same.
     DropNew,
+    /// Drop what is older: the receiver skips each message behind which a newer one waits ([`Receiver::skipped`](crate::Receiver::skipped)). Where
+    /// the ring is full, what was to be sent is dropped as with [`DropNew`](WhenFull::DropNew): give the ring as many lines as messages may come
+    /// between two looks of the receiver, so that its last message is the newest. Where bytes are carried this is as `DropNew`.
+    DropOldest,
+}
+
+impl WhenFull {
+    /// Whether what finds no room is dropped.
+    pub(crate) fn drops(self) -> bool {
+        matches!(self, WhenFull::DropNew | WhenFull::DropOldest)
+    }
+}
+
+/// What a send did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The message is in the channel.
+    Sent,
+    /// The receiver was behind, and the message was dropped, as the channel's [`WhenFull`] says.
+    Dropped,
 }
 
 /// A receiver's answer to offers.

@@ -82,7 +82,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
             match moves {
                 true => to.move_buffer(buf).expect("move"),
                 false => to.send(buf.freeze()).expect("send"),
-            }
+            };
             moves = !moves;
         }
         let mut got: Vec<_> = (0..8).map(|_| from.recv().expect("recv")).collect();

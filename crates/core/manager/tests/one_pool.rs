@@ -10,7 +10,7 @@ use pool::{Reader, Writer};
 use tranship_manager::Limits;
 use tranship_manager::state::{ClientId, Header};
 use tranship_proto::{
-    ALL_READERS, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role,
+    ALL_READERS, ChannelId, DomainId, Event, Limited, PoolId, RefusalCode, Req, Request, Role,
 };
 
 const MOST: u32 = 4096;
@@ -24,6 +24,12 @@ const SENT: u32 = 4;
 const RCVD: u32 = 5;
 const LINK_SOURCE: u32 = 6;
 const LINK_SINK: u32 = 7;
+
+/// One more than there may be.
+fn beyond(of: Limited) -> (RefusalCode, u64, u64) {
+    let refusal = of.refuse(u64::from(MOST) + 1, MOST.into());
+    (REFUSED, refusal.asked, refusal.available)
+}
 
 /// Users may have far more than a pool.
 fn roomy() -> House {
@@ -130,7 +136,7 @@ fn queues_and_what_may_become_one() {
         house.ask(sink, request, rcvd.into_iter().chain(refs))
     };
     let (last, rest) = all.split_last().unwrap();
-    let beyond = Some((REFUSED, u64::from(MOST) + 1, u64::from(MOST)));
+    let beyond = Some(beyond(Limited::Queues));
     // Offers that nobody has answered count, too: each may be a queue a moment later.
     for channel in rest {
         let events = assign(&mut house, *channel);
@@ -172,7 +178,7 @@ fn readers() {
         let events = house.ask(writer.client, request, object(SENT, pool::SLOTS, 4096));
         refused(&events)
     };
-    let beyond = Some((REFUSED, u64::from(MOST) + 1, u64::from(MOST)));
+    let beyond = Some(beyond(Limited::Queues));
     assert_eq!(assign(&mut house), beyond);
     for reader in &all {
         let channel = reader.channel;
@@ -200,7 +206,7 @@ fn domains_that_may_forward_it() {
         let events = allow(&mut house, *domain);
         assert!(matches!(events[..], [Event::ForwardAllowed { .. }]));
     }
-    let beyond = Some((REFUSED, u64::from(MOST) + 1, u64::from(MOST)));
+    let beyond = Some(beyond(Limited::Forwarders));
     assert_eq!(refused(&allow(&mut house, *last)), beyond);
     house.ask(rest[0].0, Request::Goodbye, None);
     assert_eq!(refused(&allow(&mut house, *last)), None);
@@ -299,7 +305,7 @@ fn names_on_the_reader_set_that_its_writer_claims() {
         let events = reader_set(&mut house, readers, Vec::new());
         assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
     }
-    let beyond = Some((REFUSED, u64::from(MOST) + 1, u64::from(MOST)));
+    let beyond = Some(beyond(Limited::Queues));
     let one_more = vec![(DomainId(1), 1)];
     assert_eq!(
         refused(&reader_set(&mut house, one_more, Vec::new())),

@@ -155,25 +155,61 @@ pub enum Limited {
 
 impl Limited {
     const ALL: [(Limited, &str); 19] = [
-        (Limited::Connections, "connections and domains of this user (limits.connections)"),
-        (Limited::Pools, "pools and heaps of this user (limits.pools)"),
-        (Limited::Channels, "ends of channels of this user (limits.channels)"),
-        (Limited::Names, "names that this user exports or waits for (limits.names)"),
-        (Limited::Descriptors, "descriptors that the manager holds for this user"),
-        (Limited::Records, "entries of the manager's tables for this user"),
+        (
+            Limited::Connections,
+            "connections and domains of this user (limits.connections)",
+        ),
+        (
+            Limited::Pools,
+            "pools and heaps of this user (limits.pools)",
+        ),
+        (
+            Limited::Channels,
+            "ends of channels of this user (limits.channels)",
+        ),
+        (
+            Limited::Names,
+            "names that this user exports or waits for (limits.names)",
+        ),
+        (
+            Limited::Descriptors,
+            "descriptors that the manager holds for this user",
+        ),
+        (
+            Limited::Records,
+            "entries of the manager's tables for this user",
+        ),
         (Limited::Bytes, "bytes of this user"),
         (Limited::Traces, "traced domains of this user"),
         (Limited::PoolsOfDomain, "pools of this domain"),
         (Limited::PoolIds, "pools and heaps of all users"),
         (Limited::Forwarders, "domains that may forward this pool"),
         (Limited::Queues, "channels and readers of this pool"),
-        (Limited::Registered, "channels that this domain has inside its process"),
+        (
+            Limited::Registered,
+            "channels that this domain has inside its process",
+        ),
         (Limited::Followers, "domains that follow this trace"),
-        (Limited::Messages, "messages for a client that does not read them"),
-        (Limited::Claims, "claims of this domain after a restart of the manager"),
-        (Limited::Mapped, "chunks that this reader claims, or its pool is another one"),
-        (Limited::Resyncs, "questions of this reader for chunks that it misses"),
-        (Limited::Backlog, "requests to a domain that has not taken the ones before"),
+        (
+            Limited::Messages,
+            "messages for a client that does not read them",
+        ),
+        (
+            Limited::Claims,
+            "claims of this domain after a restart of the manager",
+        ),
+        (
+            Limited::Mapped,
+            "chunks that this reader claims, or its pool is another one",
+        ),
+        (
+            Limited::Resyncs,
+            "questions of this reader for chunks that it misses",
+        ),
+        (
+            Limited::Backlog,
+            "requests to a domain that has not taken the ones before",
+        ),
     ];
     const SHIFT: u32 = 56;
 
@@ -193,7 +229,9 @@ impl Limited {
         let of = Limited::ALL.iter().find(|(of, _)| *of as u64 == what);
         match (of, most) {
             (Some((_, what)), 0) => format!(": too many {what}"),
-            (Some((_, what)), _) => format!(": {what}: this would be number {number}, allowed are {most}"),
+            (Some((_, what)), _) => {
+                format!(": {what}: this would be number {number}, allowed are {most}")
+            }
             (None, _) => format!(": this would be number {number}, allowed are {most}"),
         }
     }

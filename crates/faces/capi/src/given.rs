@@ -75,10 +75,11 @@ pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
     Duration::from_nanos(timeout_ns.unsigned_abs())
 }
 
+/// How a send with such a timeout deals with a full ring; `own` is what the sender does by itself.
 #[inline(always)]
-pub(crate) fn when_full(timeout_ns: i64) -> WhenFull {
+pub(crate) fn when_full(timeout_ns: i64, own: WhenFull) -> WhenFull {
     match timeout_ns {
-        FOREVER => WhenFull::Block,
+        FOREVER => own,
         ..=0 => WhenFull::Error,
         _ => WhenFull::BlockFor(nanoseconds(timeout_ns)),
     }

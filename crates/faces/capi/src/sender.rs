@@ -30,6 +30,43 @@ pub extern "C" fn tranship_sender_abandon(sender: Option<Box<Sender>>) {
     });
 }
 
+/// A send with TRANSHIP_FOREVER waits where the channel is full. This is the default.
+pub const WHEN_FULL_WAIT: u32 = 0;
+/// Such a send drops the message, which tranship_sender_dropped counts.
+pub const WHEN_FULL_DROP_NEW: u32 = 1;
+/// The receiver skips each message behind which a newer one waits (tranship_receiver_skipped). Where the channel is full such a send drops the message as with
+/// TRANSHIP_WHEN_FULL_DROP_NEW: let the channel have as many lines as messages may be sent between two receives.
+pub const WHEN_FULL_DROP_OLDEST: u32 = 2;
+
+/// Says what a send with TRANSHIP_FOREVER does from now on where the channel is full. The receiver's consent to a new pool is waited for in all modes.
+/// TRANSHIP_ERR_BAD_ARGUMENT for a mode that is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_set_when_full(
+    sender: Option<&mut Sender>,
+    when_full: u32,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let sender = &mut there(sender, "sender")?.0;
+        sender.set_when_full(match when_full {
+            WHEN_FULL_WAIT => facade::WhenFull::Block,
+            WHEN_FULL_DROP_NEW => facade::WhenFull::DropNew,
+            WHEN_FULL_DROP_OLDEST => facade::WhenFull::DropOldest,
+            other => {
+                let text = format!("when_full is {other}, allowed are TRANSHIP_WHEN_FULL_WAIT (0) to TRANSHIP_WHEN_FULL_DROP_OLDEST (2)");
+                return Err(facade::Error::new(Kind::BadArgument, text));
+            }
+        });
+        Ok(())
+    })
+}
+
+/// How many messages this sender has dropped. 0 of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_dropped(sender: Option<&Sender>) -> u64 {
+    sender.map_or(0, |sender| sender.0.dropped())
+}
+
 /// Sends what is in `buf`, with the word `buf->meta`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
 /// inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
 ///
@@ -45,12 +82,14 @@ pub extern "C" fn tranship_send(
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
         let buf = there(buf, "buf")?;
-        let mut sender = sender.with_when_full(when_full(timeout_ns));
+        let how = when_full(timeout_ns, sender.when_full());
+        let mut sender = sender.with_when_full(how);
         let meta = buf.meta;
         match buf.kind {
             BUF_AGGREGATE => {
                 let aggregate = *buf.take_aggregate()?;
-                sender.send_aggregate(aggregate, meta).map_err(|failed| {
+                let sent = sender.send_aggregate(aggregate, meta);
+                sent.map(drop).map_err(|failed| {
                     buf.put_aggregate(Box::new(failed.unsent));
                     failed.error
                 })
@@ -65,7 +104,8 @@ pub extern "C" fn tranship_send(
             }
             _ => {
                 let shared = buf.take_shared()?;
-                sender.send_buf(shared, meta).map_err(|failed| {
+                let sent = sender.send_buf(shared, meta);
+                sent.map(drop).map_err(|failed| {
                     buf.put_shared(failed.unsent);
                     failed.error
                 })
@@ -87,10 +127,10 @@ pub extern "C" fn tranship_send_inline(
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
         let inline = bytes(data, len, "data")?;
-        let mut sender = sender.with_when_full(when_full(timeout_ns));
-        sender
-            .send_inline(inline, meta)
-            .map_err(|failed| failed.error)
+        let how = when_full(timeout_ns, sender.when_full());
+        let mut sender = sender.with_when_full(how);
+        let sent = sender.send_inline(inline, meta);
+        sent.map(drop).map_err(|failed| failed.error)
     })
 }
 
@@ -107,9 +147,11 @@ pub extern "C" fn tranship_move(
         let sender = &mut there(sender, "sender")?.0;
         let buf = there(buf, "buf")?;
         let meta = buf.meta;
-        let mut sender = sender.with_when_full(when_full(timeout_ns));
+        let how = when_full(timeout_ns, sender.when_full());
+        let mut sender = sender.with_when_full(how);
         let moved = buf.take_exclusive()?;
-        sender.move_buffer_with(moved, meta).map_err(|failed| {
+        let sent = sender.move_buffer_with(moved, meta);
+        sent.map(drop).map_err(|failed| {
             buf.put_exclusive(failed.unsent);
             failed.error
         })

@@ -112,7 +112,7 @@ fn a_killed_receiver_leaves_nothing() {
             // The pool is finite: what the dead one had comes back, or this waits for ever.
             let frame = pool.alloc(10_000).expect("alloc");
             match sender.send(frame) {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(failed) => break failed.error.kind(),
             }
         };

@@ -331,6 +331,12 @@ impl Receiver {
         aio.call_method1("following", (slf,))
     }
 
+    /// Messages that this end has skipped, as newer ones were there and the sender said "drop-oldest".
+    #[getter]
+    fn skipped(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |inner| inner.driven.end().skipped())
+    }
+
     /// A descriptor for event loops: readable when `try_recv` is to be called.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.doorbell(py)?.fd())

@@ -8,16 +8,23 @@ use crate::foreign::{View, lies_in};
 use crate::fork::{ForkEpoch, end_with};
 use crate::number::Number;
 use crate::pool::Pool;
-use crate::sending::{Cargo, Inner, attempt, moved};
+use crate::sending::{Cargo, Inner, moved};
 use crate::wait::{By, Turn, Waits, limit, wait};
-use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::{
-    Aggregate, Error, INLINE_BYTES, Kind, Message, Payload, PollItem, PoolPending, WhenFull, poll,
+    Aggregate, Error, INLINE_BYTES, Kind, Message, Outcome, Payload, PollItem, PoolPending, WhenFull, poll,
 };
+
+/// What `when_full` may be.
+const MODES: [(&str, WhenFull); 3] = [
+    ("wait", WhenFull::Block),
+    ("drop-new", WhenFull::DropNew),
+    ("drop-oldest", WhenFull::DropOldest),
+];
 
 /// The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -102,7 +109,7 @@ impl Sender {
         cargo: &mut Option<Cargo>,
         meta: u64,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         let timeout = limit(timeout)?;
         let mut pending = false;
         let mut own_thread =
@@ -126,10 +133,11 @@ impl Sender {
                 Some(turn) => WhenFull::BlockFor(turn.slice.min(Duration::from_millis(20))),
             };
             let Some(what) = cargo.take() else {
-                return Ok(Some(()));
+                return Ok(Some(true));
             };
-            let Err(unsent) = attempt(sender, how, what, meta) else {
-                return Ok(Some(()));
+            let unsent = match inner.attempt(how, what, meta) {
+                Ok(outcome) => return Ok(Some(outcome == Outcome::Sent)),
+                Err(unsent) => unsent,
             };
             let (error, what) = *unsent;
             pending = error == Kind::PoolPending;
@@ -252,7 +260,7 @@ impl Sender {
         payload: &Bound<'_, PyAny>,
         meta: Number,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         let meta = meta.named("meta")?;
         self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
@@ -266,7 +274,7 @@ impl Sender {
         data: &Bound<'_, PyAny>,
         meta: Number,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         let (bytes, meta) = (View::of_data(data)?.to_vec(), meta.named("meta")?);
         self.deliver(py, &mut Some(Cargo::Inline(bytes)), meta, timeout)
     }
@@ -279,7 +287,7 @@ impl Sender {
         buffer: &Bound<'_, Buffer>,
         meta: Number,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         let meta = meta.named("meta")?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
@@ -491,6 +499,35 @@ impl Sender {
     #[getter]
     fn queued(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |inner| inner.driven.end().queued())
+    }
+
+    /// Messages that this sender has dropped, as `when_full` says.
+    #[getter]
+    fn dropped(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |inner| inner.driven.end().dropped())
+    }
+
+    /// What a send does that finds the channel full. "wait": it waits. "drop-new": it drops the message. "drop-oldest": the
+    /// receiver skips each message behind which a newer one waits, and a full channel drops the new one as with "drop-new".
+    #[getter]
+    fn when_full(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let mode = self.with(py, |inner| inner.when_full)?;
+        let name = MODES.iter().find(|(_, of)| *of == mode);
+        Ok(name.map_or(MODES[0].0, |(name, _)| name))
+    }
+
+    #[setter]
+    fn set_when_full(&self, py: Python<'_>, mode: &str) -> PyResult<()> {
+        let Some((_, mode)) = MODES.iter().find(|(name, _)| *name == mode) else {
+            let text = format!(
+                "when_full is {mode:?}, allowed are \"wait\", \"drop-new\" and \"drop-oldest\""
+            );
+            return Err(PyValueError::new_err(text));
+        };
+        self.with(py, |inner| {
+            inner.when_full = *mode;
+            inner.driven.end().set_when_full(*mode);
+        })
     }
 
     /// Whether the receiver is closed, or dead.

@@ -5,7 +5,7 @@ use crate::driven::{Doorbell, Driven};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship::{Body, CbufMut, Error, Kind, Message, Payload, SendError, WhenFull};
+use tranship::{Body, CbufMut, Error, Kind, Message, Outcome, Payload, SendError, WhenFull};
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
@@ -18,6 +18,8 @@ pub(crate) struct Inner {
     awaits_reply: bool,
     /// What came back ahead of its time.
     stash: Option<Result<Message, Error>>,
+    /// What a send does that finds the channel full.
+    pub(crate) when_full: WhenFull,
     /// What a future did not move after all.
     pub(crate) back: Option<CbufMut>,
 }
@@ -47,6 +49,7 @@ pub(crate) fn moved(message: Message) -> Option<CbufMut> {
 impl Inner {
     pub(crate) fn new(sender: tranship::Sender) -> Inner {
         Inner {
+            when_full: sender.when_full(),
             driven: Driven::new(sender),
             doorbell: None,
             replies: None,
@@ -174,14 +177,32 @@ impl Inner {
         self.look(&doorbell)
     }
 
+    /// One attempt, which waits as it is told; what finds the channel full is dropped where it is to be.
+    pub(crate) fn attempt(
+        &mut self,
+        how: WhenFull,
+        cargo: Cargo,
+        meta: u64,
+    ) -> Result<Outcome, Unsent> {
+        let drops = matches!(self.when_full, WhenFull::DropNew | WhenFull::DropOldest);
+        let when_full = self.when_full;
+        let sender = self.driven.end();
+        match attempt(sender, how, cargo, meta) {
+            Err(unsent) if drops && unsent.0 == Kind::Full => {
+                attempt(sender, when_full, unsent.1, meta)
+            }
+            done => done,
+        }
+    }
+
     /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
     pub(crate) fn begin(&mut self, cargo: &mut Option<Cargo>, meta: u64) -> Result<bool, Error> {
         let doorbell = self.doorbell()?;
         let Some(what) = cargo.take() else {
             return Ok(true);
         };
-        let (error, what) = match attempt(self.driven.end(), WhenFull::Error, what, meta) {
-            Ok(()) => return Ok(true),
+        let (error, what) = match self.attempt(WhenFull::Error, what, meta) {
+            Ok(_) => return Ok(true),
             Err(unsent) => *unsent,
         };
         if !matches!(error.kind(), Kind::Full | Kind::PoolPending) {
@@ -229,13 +250,13 @@ impl From<Outgoing> for Cargo {
 /// What was not sent, and why.
 pub(crate) type Unsent = Box<(Error, Cargo)>;
 
-/// One attempt, which waits as it is told.
-pub(crate) fn attempt(
+/// One attempt.
+fn attempt(
     sender: &mut tranship::Sender,
     how: WhenFull,
     cargo: Cargo,
     meta: u64,
-) -> Result<(), Unsent> {
+) -> Result<Outcome, Unsent> {
     let mut sender = sender.with_when_full(how);
     match cargo {
         Cargo::Shared(payload) => sender

@@ -73,6 +73,7 @@ pub use tranship_core::{
     Opening,
     OutOfBounds,
     OutOfRange,
+    Outcome,
     OwnBuffer,
     Payload,
     PollItem,

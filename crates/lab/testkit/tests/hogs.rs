@@ -144,7 +144,7 @@ impl Stage {
             match moved {
                 false => sender.send(buf.freeze()).expect("sent"),
                 true => sender.move_buffer(buf).expect("moved"),
-            }
+            };
         }
         let keeper = DomainId(peer.expect::<u32>());
         Stage {

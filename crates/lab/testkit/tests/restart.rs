@@ -64,7 +64,7 @@ fn send_one(pool: &Pool, sender: &mut Sender, id: u64) {
     // Without a manager a pool cannot be assigned: again.
     loop {
         match sender.send_with(unsent, id) {
-            Ok(()) => return,
+            Ok(_) => return,
             Err(error) if error.error.to_string().contains("manager") => unsent = error.unsent,
             Err(error) => panic!("message {id}: {}", error.error),
         }

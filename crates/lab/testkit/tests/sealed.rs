@@ -57,7 +57,7 @@ child!(
                 };
                 payload::fill(&mut buf, id, payload::mix(id));
                 match to.send_with(buf, id) {
-                    Ok(()) => {}
+                    Ok(_) => {}
                     Err(failed) if failed.kind() == Kind::PeerGone => break,
                     Err(failed) => panic!("send: {failed}"),
                 }

@@ -4,9 +4,13 @@
 use super::inline::Inline;
 pub(crate) use crate::cbuf::Reference;
 use crate::error::{Error, Kind, Violation};
+use crate::options::WhenFull;
 use std::sync::atomic::Ordering;
 use tranship_proto::CbufId;
 use tranship_ring::{INLINE_BYTES, Line};
+
+/// In word 0, beside the operation: the receiver may skip the message if another one waits behind it.
+const SKIPPABLE: u64 = 1 << 48;
 
 const OP_INLINE: u64 = 1;
 const OP_BUFFER: u64 = 2;
@@ -126,6 +130,21 @@ pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
             len: len as u8,
         },
     ))
+}
+
+/// What lines say of a channel that deals with a full ring in this way.
+pub(crate) fn skippable(when_full: WhenFull) -> u64 {
+    match when_full {
+        WhenFull::DropOldest => SKIPPABLE,
+        _ => 0,
+    }
+}
+
+/// Whether the message may be skipped, which is taken off the line.
+pub(crate) fn take_skippable(words: &mut [u64; 8]) -> bool {
+    let may = words[0] & SKIPPABLE != 0;
+    words[0] &= !SKIPPABLE;
+    may
 }
 
 /// Too many bytes for an inline message.

@@ -355,23 +355,28 @@ impl Sender {
         match message.body {
             Body::Inline(inline) => {
                 let sent = now.send_inline(&inline, meta);
-                sent.map_err(|failed| failed.map(|()| back(Body::Inline(inline))))
+                sent.map(|_| ())
+                    .map_err(|failed| failed.map(|()| back(Body::Inline(inline))))
             }
             Body::Buf(buf) => {
                 let sent = now.send_buf(buf, meta);
-                sent.map_err(|failed| failed.map(|buf| back(Body::Buf(buf))))
+                sent.map(|_| ())
+                    .map_err(|failed| failed.map(|buf| back(Body::Buf(buf))))
             }
             Body::Aggregate(aggregate) => {
                 let sent = now.send_aggregate(aggregate, meta);
-                sent.map_err(|failed| failed.map(|all| back(Body::Aggregate(all))))
+                sent.map(|_| ())
+                    .map_err(|failed| failed.map(|all| back(Body::Aggregate(all))))
             }
             Body::Moved(buf) => {
                 let sent = now.move_buffer_with(buf, meta);
-                sent.map_err(|failed| failed.map(|buf| back(Body::Moved(buf))))
+                sent.map(|_| ())
+                    .map_err(|failed| failed.map(|buf| back(Body::Moved(buf))))
             }
             Body::MovedAggregate(aggregate) => {
                 let sent = now.move_aggregate(aggregate, meta);
-                sent.map_err(|failed| failed.map(|all| back(Body::MovedAggregate(all))))
+                sent.map(|_| ())
+                    .map_err(|failed| failed.map(|all| back(Body::MovedAggregate(all))))
             }
             Body::Released(id) => {
                 let text = "that something was released is told by its receiver, and to its sender: Receiver::release_with";

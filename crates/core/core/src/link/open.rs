@@ -49,7 +49,8 @@ pub(crate) fn check(options: &LinkOptions) -> Result<(), Error> {
         let checked = crate::pool::check(arrivals);
         checked.map_err(|error| error.context("the pool for arrivals (LinkOptions::arrivals)"))?;
         if options.snapshots.is_some() {
-            let text = "copies go to one pool: LinkOptions::snapshots or LinkOptions::arrivals, not both";
+            let text =
+                "copies go to one pool: LinkOptions::snapshots or LinkOptions::arrivals, not both";
             return Err(Error::new(Kind::BadArgument, text));
         }
     }

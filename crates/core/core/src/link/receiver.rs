@@ -73,6 +73,7 @@ pub struct Receiver {
     resync: Option<Resync>,
     pub(super) wait: Wait,
     trusted: bool,
+    skipped: u64,
     /// Where buffers of level `none` are copied to.
     snapshots: Option<Pool>,
     /// What comes over from a sender of this process.
@@ -124,6 +125,7 @@ impl Receiver {
             resync: None,
             wait: options.wait,
             trusted: false,
+            skipped: 0,
             snapshots,
             store: None,
             driver: None,
@@ -213,9 +215,28 @@ impl Receiver {
             return Ok(self.take_ahead()?.map(Box::new));
         }
         match self.consumer.try_pop(self.lines) {
-            Some(words) => Ok(self.take(words)?.map(Box::new)),
+            Some(words) => Ok(self.take_newest(words)?.map(Box::new)),
             None => Ok(self.nothing()?.map(Box::new)),
         }
+    }
+
+    /// The message of a line; or, as long as the sender lets it be skipped, that of a later one that waits.
+    fn take_newest(&mut self, mut words: [u64; 8]) -> Result<Option<Message>, Error> {
+        // A sender that goes on sending holds nobody here.
+        for _ in 0..self.lines.count() {
+            let may_skip = descriptor::take_skippable(&mut words);
+            let taken = self.take(words)?;
+            if !may_skip || taken.is_none() {
+                return Ok(taken);
+            }
+            match self.consumer.try_pop(self.lines) {
+                Some(next) => words = next,
+                None => return Ok(taken),
+            }
+            self.skipped += 1;
+        }
+        descriptor::take_skippable(&mut words);
+        self.take(words)
     }
 
     /// The next message, waiting as the link's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
@@ -360,7 +381,7 @@ impl Receiver {
     #[cold]
     fn ending(&mut self) -> Result<Option<Message>, Error> {
         match self.consumer.try_pop(self.lines) {
-            Some(words) => self.take(words),
+            Some(words) => self.take_newest(words),
             None => Err(self.all_taken()),
         }
     }
@@ -395,6 +416,10 @@ impl Receiver {
     /// The channel's id.
     pub fn channel(&self) -> ChannelId {
         self.link.channel
+    }
+    /// Messages that this end has skipped, as a newer one was there and the sender said [`WhenFull::DropOldest`](crate::WhenFull::DropOldest).
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
     /// How this end waits from now on.
     pub fn set_wait(&mut self, wait: Wait) {

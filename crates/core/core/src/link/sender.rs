@@ -21,7 +21,7 @@ use super::store::Store;
 use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError};
-use crate::options::{LinkOptions, Wait, WhenFull};
+use crate::options::{LinkOptions, Outcome, Wait, WhenFull};
 use crate::pool::{FEW, OwnPool, Place};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -71,6 +71,8 @@ pub struct Sender {
     away_since: Option<Instant>,
     wait: Wait,
     when_full: WhenFull,
+    /// What a line says of whether its message may be skipped, however it is sent: as long as the channel is to drop the oldest.
+    skippable: u64,
     dropped: u64,
     /// What goes over to a receiver of this process.
     store: Option<Arc<Store>>,
@@ -119,6 +121,7 @@ impl Sender {
             away_since: None,
             wait: options.wait,
             when_full: options.when_full,
+            skippable: descriptor::skippable(options.when_full),
             dropped: 0,
             store: None,
             most_bytes: u64::MAX,
@@ -141,7 +144,7 @@ impl Sender {
     /// `Refused` for one that it does not want, or that is somebody else's and may not be passed on ([`Pool::allow_forward`](crate::Pool::allow_forward)); `BufferInvalid` for a buffer of another domain; `TooLarge` where the bytes are carried and
     /// can never have room; `ManagerAway`, `CutOff` where a pool has still to be assigned; `Forked`; `System`.
     #[inline(always)]
-    pub fn send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
+    pub fn send(&mut self, payload: impl Into<Payload>) -> Result<Outcome, SendError<Payload>> {
         self.send_with(payload, 0)
     }
 
@@ -154,7 +157,7 @@ impl Sender {
         &mut self,
         payload: impl Into<Payload>,
         meta: u64,
-    ) -> Result<(), SendError<Payload>> {
+    ) -> Result<Outcome, SendError<Payload>> {
         match payload.into() {
             Payload::Buf(buf) => {
                 let sent = self.send_buf(buf, meta);
@@ -176,9 +179,9 @@ impl Sender {
     /// # Errors
     /// As [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
-    pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<(), SendError<Cbuf>> {
+    pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<Outcome, SendError<Cbuf>> {
         match self.send_fresh(buf, meta) {
-            None => Ok(()),
+            None => Ok(Outcome::Sent),
             Some(buf) => self.send_any(buf, meta).map_err(|e| *e),
         }
     }
@@ -233,12 +236,12 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn send_any(&mut self, buf: Cbuf, meta: u64) -> Result<(), Box<SendError<Cbuf>>> {
+    fn send_any(&mut self, buf: Cbuf, meta: u64) -> Result<Outcome, Box<SendError<Cbuf>>> {
         if self.store.is_some() {
             return match self.ready_inside(std::iter::once(buf.handle())) {
                 Ok(()) => {
                     self.put_inside(Body::Buf(buf), meta);
-                    Ok(())
+                    Ok(Outcome::Sent)
                 }
                 Err(error) => Ok(self.not_sent(error, buf)?),
             };
@@ -249,7 +252,7 @@ impl Sender {
             return Ok(self.not_sent(error, buf)?);
         }
         self.publish(buf, Carries::Buffer, meta, Publish::SeqCst);
-        Ok(())
+        Ok(Outcome::Sent)
     }
 
     /// Sends up to [`INLINE_BYTES`] bytes inside the descriptor: no buffer, no counting.
@@ -257,7 +260,7 @@ impl Sender {
     /// # Errors
     /// `BadArgument` for more bytes; `Full`, `PeerGone`, `Forked` as [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
-    pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
+    pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<Outcome, SendError<()>> {
         if bytes.len() > INLINE_BYTES {
             return Err(SendError::new(descriptor::too_long(bytes), ()));
         }
@@ -265,21 +268,19 @@ impl Sender {
             return self.not_sent(error, ());
         }
         let how = self.link.ring.how_to_publish();
-        let line = descriptor::inline_line(bytes, meta);
+        let mut line = descriptor::inline_line(bytes, meta);
+        line[0] |= self.skippable;
         let _ = self.producer.push(self.lines, how, line);
         self.link.notify_of(how);
-        Ok(())
+        Ok(Outcome::Sent)
     }
 
-    fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<(), SendError<T>> {
-        // The receiver is behind, or not even there yet, or there is nobody to bring the two together.
-        let behind = matches!(
-            error.kind(),
-            Kind::Full | Kind::PoolPending | Kind::ManagerAway
-        );
-        if behind && self.when_full == WhenFull::DropNew {
+    fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<Outcome, SendError<T>> {
+        // The receiver is behind, or there is nobody to bring the two together.
+        let behind = matches!(error.kind(), Kind::Full | Kind::ManagerAway);
+        if behind && self.when_full.drops() {
             self.dropped += 1;
-            return Ok(());
+            return Ok(Outcome::Dropped);
         }
         Err(SendError::new(error, unsent))
     }
@@ -360,6 +361,7 @@ impl Sender {
             true => self.link.ring.how_to_publish(),
             false => how,
         };
+        let skippable = self.skippable;
         let publish = || {
             let (offset, serial) = buf.place();
             let reference = Reference {
@@ -368,7 +370,8 @@ impl Sender {
                 length: buf.len as u64,
                 serial,
             };
-            let line = descriptor::reference_line(reference, carries, meta);
+            let mut line = descriptor::reference_line(reference, carries, meta);
+            line[0] |= skippable;
             let _ = self.producer.push(self.lines, how, line);
         };
         let release = || {
@@ -424,6 +427,7 @@ impl Sender {
         how: Publish,
     ) {
         let (slot, length) = (buf.slot(), buf.len as u64);
+        let skippable = self.skippable;
         // SAFETY: as the caller says.
         let out = unsafe { self.outs.get_unchecked_mut(at) };
         debug_assert!((slot as usize) < out.counts.counts().len());
@@ -441,6 +445,7 @@ impl Sender {
             length,
             serial,
             carries,
+            skippable,
             meta,
             message,
             is_last,
@@ -501,6 +506,8 @@ struct First<'a> {
     length: u64,
     serial: u32,
     carries: Carries,
+    /// As in [`Sender`].
+    skippable: u64,
     meta: u64,
     message: u32,
     /// Whether the receiver is to be told.
@@ -523,7 +530,8 @@ impl FirstSend for First<'_> {
             length: self.length,
             serial: self.serial,
         };
-        let line = descriptor::reference_line(reference, self.carries, self.meta);
+        let mut line = descriptor::reference_line(reference, self.carries, self.meta);
+        line[0] |= self.skippable;
         self.producer.push_known(self.lines, self.how, line);
     }
 

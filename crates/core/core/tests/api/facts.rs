@@ -153,7 +153,10 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
     assert_eq!(third.kind(), Kind::Limit, "{third}");
     let of = |error: &tranship_core::Error, what: &str| {
         let text = error.to_string();
-        assert!(text.contains(what) && text.contains("allowed are 2"), "{text}");
+        assert!(
+            text.contains(what) && text.contains("allowed are 2"),
+            "{text}"
+        );
     };
     of(&third, "connections and domains of this user");
     let pools = [pool(&a, 1), pool(&b, 1)];

@@ -420,7 +420,7 @@ fn one_that_does_not_say_that_it_has_the_pool() {
     let mut sent = 0;
     let error = loop {
         match left.pool.alloc_timeout(BUFFER, brief) {
-            Ok(buf) => left.sender.send(buf.freeze()).expect("send"),
+            Ok(buf) => left.sender.send(buf.freeze()).map(drop).expect("send"),
             Err(error) => break error,
         }
         drop(left.receiver.recv().expect("recv"));

@@ -4,8 +4,8 @@ use crate::kit::*;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Awaited, BadName, Body, Error, Kind, LinkOptions, OutOfRange, Payload, PoolOptions,
-    PoolPending, RefusalCode, RingFull, Role, TimedOut, Wait, WhenFull,
+    Awaited, BadName, Body, Domain, Error, Kind, LinkOptions, OutOfRange, Outcome, Payload,
+    PoolOptions, PoolPending, RefusalCode, RingFull, Role, Sender, TimedOut, Wait, WhenFull,
 };
 
 fn lines(n: u32) -> LinkOptions {
@@ -185,7 +185,7 @@ fn nothing_is_dropped_for_a_receiver_that_is_gone() {
     let (mut sender, receiver) = link(&a, &b, "x");
     sender.set_when_full(WhenFull::DropNew);
     drop(receiver);
-    let mut sent = Ok(());
+    let mut sent = Ok(Outcome::Sent);
     until(|| {
         sent = sender.send_inline(b"1", 1);
         sent.is_err()
@@ -531,11 +531,23 @@ fn bad_options_are_refused_where_they_are_given() {
         (lines(1 << 17), "2 to 65536"),
         (LinkOptions::new().arrivals(arrivals().slots(0)), "slots"),
         (LinkOptions::new().arrivals(PoolOptions::new(0)), "maximum"),
-        (LinkOptions::new().arrivals(arrivals().chunk_bytes(5)), "chunk size"),
-        (LinkOptions::new().arrivals(arrivals().align(3)), "alignment"),
-        (LinkOptions::new().arrivals(arrivals().preallocate(1 << 30)), "begin with"),
+        (
+            LinkOptions::new().arrivals(arrivals().chunk_bytes(5)),
+            "chunk size",
+        ),
+        (
+            LinkOptions::new().arrivals(arrivals().align(3)),
+            "alignment",
+        ),
+        (
+            LinkOptions::new().arrivals(arrivals().preallocate(1 << 30)),
+            "begin with",
+        ),
         (LinkOptions::new().arrivals(arrivals().name("")), "name"),
-        (LinkOptions::new().arrivals(arrivals()).snapshots(own.id()), "not both"),
+        (
+            LinkOptions::new().arrivals(arrivals()).snapshots(own.id()),
+            "not both",
+        ),
     ];
     for (options, why) in bad {
         for address in ["x", "local:x"] {
@@ -552,5 +564,90 @@ fn bad_options_are_refused_where_they_are_given() {
                 assert!(error.to_string().contains(why), "{options:?}: {error}");
             }
         }
+    }
+}
+
+/// Of all that waits the receiver has the last one, and knows how many it has skipped; what it skipped is free again.
+#[test]
+fn who_wants_the_newest_gets_it() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 8);
+    for address in ["x", "local:x"] {
+        let to = if address == "x" { &b } else { &a };
+        let options = lines(16).when_full(WhenFull::DropOldest);
+        let (mut sender, mut receiver) = link_with(&a, to, address, options);
+        sender.assign(&pool).expect("assign");
+        let mut number = 0;
+        let mut send = |sender: &mut Sender, count: u64| {
+            for _ in 0..count {
+                number += 1;
+                let sent = match number % 4 {
+                    0 => sender.send_inline(b"few", number).expect("send"),
+                    1 => sender
+                        .send_with(filled(&pool, CHUNK / 4, 1), number)
+                        .expect("send"),
+                    2 => sender
+                        .send_with(filled(&pool, 16, 1), number)
+                        .expect("send"),
+                    _ => {
+                        let buf = pool.alloc(16).expect("alloc");
+                        sender.move_buffer_with(buf, number).expect("send")
+                    }
+                };
+                assert_eq!(sent, Outcome::Sent);
+            }
+            number
+        };
+        let mut skipped = 0;
+        for count in [1, 2, 16, 1, 7] {
+            let last = send(&mut sender, count);
+            assert_eq!(receiver.recv().expect("recv").meta, last, "{address}");
+            assert!(receiver.try_recv().expect("open").is_none());
+            skipped += count - 1;
+            assert_eq!(receiver.skipped(), skipped, "{address}");
+        }
+        uses(&pool, 0);
+        // A full ring refuses the newest, and says so.
+        let last = send(&mut sender, 16);
+        let refused = sender.send_inline(b"more", 0).expect("dropped");
+        assert_eq!((refused, sender.dropped()), (Outcome::Dropped, 1));
+        assert_eq!(receiver.recv().expect("recv").meta, last);
+        // Nothing is skipped for what was sent otherwise.
+        send(&mut sender, 2);
+        sender.set_when_full(WhenFull::Block);
+        let first = send(&mut sender, 1);
+        send(&mut sender, 1);
+        assert_eq!(receiver.recv().expect("recv").meta, first);
+        assert_eq!(receiver.recv().expect("recv").meta, first + 1);
+        // The last one before the end is had, too.
+        sender.set_when_full(WhenFull::DropOldest);
+        let last = send(&mut sender, 5);
+        drop(sender);
+        assert_eq!(receiver.recv().expect("recv").meta, last);
+        assert_eq!(receiver.recv().expect_err("over").kind(), Kind::PeerGone);
+    }
+}
+
+/// Who has still to agree to a pool is not behind: a protocol that counts on its first message would wait for ever.
+#[test]
+fn the_first_message_of_a_pool_is_not_dropped() {
+    let _dog = dog();
+    for when_full in [WhenFull::DropNew, WhenFull::DropOldest] {
+        let a = embedded();
+        // It has no helper thread: it agrees when it receives.
+        let path = a.socket_path().expect("socket");
+        let b = Domain::builder().name("b").socket(path);
+        let b = b.connect().expect("connect");
+        let pool = pool(&a, 1);
+        let options = lines(2).when_full(when_full);
+        let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
+        thread::scope(|s| {
+            let sends = s.spawn(|| sender.send_with(filled(&pool, 16, 1), 7).expect("send"));
+            let got = receiver.recv().expect("recv");
+            assert_eq!((got.meta, got.to_vec()), (7, vec![1; 16]));
+            assert_eq!(sends.join().expect("no panic"), Outcome::Sent);
+        });
+        assert_eq!(sender.dropped(), 0);
     }
 }

@@ -70,13 +70,17 @@ fn take(receiver: &mut Receiver) {
 
 #[test]
 fn while_it_is_sent_the_short_way() {
-    let send = |_: &Pool, sender: &mut Sender, buf| sender.send(buf).expect("send");
+    let send = |_: &Pool, sender: &mut Sender, buf| {
+        sender.send(buf).expect("send");
+    };
     each_way(send, take, true);
 }
 
 #[test]
 fn while_it_is_sent_the_long_way() {
-    let send = |_: &Pool, sender: &mut Sender, buf| sender.send(buf).expect("send");
+    let send = |_: &Pool, sender: &mut Sender, buf| {
+        sender.send(buf).expect("send");
+    };
     each_way(send, take, false);
 }
 

@@ -235,7 +235,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
         thread::scope(|s| {
             let (sender, far) = (&mut sender, &mut far);
             s.spawn(move || match round % 2 {
-                0 => sender.send_inline(b"", round).expect("send"),
+                0 => sender.send_inline(b"", round).map(drop).expect("send"),
                 _ => far.write_all(b"x").expect("write"),
             });
             let at = set(&mut receiver, &mut unused, &near, None);

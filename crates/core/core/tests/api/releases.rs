@@ -28,7 +28,7 @@ fn the_sender_learns_which_buffer_and_can_have_its_memory() {
             match moved {
                 true => to.move_buffer(buf).expect("move"),
                 false => to.send(buf).expect("send"),
-            }
+            };
             let message = from.recv().expect("recv");
             assert!(pool.alloc_now(1).is_err(), "the receiver has it");
             from.release_with(message.body, 9).expect("release");

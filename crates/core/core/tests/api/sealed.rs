@@ -264,7 +264,7 @@ fn a_full_ring_is_found_before_anything_is_sealed() {
     from.recv().expect("room for one");
     until(
         || match to.send(std::mem::replace(&mut large, none.alloc(1).expect("room"))) {
-            Ok(()) => true,
+            Ok(_) => true,
             Err(failed) => panic!("{failed}"),
         },
     );

@@ -152,7 +152,10 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
         let mut pieces = Aggregate::new();
         let part = filled(&none, CHUNK, 1);
         match parts {
-            1 => to.send(filled(&none, 2 * CHUNK, 1)).expect("send"),
+            1 => to
+                .send(filled(&none, 2 * CHUNK, 1))
+                .map(drop)
+                .expect("send"),
             _ => {
                 for _ in 0..parts {
                     pieces.push_back(part.clone()).expect("room");

@@ -144,7 +144,7 @@ fn what_comes_before_the_sleep_is_found() {
     assert!(once(&mut full.send_inline_async(b"", 2).expect("short"), &woken).is_pending());
     until(|| a.turn().is_ok() && b.turn().is_ok() && Arc::strong_count(&woken) == 1);
 
-    let waker = PutDown::waker(move || sender.send_inline(b"", 7).expect("send"));
+    let waker = PutDown::waker(move || sender.send_inline(b"", 7).map(drop).expect("send"));
     let mut waits = receiver.recv_async();
     let got = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
     assert!(matches!(got, Poll::Ready(Ok(message)) if message.meta == 7));

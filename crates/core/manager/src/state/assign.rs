@@ -5,7 +5,9 @@ use super::extent::For;
 use super::model::{MAX_QUEUES, Offer, Opening, Queue, Reader};
 use super::types::Done;
 use super::{Ancillary, Fail, State, format, no_such, not_yours, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, Levels, Limited, PoolId, RefusalCode, Req, SAID_NO};
+use tranship_proto::{
+    ChannelId, DomainId, Event, Levels, Limited, PoolId, RefusalCode, Req, SAID_NO,
+};
 
 /// Offers that waited for room are looked at so many at a time.
 const OFFERED: usize = 16;
@@ -49,7 +51,9 @@ impl State {
             false => queues.max(readers) + offers,
         };
         if have >= MAX_QUEUES {
-            return Err(Limited::Queues.refuse(have as u64 + 1, MAX_QUEUES as u64).into());
+            return Err(Limited::Queues
+                .refuse(have as u64 + 1, MAX_QUEUES as u64)
+                .into());
         }
         if !self.cx.domains.contains_key(&p.writer) {
             return Err(no_such(pool.0));

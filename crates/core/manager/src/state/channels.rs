@@ -3,7 +3,9 @@
 use super::back_refs::BackRef;
 use super::types::Done;
 use super::{Ancillary, Fail, State, no_such, not_yours, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, GoneReason, Limited, PoolId, RefusalCode, Req, Role};
+use tranship_proto::{
+    ChannelId, DomainId, Event, GoneReason, Limited, PoolId, RefusalCode, Req, Role,
+};
 
 impl State {
     fn role_in(&self, me: DomainId, id: ChannelId) -> Result<Role, Fail> {

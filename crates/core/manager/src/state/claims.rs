@@ -10,7 +10,9 @@ use super::shape::Shape;
 use super::types::{ChunkKey, Done};
 use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, Limited, PoolId, RefusalCode, Req, Role};
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, Event, Limited, PoolId, RefusalCode, Req, Role,
+};
 
 /// Chunks that one claimed reader may name.
 const MAX_MAPPED: usize = 1 << 20;
@@ -28,7 +30,9 @@ impl State {
     fn check_claims_limit(&self, me: DomainId) -> Done {
         let have = self.claims.of(me);
         if have >= MAX_CLAIMS {
-            return Err(Limited::Claims.refuse(have as u64 + 1, MAX_CLAIMS as u64).into());
+            return Err(Limited::Claims
+                .refuse(have as u64 + 1, MAX_CLAIMS as u64)
+                .into());
         }
         Ok(())
     }
@@ -370,7 +374,9 @@ impl State {
             // Each is looked for in the other.
             let some = p.named.len().max(p.brought.len()) + readers.len().max(queues.len());
             if some > MAX_QUEUES {
-                return Err(Limited::Queues.refuse(some as u64, MAX_QUEUES as u64).into());
+                return Err(Limited::Queues
+                    .refuse(some as u64, MAX_QUEUES as u64)
+                    .into());
             }
             p.named.extend(readers.iter().copied());
             for &(channel, sink, process) in queues {

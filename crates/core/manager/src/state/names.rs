@@ -7,7 +7,9 @@ use super::refuse::{check_lines, check_spelling};
 use super::types::{Done, FdToken};
 use super::{Ancillary, Fail, Of, State, barred, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode, Req, Role};
+use tranship_proto::{
+    AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode, Req, Role,
+};
 
 /// Channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;

@@ -174,7 +174,9 @@ impl State {
             let now = p.forwarders.len() as u64;
             self.cx.accounts.sub(p.uid, Of::Records, before - now);
             if p.forwarders.len() >= MAX_FORWARDERS {
-                return Err(Limited::Forwarders.refuse(now + 1, MAX_FORWARDERS as u64).into());
+                return Err(Limited::Forwarders
+                    .refuse(now + 1, MAX_FORWARDERS as u64)
+                    .into());
             }
         }
         if !self.may_forward(me, pool)? {

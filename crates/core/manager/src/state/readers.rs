@@ -160,7 +160,9 @@ impl State {
             .ok_or(not_yours(id.0))?;
         let waiting = r.feed.as_ref().map_or(0, |f| f.reqs.len());
         if waiting >= MAX_RESYNCS {
-            return Err(Limited::Resyncs.refuse(waiting as u64 + 1, MAX_RESYNCS as u64).into());
+            return Err(Limited::Resyncs
+                .refuse(waiting as u64 + 1, MAX_RESYNCS as u64)
+                .into());
         }
         self.start_feed(id, me, Some(req));
         Ok(())

@@ -11,7 +11,10 @@ use super::pool::Pools;
 use super::refuse::{check_lines, no_such, refusal};
 use super::types::{Done, FdToken};
 use std::collections::BTreeMap;
-use tranship_proto::{ChannelId, ChannelStat, DomainId, Limited, LocalChannel, MAX_ADDRESS_BYTES, PoolId, RefusalCode, Role, check_text};
+use tranship_proto::{
+    ChannelId, ChannelStat, DomainId, Limited, LocalChannel, MAX_ADDRESS_BYTES, PoolId,
+    RefusalCode, Role, check_text,
+};
 
 /// Of one domain. More are not shown.
 const MOST: usize = 256;
@@ -58,7 +61,9 @@ impl Registrations {
         }
         let all = self.of(me).count();
         if all >= MOST || self.all.contains_key(&key) {
-            return Err(Limited::Registered.refuse(all as u64 + 1, MOST as u64).into());
+            return Err(Limited::Registered
+                .refuse(all as u64 + 1, MOST as u64)
+                .into());
         }
         // One that is made up is nobody's.
         let process = |id: &DomainId| cx.domains.get(id).map(|d| (d.process, d.uid));

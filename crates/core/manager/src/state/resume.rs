@@ -7,7 +7,9 @@ use super::reader_set::left_event;
 use super::types::{ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, GoneReason, Limited, PoolId, RefusalCode, Req, Role};
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, Event, GoneReason, Limited, PoolId, RefusalCode, Req, Role,
+};
 
 impl State {
     /// The pool's place in the new control page. The reader set is said again from the start, its epoch first:

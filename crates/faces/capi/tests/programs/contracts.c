@@ -415,6 +415,35 @@ static void a_forked_child_is_told(tranship_domain *domain, tranship_pool *pool)
     EXPECT(status, 0);
 }
 
+static void who_wants_the_newest_gets_it(tranship_domain *domain)
+{
+    tranship_link_options two = {.size = sizeof two, .lines = 2};
+    tranship_listener *listener;
+    tranship_sender *sender;
+    tranship_receiver *receiver;
+    tranship_buf buf;
+
+    OK(tranship_listen(domain, "local:newest", TRANSHIP_SINK, NULL, &listener, &error));
+    OK(tranship_open_sender(domain, "local:newest", &two, TRANSHIP_FOREVER, &sender, &error));
+    OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
+    EXPECT(tranship_sender_set_when_full(sender, 3, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("TRANSHIP_WHEN_FULL_DROP_OLDEST");
+    OK(tranship_sender_set_when_full(sender, TRANSHIP_WHEN_FULL_DROP_OLDEST, &error));
+    for (uint64_t number = 0; number < 5; number++)
+        OK(tranship_send_inline(sender, "x", 1, number, TRANSHIP_FOREVER, &error));
+    EXPECT(tranship_sender_dropped(sender), 3);
+    EXPECT(tranship_send_inline(sender, "x", 1, 9, TRANSHIP_NOW, &error), TRANSHIP_ERR_FULL);
+    OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
+    EXPECT(buf.meta, 1);
+    tranship_release(&buf);
+    EXPECT(tranship_receiver_skipped(receiver), 1);
+    EXPECT(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
+    EXPECT(tranship_sender_dropped(NULL) + tranship_receiver_skipped(NULL), 0);
+    tranship_sender_close(sender);
+    tranship_receiver_close(receiver);
+    tranship_listener_close(listener);
+}
+
 int main(void)
 {
     tranship_domain *domain;
@@ -434,6 +463,7 @@ int main(void)
     messages_of_all_kinds(domain, pool);
     what_goes_back_waits_for_room(domain, pool);
     a_deadline_that_has_passed_is_now(domain, pool);
+    who_wants_the_newest_gets_it(domain);
     a_forked_child_is_told(domain, pool);
     tranship_domain_close(domain); /* in whatever order */
     tranship_pool_close(pool);

@@ -81,7 +81,7 @@ impl Camera {
         let mut wrong = Ok(());
         self.viewers
             .retain_mut(|viewer| match viewer.send_with(frame.clone(), id) {
-                Ok(()) => true,
+                Ok(_) => true,
                 Err(e) => match send_over(&e.error) {
                     Ok(over) => !over,
                     Err(broken) => {

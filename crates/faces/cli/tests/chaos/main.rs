@@ -11,6 +11,7 @@ mod files;
 #[path = "../../../../block/tests/block/nbd.rs"]
 mod nbd;
 mod pair;
+mod quotas;
 mod relay;
 #[path = "../../../../lab/testkit/tests/kill/rules.rs"]
 mod rules;

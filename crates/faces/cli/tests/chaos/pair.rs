@@ -116,6 +116,7 @@ impl Server {
             return Ok(());
         };
         to.send_with(buffer, request.meta)
+            .map(drop)
             .or_else(|e| send_over(&e.error).map(drop))
     }
 }

@@ -87,7 +87,7 @@ fn film(
     };
     payload::fill(&mut frame, id, payload::mix(id));
     match to.send_with(frame, id) {
-        Ok(()) => {
+        Ok(_) => {
             out.insert(id);
             Ok(false)
         }

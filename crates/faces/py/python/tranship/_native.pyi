@@ -391,11 +391,13 @@ class _End(_Closing):
 class Sender(_End):
     """The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not."""
 
-    def send(self, payload: _Sendable, meta: int = 0, *, timeout: float | None = None) -> None:
-        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of an array its bytes alone arrive."""
-    def send_inline(self, data: _Bytes, meta: int = 0, *, timeout: float | None = None) -> None:
+    def send(self, payload: _Sendable, meta: int = 0, *, timeout: float | None = None) -> bool:
+        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of an array its bytes alone arrive.
+
+        True: it was sent. False: it was dropped, as `when_full` says."""
+    def send_inline(self, data: _Bytes, meta: int = 0, *, timeout: float | None = None) -> bool:
         """Sends up to `INLINE_BYTES` bytes in the message itself."""
-    def move_buffer(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = None) -> None:
+    def move_buffer(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = None) -> bool:
         """Gives a buffer away that was never sent and has no views."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays and buffers arrive read-only."""
@@ -426,6 +428,12 @@ class Sender(_End):
     def queued(self) -> int:
         """Messages that the receiver has not taken yet."""
     @property
+    def dropped(self) -> int:
+        """Messages that this sender has dropped, as `when_full` says."""
+    when_full: Literal["wait", "drop-new", "drop-oldest"]
+    """What a send does that finds the channel full: it waits; it drops the message; or the receiver skips each message
+    behind which a newer one waits, and a full channel drops the new one as with "drop-new"."""
+    @property
     def peer_gone(self) -> bool:
         """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
@@ -443,6 +451,9 @@ class Receiver(_End):
 
     def recv(self, timeout: float | None = None) -> Buffer:
         """The next message: the sender's memory, read-only, without a copy."""
+    @property
+    def skipped(self) -> int:
+        """Messages that this end has skipped, as newer ones were there and the sender said "drop-oldest"."""
     def try_recv(self) -> Buffer | None:
         """The next message, if there is one."""
     def recv_object(self, timeout: float | None = None) -> Any:

@@ -50,6 +50,29 @@ def full(domain, other):
     yield sender, receiver
 
 
+def test_what_finds_the_channel_full_is_dropped_if_so_wanted(domain, full):
+    sender, receiver = full
+    assert sender.when_full == "wait"
+    with pytest.raises(ValueError, match="drop-oldest"):
+        sender.when_full = "sometimes"
+    sender.when_full = "drop-new"
+    assert not sender.send_inline(b"3")
+    assert sender.dropped == 1
+    assert [bytes(receiver.recv()) for _ in range(2)] == [b"1", b"2"]
+    sender.when_full = "drop-oldest"
+    # The receiver has still to agree to the pool: that is waited for.
+    pool = domain.pool("few", 1 << 20)
+    sends = apart(sender.send, pool.copy(b"4"))
+    assert bytes(receiver.recv()) == b"4"
+    assert sends.result()
+    assert sender.send_inline(b"5")
+    assert sender.send_inline(b"6")
+    assert not sender.send_inline(b"7")
+    assert bytes(receiver.recv()) == b"6"
+    assert receiver.try_recv() is None
+    assert (sender.dropped, receiver.skipped) == (2, 1)
+
+
 def test_ctrl_c_ends_a_receive(channel):
     _, receiver = channel
     interrupted(receiver.recv)

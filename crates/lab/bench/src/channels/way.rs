@@ -163,7 +163,7 @@ impl Near {
         match self.way.shares {
             None => self.sender.move_buffer_with(buf, stamp)?,
             Some(_) => self.sender.send_with(buf, stamp)?,
-        }
+        };
         let back = match &mut self.back {
             Some(back) => back.recv()?.meta,
             None => passed_back(&mut self.sender)?.meta,

@@ -233,7 +233,7 @@ fn feed_one(sender: &mut Sender, pool: &Pool, report: &Report<String>) {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 50);
     let end = loop {
         match sender.send_with(frame(pool, NEXT.fetch_add(1, Ordering::Relaxed)), 0) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
                 std::thread::yield_now();
             }

@@ -136,7 +136,7 @@ fn a_receiver_that_goes_is_noticed() {
         let error = loop {
             let buf = pool.alloc_from(&[1; 100]).expect("alloc");
             match to.send(buf) {
-                Ok(()) => thread::yield_now(),
+                Ok(_) => thread::yield_now(),
                 Err(failed) => break failed.error,
             }
         };

@@ -182,7 +182,7 @@ fn what_is_sent_goes_over_three_hops() {
         match random.one_in(2) {
             true => row.to.send_with(buf, number).expect("send"),
             false => row.to.move_buffer_with(buf, number).expect("move"),
-        }
+        };
     }
     assert_eq!(row.last.expect::<u64>(), MESSAGES - 1);
     drop(row.to);
@@ -226,7 +226,7 @@ fn a_hop_that_is_killed_is_learned_on_both_sides() {
             Err(_) => continue,
         };
         match sent {
-            Ok(()) => number += 1,
+            Ok(_) => number += 1,
             Err(error) => break error,
         }
     };

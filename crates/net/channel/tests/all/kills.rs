@@ -37,7 +37,7 @@ child!(
             match number % 2 {
                 0 => to.send_with(buf, number).expect("send"),
                 _ => to.move_buffer_with(buf, number).expect("move"),
-            }
+            };
         }
     }
 );
@@ -191,7 +191,7 @@ fn a_receiver_that_is_killed() {
                 .map_err(|failed| failed.error),
         };
         match sent {
-            Ok(()) => number += 1,
+            Ok(_) => number += 1,
             Err(error) => break error,
         }
     };

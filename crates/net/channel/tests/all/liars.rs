@@ -234,7 +234,7 @@ fn receivers_that_lie() {
                 honest.pool.alloc_from(b"more").expect("alloc"),
                 Duration::from_secs(60),
             ) {
-                Ok(()) => thread::yield_now(),
+                Ok(_) => thread::yield_now(),
                 Err(failed) => break failed.error,
             }
         };

@@ -48,9 +48,9 @@ pub(crate) fn send(to: &mut Sender, pool: &Pool, number: u64) {
             all.push_back(same.slice(..7)).expect("room");
             all.push_back(same.slice(3..3)).expect("room");
             all.set_list_pool(pool);
-            to.send_aggregate(all, number).expect("aggregate");
+            to.send_aggregate(all, number).expect("aggregate")
         }
-    }
+    };
 }
 
 fn expected(number: u64) -> Vec<u8> {
@@ -123,7 +123,7 @@ fn at_every_level_of_trust() {
                 match number % 2 {
                     0 => to.send_with(buf.freeze(), number).expect("send"),
                     _ => to.move_buffer_with(buf, number).expect("move"),
-                }
+                };
                 let message = from.recv().expect("recv");
                 assert!(message.to_vec() == bytes, "{address}: {number}");
             }

@@ -101,23 +101,23 @@ fn send(to: &mut Sender, message: Message) -> Option<Message> {
     let Message { meta, body } = message;
     let (error, body) = match body {
         Body::Inline(bytes) => match to.send_inline(&bytes, meta) {
-            Ok(()) => return None,
+            Ok(_) => return None,
             Err(failed) => (failed.error, Body::Inline(bytes)),
         },
         Body::Buf(buf) => match to.send_buf(buf, meta) {
-            Ok(()) => return None,
+            Ok(_) => return None,
             Err(failed) => (failed.error, Body::Buf(failed.unsent)),
         },
         Body::Moved(buf) => match to.move_buffer_with(buf, meta) {
-            Ok(()) => return None,
+            Ok(_) => return None,
             Err(failed) => (failed.error, Body::Moved(failed.unsent)),
         },
         Body::Aggregate(all) => match to.send_aggregate(all, meta) {
-            Ok(()) => return None,
+            Ok(_) => return None,
             Err(failed) => (failed.error, Body::Aggregate(failed.unsent)),
         },
         Body::MovedAggregate(all) => match to.move_aggregate(all, meta) {
-            Ok(()) => return None,
+            Ok(_) => return None,
             Err(failed) => (failed.error, Body::MovedAggregate(failed.unsent)),
         },
         Body::Released(_) => unreachable!("nobody sends that"),

@@ -35,7 +35,7 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
         while fulls < 20 {
             let buf = pool.alloc_from(&pattern(sent, BYTES)).expect("alloc");
             match to.send_with(buf, sent) {
-                Ok(()) => (sent, fulls) = (sent + 1, 0),
+                Ok(_) => (sent, fulls) = (sent + 1, 0),
                 Err(failed) => {
                     assert_eq!(failed.kind(), Kind::Full, "{address}: {failed}");
                     fulls += 1;
@@ -123,7 +123,7 @@ fn a_sender_waits_as_long_as_it_says() {
         let failed = loop {
             let buf = pool.alloc_from(&pattern(sent, BYTES)).expect("alloc");
             match to.move_buffer_with(buf, sent) {
-                Ok(()) => sent += 1,
+                Ok(_) => sent += 1,
                 Err(failed) => break failed,
             }
         };

@@ -57,7 +57,7 @@ child!(
                 match number % 2 {
                     0 => to.send_with(buf, number).expect("send"),
                     _ => to.move_buffer_with(buf, number).expect("move"),
-                }
+                };
             }
             sent += rounds;
             to.wait_taken(None).expect("taken");

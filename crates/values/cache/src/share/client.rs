@@ -217,7 +217,7 @@ impl Client {
                 .map_err(|not| not.error),
         };
         match sent {
-            Ok(()) => {
+            Ok(_) => {
                 self.stuck = None;
                 Ok(true)
             }

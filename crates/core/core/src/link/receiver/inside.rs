@@ -53,6 +53,9 @@ impl Receiver {
                 }
             }
         };
+        // A carrier brings everything.
+        let mut words = words;
+        descriptor::take_skippable(&mut words);
         if words[0] != OP_INSIDE {
             let meta = words[1];
             return match descriptor::parse(&words) {

@@ -244,12 +244,13 @@ impl Sender {
         Some(self.unanswered.swap_remove(at).1)
     }
 
-    /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs.
+    /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs. A receiver that has still to agree is not
+    /// behind: nothing is dropped for that.
     pub(super) fn consent_by(&self) -> Option<Instant> {
         let patience = match self.when_full {
-            WhenFull::Block => return None,
+            WhenFull::Block | WhenFull::DropNew | WhenFull::DropOldest => return None,
             WhenFull::BlockFor(time) => time,
-            WhenFull::Error | WhenFull::DropNew => Duration::ZERO,
+            WhenFull::Error => Duration::ZERO,
         };
         Instant::now().checked_add(patience)
     }

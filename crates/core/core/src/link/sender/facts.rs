@@ -1,6 +1,7 @@
 //! What a sender is asked, and how it is to behave from now on.
 
 use super::Sender;
+use crate::link::descriptor;
 use crate::link::shared::Gone;
 use crate::options::{Wait, WhenFull};
 use tranship_proto::{ChannelId, DomainId};
@@ -18,13 +19,18 @@ impl Sender {
     pub fn channel(&self) -> ChannelId {
         self.link.channel
     }
-    /// Messages dropped by [`WhenFull::DropNew`].
+    /// Messages that [`WhenFull::DropNew`] or [`WhenFull::DropOldest`] have dropped here.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
     /// How `send` deals with a full ring from now on.
     pub fn set_when_full(&mut self, when_full: WhenFull) {
         self.when_full = when_full;
+        self.skippable = descriptor::skippable(when_full);
+    }
+    /// How `send` deals with a full ring now.
+    pub fn when_full(&self) -> WhenFull {
+        self.when_full
     }
     /// How this end waits from now on.
     pub fn set_wait(&mut self, wait: Wait) {

@@ -2,8 +2,9 @@
 
 use super::Sender;
 use crate::error::SendError;
+use crate::link::descriptor;
 use crate::link::message::Payload;
-use crate::options::WhenFull;
+use crate::options::{Outcome, WhenFull};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ use std::time::Duration;
 pub struct WithWhenFull<'a> {
     sender: &'a mut Sender,
     before: WhenFull,
+    /// What lines said before.
+    skippable: u64,
 }
 
 impl Sender {
@@ -36,9 +39,12 @@ impl Sender {
     /// for long: `sender.with_when_full(WhenFull::Error).send_inline(b"now or never", 0)`.
     pub fn with_when_full(&mut self, when_full: WhenFull) -> WithWhenFull<'_> {
         let before = std::mem::replace(&mut self.when_full, when_full);
+        let skippable = self.skippable;
+        self.skippable |= descriptor::skippable(when_full);
         WithWhenFull {
             sender: self,
             before,
+            skippable,
         }
     }
 
@@ -46,7 +52,7 @@ impl Sender {
     ///
     /// # Errors
     /// As [`send`](Sender::send): `Full` or `PoolPending` where that would wait.
-    pub fn try_send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
+    pub fn try_send(&mut self, payload: impl Into<Payload>) -> Result<Outcome, SendError<Payload>> {
         self.with_when_full(WhenFull::Error).send(payload)
     }
 
@@ -58,7 +64,7 @@ impl Sender {
         &mut self,
         payload: impl Into<Payload>,
         timeout: Duration,
-    ) -> Result<(), SendError<Payload>> {
+    ) -> Result<Outcome, SendError<Payload>> {
         let when_full = WhenFull::BlockFor(timeout);
         self.with_when_full(when_full).send(payload)
     }
@@ -80,5 +86,6 @@ impl DerefMut for WithWhenFull<'_> {
 impl Drop for WithWhenFull<'_> {
     fn drop(&mut self) {
         self.sender.when_full = self.before;
+        self.sender.skippable = self.skippable;
     }
 }

@@ -130,7 +130,7 @@ impl Sender {
         if let Some(store) = &self.store {
             store.put(body);
         }
-        let line = [OP_INSIDE, meta, 0, 0, 0, 0, 0, 0];
+        let line = [OP_INSIDE | self.skippable, meta, 0, 0, 0, 0, 0, 0];
         let _ = self.producer.push(self.lines, Publish::SeqCst, line);
         self.wake();
     }

@@ -6,10 +6,11 @@ use crate::cbuf::Cbuf;
 use crate::error::SendError;
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
+use crate::options::Outcome;
 use tranship_ring::Publish;
 
 impl Sender {
-    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
+    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order; what is dropped [is counted](Sender::dropped).
     ///
     /// # Errors
     /// As [`send`](Sender::send), which also says how it blocks. What is before those that come back was sent.
@@ -22,7 +23,7 @@ impl Sender {
         while let Some(buf) = bufs.next() {
             if self.store.is_some() {
                 match self.send_any(buf, 0) {
-                    Ok(()) => continue,
+                    Ok(_) => continue,
                     Err(failed) => {
                         let rest = |buf| std::iter::once(buf).chain(bufs).collect();
                         return Err(failed.map(rest));
@@ -41,7 +42,7 @@ impl Sender {
                     self.fence_and_wake();
                 }
                 return match self.not_sent(error, buf) {
-                    Ok(()) => continue,
+                    Ok(_) => continue,
                     Err(failed) => {
                         Err(failed.map(|buf| std::iter::once(buf).chain(bufs).collect()))
                     }
@@ -65,13 +66,13 @@ impl Sender {
         &mut self,
         aggregate: Aggregate,
         meta: u64,
-    ) -> Result<(), SendError<Aggregate>> {
+    ) -> Result<Outcome, SendError<Aggregate>> {
         if self.store.is_some() {
             let handles = aggregate.pieces().iter().map(|piece| piece.handle());
             return match self.ready_inside(handles) {
                 Ok(()) => {
                     self.put_inside(Body::Aggregate(aggregate), meta);
-                    Ok(())
+                    Ok(Outcome::Sent)
                 }
                 Err(error) => self.not_sent(error, aggregate),
             };
@@ -105,6 +106,6 @@ impl Sender {
             |_| {},
             super::reached_of_piece,
         );
-        Ok(())
+        Ok(Outcome::Sent)
     }
 }

@@ -11,6 +11,7 @@ use crate::domain::Subject;
 use crate::error::{Kind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
+use crate::options::Outcome;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
 use tranship_region::layout::trace::What;
@@ -28,7 +29,7 @@ impl Sender {
     /// # Errors
     /// As [`send`](Sender::send).
     #[inline(always)]
-    pub fn move_buffer(&mut self, buf: CbufMut) -> Result<(), SendError<CbufMut>> {
+    pub fn move_buffer(&mut self, buf: CbufMut) -> Result<Outcome, SendError<CbufMut>> {
         self.move_buffer_with(buf, 0)
     }
 
@@ -37,9 +38,13 @@ impl Sender {
     /// # Errors
     /// As [`send`](Sender::send).
     #[inline(always)]
-    pub fn move_buffer_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
+    pub fn move_buffer_with(
+        &mut self,
+        buf: CbufMut,
+        meta: u64,
+    ) -> Result<Outcome, SendError<CbufMut>> {
         match self.move_fresh(buf, meta) {
-            None => Ok(()),
+            None => Ok(Outcome::Sent),
             Some(buf) => self.move_any(buf, meta).map_err(|e| *e),
         }
     }
@@ -65,13 +70,13 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn move_any(&mut self, buf: CbufMut, meta: u64) -> Result<(), Box<SendError<CbufMut>>> {
+    fn move_any(&mut self, buf: CbufMut, meta: u64) -> Result<Outcome, Box<SendError<CbufMut>>> {
         let handle = buf.handle();
         if self.store.is_some() {
             return match self.ready_inside(std::iter::once(handle)) {
                 Ok(()) => {
                     self.put_inside(Body::Moved(buf), meta);
-                    Ok(())
+                    Ok(Outcome::Sent)
                 }
                 Err(error) => Ok(self.not_sent(error, buf)?),
             };
@@ -103,7 +108,7 @@ impl Sender {
                 }
             }
         }
-        Ok(())
+        Ok(Outcome::Sent)
     }
 
     /// Moves all pieces of an aggregate as one message, which the receiver gets as [`Body::MovedAggregate`](crate::Body::MovedAggregate): all of them or
@@ -118,13 +123,13 @@ impl Sender {
         &mut self,
         aggregate: AggregateMut,
         meta: u64,
-    ) -> Result<(), SendError<AggregateMut>> {
+    ) -> Result<Outcome, SendError<AggregateMut>> {
         if self.store.is_some() {
             let handles = aggregate.pieces().iter().map(CbufMut::handle);
             return match self.ready_inside(handles) {
                 Ok(()) => {
                     self.put_inside(Body::MovedAggregate(aggregate), meta);
-                    Ok(())
+                    Ok(Outcome::Sent)
                 }
                 Err(error) => self.not_sent(error, aggregate),
             };
@@ -167,7 +172,7 @@ impl Sender {
             },
             super::reached_of_piece,
         );
-        Ok(())
+        Ok(Outcome::Sent)
     }
 
     /// # Safety

@@ -70,7 +70,7 @@ impl Sender {
         let deadline = match self.when_full {
             WhenFull::Block => None,
             WhenFull::BlockFor(time) => started.checked_add(time),
-            WhenFull::Error | WhenFull::DropNew => Some(started),
+            WhenFull::Error | WhenFull::DropNew | WhenFull::DropOldest => Some(started),
         };
         let ring = &self.link.ring;
         ring.stall();

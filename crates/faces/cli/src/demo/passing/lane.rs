@@ -57,7 +57,7 @@ impl Lane {
             sender.set_when_full(WhenFull::BlockFor(self.patience));
         }
         match sender.send_buf(frame.clone(), offset) {
-            Ok(()) => self.sent += 1,
+            Ok(_) => self.sent += 1,
             Err(failed) => match failed.kind() {
                 Kind::Full => {
                     self.missed += 1;

@@ -111,7 +111,7 @@ pub(super) fn read(domain: &Domain, number: u32) -> Result<()> {
     loop {
         match pages.recv()?.body {
             Body::Buf(page) => drop(page),
-            Body::Inline(_) => done.send_inline(&[], 0)?,
+            Body::Inline(_) => done.send_inline(&[], 0).map(drop)?,
             other => bail!("a message that is none: {other:?}"),
         }
     }

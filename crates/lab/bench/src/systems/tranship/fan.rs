@@ -64,7 +64,8 @@ impl Fan for Shared {
         for sender in others {
             sender.send_buf(frame.clone(), 0)?;
         }
-        Ok(last.send_buf(frame, 0)?)
+        last.send_buf(frame, 0)?;
+        Ok(())
     }
 
     fn recv(&mut self) -> Result<u64> {

@@ -69,7 +69,8 @@ impl<const FULL: bool> Peer for Moved<FULL> {
                 if case.touch == Touch::Word {
                     buf.write(0, &stamp.to_le_bytes())?;
                 }
-                Ok(sender.move_buffer_with(buf, stamp)?)
+                sender.move_buffer_with(buf, stamp)?;
+                Ok(())
             }
             Ends::Passer(receiver, held, touch) => {
                 let mut buf = held.take().context("nothing to pass back")?;

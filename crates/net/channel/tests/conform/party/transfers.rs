@@ -37,7 +37,7 @@ impl Party {
             Op::Inline { meta, .. } => {
                 let to = self.sender(channel)?;
                 let sent = to.send_inline(&[*meta], u64::from(*meta));
-                Ok(sent.map_err(|failed| failed.error))
+                Ok(sent.map(drop).map_err(|failed| failed.error))
             }
             Op::Send {
                 buffer, keep, meta, ..
@@ -51,7 +51,7 @@ impl Party {
                     }
                 }
                 let sent = self.sender(channel)?.send_buf(handle, u64::from(*meta));
-                Ok(sent.map_err(|failed| {
+                Ok(sent.map(drop).map_err(|failed| {
                     if !keep {
                         self.keep_shared(*buffer, failed.unsent);
                     }
@@ -62,7 +62,7 @@ impl Party {
                 let buf = self.take_sole(*buffer)?;
                 let to = self.sender(channel)?;
                 let sent = to.move_buffer_with(buf, u64::from(*meta));
-                Ok(sent.map_err(|failed| {
+                Ok(sent.map(drop).map_err(|failed| {
                     self.held.insert(*buffer, Held::Sole(failed.unsent));
                     failed.error
                 }))
@@ -78,7 +78,7 @@ impl Party {
                     all.set_list_pool(lists);
                 }
                 let sent = self.sender(channel)?.send_aggregate(all, u64::from(*meta));
-                Ok(sent.map_err(|failed| failed.error))
+                Ok(sent.map(drop).map_err(|failed| failed.error))
             }
             Op::MoveAll { buffers, meta, .. } => {
                 let mut all = AggregateMut::new();
@@ -90,7 +90,7 @@ impl Party {
                     all.set_list_pool(lists);
                 }
                 let sent = self.sender(channel)?.move_aggregate(all, u64::from(*meta));
-                Ok(sent.map_err(|failed| {
+                Ok(sent.map(drop).map_err(|failed| {
                     let back = buffers.iter().zip(failed.unsent.into_pieces());
                     for (buffer, buf) in back {
                         self.held.insert(*buffer, Held::Sole(buf));
