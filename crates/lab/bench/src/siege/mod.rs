@@ -8,6 +8,7 @@ mod cast;
 mod channels;
 mod clients;
 mod groups;
+mod hoards;
 mod pair;
 mod stage;
 mod watch;
@@ -21,7 +22,7 @@ use crate::plan::Outcome;
 pub use clients::PROMISED;
 
 /// What is measured.
-pub const MODES: [&str; 2] = ["clients", "channels"];
+pub const MODES: [&str; 3] = ["clients", "channels", "hoards"];
 
 /// Measures; nothing without root, after saying so.
 pub fn bench(common: &Common, attackers: usize, modes: &[String]) -> Result<Outcome> {
@@ -39,6 +40,9 @@ pub fn bench(common: &Common, attackers: usize, modes: &[String]) -> Result<Outc
     }
     if wants("channels") {
         channels::measure(common, attackers, &mut outcome)?;
+    }
+    if wants("hoards") {
+        hoards::measure(common, &mut outcome)?;
     }
     Ok(outcome)
 }

@@ -115,10 +115,17 @@ impl Channel {
         self.counts[0].1.counts()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Whether the other side's line at a position is there.
+    #[must_use]
+    pub fn has_line(&self, position: u64) -> bool {
+        let first = self.theirs.lines()[Self::index(position)].words[0].load(Ordering::Acquire);
+        first & 0xffff_ffff == (position + 1) & 0xffff_ffff
+    }
+
     /// The other side's line at a position, waiting for it.
     pub fn line(&self, position: u64) -> [u64; 8] {
         let line = &self.theirs.lines()[Self::index(position)];
-        while line.words[0].load(Ordering::Acquire) & 0xffff_ffff != (position + 1) & 0xffff_ffff {
+        while !self.has_line(position) {
             std::thread::yield_now();
         }
         std::array::from_fn(|i| line.words[i].load(Ordering::Acquire))
