@@ -10,6 +10,8 @@ use tranship_cache::{Options, Server};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
+/// Bytes of a large value.
+const LARGE: usize = 1 << 20;
 /// Only one test at a time has a server.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -81,7 +83,7 @@ fn what_nobody_reads_leaves_room_for_what_is_stored() {
         let mut deaf = Vec::new();
         for number in 0..200 {
             let key = format!("k{number}");
-            assert_eq!(client.set(&key, MIB as usize), "STORED", "{number}");
+            assert_eq!(client.set(&key, LARGE), "STORED", "{number}");
             let mut other = Client::new(&server);
             // More than sockets take.
             other.say(format!("get{}\r\n", format!(" {key}").repeat(12)).as_bytes());
@@ -145,17 +147,17 @@ fn who_reads_is_not_closed() {
     let _alone = ALONE.lock();
     let server = server(2);
     let mut client = Client::new(&server);
-    assert_eq!(client.set("k", MIB as usize), "STORED");
+    assert_eq!(client.set("k", LARGE), "STORED");
     let mut deaf = Vec::new();
     for number in 0..64 {
         let mut other = Client::new(&server);
         other.say(format!("get{}\r\n", " k".repeat(12)).as_bytes());
         deaf.push(other);
         let key = format!("k{number}");
-        assert_eq!(client.set(&key, MIB as usize), "STORED");
-        assert_eq!(client.set("k", MIB as usize), "STORED");
+        assert_eq!(client.set(&key, LARGE), "STORED");
+        assert_eq!(client.set("k", LARGE), "STORED");
         client.say(format!("get {key} {key} {key} {key}\r\n").as_bytes());
-        let mut all = vec![0; 4 * (MIB as usize + 2 + format!("VALUE {key} 0 1048576\r\n").len())];
+        let mut all = vec![0; 4 * (LARGE + 2 + format!("VALUE {key} 0 1048576\r\n").len())];
         client.0.read_exact(&mut all).expect("all of it");
         assert_eq!(client.line(), "END");
     }

@@ -266,10 +266,8 @@ impl Store {
             }
             (Mode::Replace, None) => return Outcome::NotStored,
             (Mode::Cas(_) | Mode::CasOrStale(_), None) => return Outcome::NotFound,
-            (Mode::Cas(wanted), Some(index)) => {
-                if wanted == 0 || shard.entry(index).cas != wanted {
-                    return Outcome::Exists;
-                }
+            (Mode::Cas(wanted), Some(index)) if wanted == 0 || shard.entry(index).cas != wanted => {
+                return Outcome::Exists;
             }
             (Mode::CasOrStale(wanted), Some(index)) => {
                 let entry = shard.entry(index);
