@@ -6,6 +6,7 @@ use tranship_testkit::chaos::{alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
+use crate::seat::patiently;
 
 const FRAME: u64 = 256 << 10;
 
@@ -92,10 +93,9 @@ fn quotas_go_up_and_down() {
     let mut random = Random::seeded(scene.random.seed());
     let mut manager = scene.manager();
     manager.start();
-    let admin = Domain::builder()
-        .name("admin")
-        .socket(scene.audit.path("m"));
-    let admin = admin.helper_thread(true).connect().expect("the manager");
+    let socket = scene.audit.path("m");
+    let admin = || Domain::builder().name("admin").socket(&socket);
+    let admin = patiently(|| admin().helper_thread(true).connect()).expect("a manager");
     let mut set = 0;
     for number in 0..rounds(20) as u64 {
         dog.step(format_args!("{number} files, {set} quotas"));
