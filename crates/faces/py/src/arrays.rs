@@ -1,7 +1,7 @@
 //! Arrays in pools. numpy makes them, in `_numpy.py`; here is what each new one of a kind that was there before takes.
 
 use crate::buffer::{Buffer, Hold};
-use crate::foreign::View;
+use crate::foreign::{View, array_class, is_array};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -50,29 +50,11 @@ pub(crate) fn empty<'py>(
     }
 }
 
-/// The class of arrays. Nobody has one before numpy is there.
-fn class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
-    static ARRAY: Known = Known::new();
-    if let Some(array) = ARRAY.get(py) {
-        return Ok(Some(array.bind(py)));
-    }
-    let modules = py.import("sys")?.getattr("modules")?;
-    match modules.contains("numpy")? {
-        true => ARRAY.import(py, "numpy", "ndarray").map(Some),
-        false => Ok(None),
-    }
-}
-
-pub(crate) fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = class(value.py())?;
-    class.map_or(Ok(false), |class| value.is_instance(class))
-}
-
 /// Where an object's bytes are, address and length, if they are in one piece, in whatever order.
 pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     static PLACE: Known = Known::new();
     let py = value.py();
-    let plain = class(py)?.is_some_and(|class| value.get_type().is(class));
+    let plain = array_class(py)?.is_some_and(|class| value.get_type().is(class));
     let is_array = plain || is_array(value)?;
     match View::of(value) {
         Ok(view) if plain || !is_array => Ok((view.address(), view.len())),
@@ -86,7 +68,7 @@ pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
 #[pyfunction]
 pub(crate) fn make_readonly(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
-    let Some(array) = class(py)? else {
+    let Some(array) = array_class(py)? else {
         return Ok(false);
     };
     let mut next = value.clone();

@@ -1,10 +1,10 @@
 //! Views of other objects' bytes: of arrays, `bytes`, whatever has the buffer protocol.
 
-use crate::arrays::is_array;
-use crate::buffer::{Buffer, find};
+use crate::buffer::{Buffer, Held, Origin, find};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -164,4 +164,29 @@ pub(crate) fn in_pool<'py>(
     let view = View::of(object)?;
     let found = view.buffer(object.py());
     Ok(found.map(|(buffer, at)| (buffer, at, view.len())))
+}
+
+/// A buffer of its own with a copy of an object's bytes, in no pool: what a pickled one becomes elsewhere.
+#[pyfunction]
+pub(crate) fn copied(data: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+    let bytes = View::of(data)?.to_vec();
+    Ok(Buffer::new(Held::Copy(bytes.into()), Origin::default()))
+}
+
+/// The class of arrays. Nobody has one before numpy is there.
+pub(crate) fn array_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
+    static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if let Some(array) = ARRAY.get(py) {
+        return Ok(Some(array.bind(py)));
+    }
+    let modules = py.import("sys")?.getattr("modules")?;
+    match modules.contains("numpy")? {
+        true => ARRAY.import(py, "numpy", "ndarray").map(Some),
+        false => Ok(None),
+    }
+}
+
+pub(crate) fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = array_class(value.py())?;
+    class.map_or(Ok(false), |class| value.is_instance(class))
 }

@@ -45,13 +45,11 @@ mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
-    use super::buffer::copied;
-    #[pymodule_export]
     use super::domain::{Domain, connect, embedded};
     #[pymodule_export]
     use super::driven::Kept;
     #[pymodule_export]
-    use super::foreign::{in_pool, lies_in};
+    use super::foreign::{copied, in_pool, lies_in};
     #[pymodule_export]
     use super::listener::Listener;
     #[pymodule_export]

@@ -1,9 +1,9 @@
 //! `tranship.Pool`: where buffers come from.
 
-use crate::arrays::{self, is_array};
+use crate::arrays;
 use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
-use crate::foreign::View;
+use crate::foreign::{View, is_array};
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::Number;
 use crate::wait::{By, limit, wait};

@@ -12,7 +12,6 @@ pub(crate) use exports::find;
 pub(crate) use held::{Bytes, Held, Origin};
 pub(crate) use hold::Hold;
 
-use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::{Number, perhaps};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
@@ -691,13 +690,6 @@ fn fill(
         return Err(PyErr::fetch(object.py()));
     }
     Ok(bytes)
-}
-
-/// A buffer of its own with a copy of an object's bytes, in no pool: what a pickled one becomes elsewhere.
-#[pyfunction]
-pub(crate) fn copied(data: &Bound<'_, PyAny>) -> PyResult<Buffer> {
-    let bytes = View::of(data)?.to_vec();
-    Ok(Buffer::new(Held::Copy(bytes.into()), Origin::default()))
 }
 
 fn count(number: usize, what: &str) -> String {

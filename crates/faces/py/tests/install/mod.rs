@@ -127,11 +127,60 @@ impl Fresh {
         let said = said.expect("the second terminal");
         assert!(status.success());
         let said = String::from_utf8_lossy(&said.stdout);
-        assert!(
-            said.starts_with("255.0 uint8 (1080, 1920, 3)"),
-            "{said}"
-        );
+        assert!(said.starts_with("255.0 uint8 (1080, 1920, 3)"), "{said}");
+        self.runs_what_is_typed();
         self.ends_its_manager();
+    }
+
+    /// A line that a page shows, typed into a shell where the package's programs are found.
+    fn typed(&self, line: &str) -> Command {
+        let bin = self.python.parent().unwrap_or(Path::new("/"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
+        let mut command = Command::new("sh");
+        command
+            .args(["-ec", line])
+            .current_dir(self.folder.path())
+            .env("PATH", std::env::join_paths(path).expect("a path"))
+            .env("XDG_RUNTIME_DIR", self.folder.path().join("run"))
+            .env_remove("TRANSHIP_SOCKET");
+        command
+    }
+
+    /// The commands of README and docs/guide.md that need nothing but `tranship`.
+    fn runs_what_is_typed(&self) {
+        let lines = |page: &str| -> Vec<String> {
+            let blocks = blocks(page, "sh");
+            assert_eq!(
+                blocks.len(),
+                2,
+                "all of {page} are run: here, by `make demo`, or in a container"
+            );
+            let lines = blocks.iter().flat_map(|block| block.lines());
+            let ours = lines.filter(|line| line.starts_with("tranship "));
+            ours.map(str::to_owned).collect()
+        };
+        let [receives, sends] = &lines("README.md")[..] else {
+            panic!("two commands");
+        };
+        let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        fs::write(self.folder.path().join("some-large-file"), &large).expect("a file");
+        let mut first = self.typed(receives).spawn().expect("a terminal");
+        let said = output(&mut self.typed(sends));
+        if said.is_err() {
+            let _ = first.kill(); // it waits for the other
+        }
+        let status = first.wait().expect("the first terminal");
+        said.expect("the second terminal");
+        assert!(status.success());
+        let copy = fs::read(self.folder.path().join("copy")).expect("the copy");
+        assert!(copy == large, "{} bytes of {}", copy.len(), large.len());
+        let certificates = lines("docs/guide.md");
+        assert_eq!(certificates.len(), 2);
+        for line in certificates {
+            output(&mut self.typed(&line)).expect(&line);
+        }
+        assert!(self.folder.path().join("camera.local").is_dir());
     }
 
     /// The manager that they started would stay for a minute.
