@@ -10,11 +10,13 @@ use tranship_testkit::Watchdog;
 use tranship_transport::Backend;
 use tranship_transport::net::certificate;
 
+type Tape = Arc<Mutex<Vec<u8>>>;
+
 /// Passes connections on, and keeps what went each way.
 #[derive(Default)]
 struct Recorder {
     /// Of each connection: what its client and its server said.
-    said: Mutex<Vec<[Arc<Mutex<Vec<u8>>>; 2]>>,
+    said: Mutex<Vec<[Tape; 2]>>,
     /// The next piece that a client says is said twice.
     twice: AtomicBool,
 }
@@ -29,7 +31,7 @@ impl Recorder {
             for client in listener.incoming() {
                 let client = client.expect("connection");
                 let server = TcpStream::connect(to).expect("connect");
-                let said: [Arc<Mutex<Vec<u8>>>; 2] = Default::default();
+                let said: [Tape; 2] = Default::default();
                 shared.said.lock().expect("said").push(said.clone());
                 let ways = [(&client, &server), (&server, &client)];
                 for (n, ((from, to), said)) in ways.into_iter().zip(said).enumerate() {
