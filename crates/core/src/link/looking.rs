@@ -58,7 +58,7 @@ impl<T> Opening<T> {
     /// It does not block.
     ///
     /// # Errors
-    /// As [`Domain::open_sender_with`](crate::Domain::open_sender_with), `TimedOut` at the first look after the time that the options say.
+    /// As [`Domain::open_sender_with`](crate::Domain::open_sender_with), `TimedOut` after the time that the options say, at the first look by which the manager has said why.
     pub fn try_open(&mut self) -> Result<Option<T>, Error> {
         if self.over {
             return Ok(None);
