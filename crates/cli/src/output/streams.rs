@@ -1,36 +1,11 @@
 //! The standard streams that this program was started with. Rust opens `/dev/null` for those that were closed: data would go nowhere, and
 //! nothing would be read, without an error.
-#![allow(unsafe_code)] // a look before `main`, the only time at which a closed stream can be told
 
 use anyhow::{Result, bail};
 use rustix::fs::{OFlags, fcntl_getfl};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU8, Ordering};
-
-/// Bit n: descriptor n was closed.
-static CLOSED: AtomicU8 = AtomicU8::new(0);
-
-// SAFETY: the C library calls what lies in this section before `main`, with arguments that a C function may leave alone.
-#[unsafe(link_section = ".init_array")]
-#[used]
-static LOOK: extern "C" fn() = look;
-
-extern "C" fn look() {
-    for number in 0..3 {
-        // SAFETY: only asked for its flags; what is not open is an error.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        if rustix::io::fcntl_getfd(fd).is_err() {
-            // Ordering: relaxed; there is one thread.
-            CLOSED.fetch_or(1 << number, Ordering::Relaxed);
-        }
-    }
-}
-
-fn was_closed(number: u8) -> bool {
-    // Ordering: relaxed; written before `main`.
-    CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
-}
+use std::os::fd::AsFd;
+use tranship_sys::inherit::was_closed;
 
 fn mode(fd: impl AsFd) -> io::Result<OFlags> {
     Ok(fcntl_getfl(fd)? & OFlags::RWMODE)
