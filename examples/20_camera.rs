@@ -142,9 +142,10 @@ fn viewer(domain: &Domain, frames: u64) -> Result<(), Any> {
     Ok(())
 }
 
-/// The camera has ended, in order or not. Anything else would be an error of somebody's.
+/// The camera has ended, in order or not, perhaps before it took this viewer in. Anything else would be an error of somebody's.
 fn is_over(kind: Kind) -> bool {
-    matches!(kind, Kind::PeerGone | Kind::PeerDied | Kind::Lost)
+    use Kind::{Lost, NotConnected, PeerDied, PeerGone};
+    matches!(kind, PeerGone | PeerDied | Lost | NotConnected)
 }
 
 fn again(role: &str, frames: u64, socket: &std::path::Path) -> std::io::Result<Child> {

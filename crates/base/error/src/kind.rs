@@ -91,7 +91,7 @@ kinds! {
     System = 1, EIO, "a system call failed", "look at the cause: it names the call, and what the kernel said";
     NoManager = 2, ECONNREFUSED, "no manager answers, and none could be started", "start `tranship manager`, or name its socket in TRANSHIP_SOCKET";
     ManagerAway = 3, ENOTCONN, "the manager is away: existing channels go on, nothing new can be had until it is back", "try again later, or wait with a timeout";
-    Refused = 4, EPERM, "the manager refused", "look at the refusal: it names the rule, what was asked and what is allowed";
+    Refused = 4, EPERM, "a right, or the consent of the other end, is missing", "look at the refusal: it names what was asked, and of whom";
     TimedOut = 5, ETIMEDOUT, "the time given is over", "wait again, or give up; what was waited for may still happen";
     Forked = 6, EOWNERDEAD, "this object belongs to the parent process: after fork(), connect a domain of your own", "connect a domain in the child";
     TooLarge = 7, E2BIG, "larger than the pool can ever hold", "ask for less, or make a larger pool";
@@ -104,7 +104,7 @@ kinds! {
     BadArgument = 14, EINVAL, "an argument is outside its range", "correct it: the text says what is allowed";
     PeerDied = 15, ECONNRESET, "the other end died, or gave up, before it closed the channel", "what came may not be all: discard it, or ask for the rest";
     Lost = 16, EIO, "messages went with the memory that they were in", "connect again, and ask for them again";
-    Unreachable = 17, EHOSTUNREACH, "what is at the place of the manager's socket cannot be used", "remove it, correct its modes, or name another socket";
+    Unreachable = 17, EHOSTUNREACH, "what is at the place of the manager's socket cannot be used", "name another socket, or correct the modes of this one";
     CutOff = 18, ENETUNREACH, "the manager is gone, and this process cannot reach another one", "let the process connect, or restart it; existing channels go on";
     NotConnected = 19, ENOTCONN, "the connection was not made after all; nothing was sent", "connect again";
     Access = 20, EACCES, "the manager's rules do not allow it", "change the rules, or act as another user";

@@ -2,10 +2,36 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the service manager handed over (`LISTEN_PID`, `LISTEN_FDS`, `LISTEN_FDNAMES`), once, and what of it is left.
 static HANDED: Mutex<Option<Vec<(String, OwnedFd)>>> = Mutex::new(None);
+/// Bit n: standard stream n was closed when this program was started. Rust opens `/dev/null` for it before `main`.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+
+// SAFETY: the C library calls what lies in this section before `main`, with arguments that a C function may leave alone.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    for number in 0..3 {
+        // SAFETY: only asked for its flags; what is not open is an error.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        if rustix::io::fcntl_getfd(fd).is_err() {
+            // Ordering: relaxed; there is one thread.
+            CLOSED.fetch_or(1 << number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether a standard stream (0, 1, 2) was closed when this program was started.
+pub fn was_closed(number: u8) -> bool {
+    // Ordering: relaxed; written before `main`.
+    CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
+}
+
 /// More than this nobody hands over.
 const MOST: u32 = 1 << 16;
 

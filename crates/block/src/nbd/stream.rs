@@ -141,7 +141,7 @@ fn make_way(path: &Path) -> io::Result<()> {
         Ok(there) if there.file_type().is_socket() => {}
         Ok(_) => {
             return Err(in_the_way(
-                "something that is no socket is there already: another path, or remove it",
+                "something that is no socket is there already: name another path",
             ));
         }
         Err(error) => return Err(error),

@@ -1,5 +1,6 @@
 //! One message, one datagram: postcard, nothing after the end, bounded length.
 
+use crate::text::text_fault;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -78,14 +79,14 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     Ok(message)
 }
 
-/// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes, no control characters.
+/// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes without a [fault](text_fault).
 pub fn check_name(name: &str) -> bool {
     check_text(name, MAX_NAME_BYTES)
 }
 
 /// The same with another length.
 pub fn check_text(text: &str, most_bytes: usize) -> bool {
-    !text.is_empty() && text.len() <= most_bytes && !text.chars().any(char::is_control)
+    !text.is_empty() && text.len() <= most_bytes && text_fault(text).is_none()
 }
 
 #[cfg(test)]

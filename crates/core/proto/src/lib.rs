@@ -15,6 +15,7 @@ mod page;
 mod refusal;
 mod request;
 mod stat;
+mod text;
 mod trust;
 
 pub use codec::{
@@ -30,6 +31,7 @@ pub use stat::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
     PoolStat, Pressure, StatRecord,
 };
+pub use text::{MAX_MARKS, TextFault, as_name, shown, text_fault};
 pub use trust::{Levels, Trust};
 
 /// Version of the protocol. A manager refuses another one with both numbers in the error.

@@ -54,8 +54,8 @@ pub enum RefusalCode {
     /// The claimed id is taken, or what the two sides claim differs.
     #[error("what is claimed is taken or contradicted")]
     Claim = 15,
-    /// A name is empty, too long, or has control characters in it.
-    #[error("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters")]
+    /// A name is empty, too long, or has characters in it that no name may hold ([`text_fault`](crate::text_fault)).
+    #[error("a name has 1 to {MAX_NAME_BYTES} bytes and only visible characters")]
     BadName = 16,
     /// The manager has no descriptors left; later it may have.
     #[error("the manager has no descriptors left for it")]
@@ -74,6 +74,9 @@ pub enum RefusalCode {
     /// Another policy sets quotas.
     #[error("another policy sets quotas")]
     Steered = 21,
+    /// The domain itself offers the name.
+    #[error("the domain that connects to the name offers it itself")]
+    OwnName = 22,
 }
 
 /// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -257,14 +260,15 @@ impl Cause for Refusal {
             RefusalCode::NoSuchName => Kind::NoSuchName,
             RefusalCode::Role => Kind::SameRole,
             RefusalCode::Trust => Kind::ChannelTrust,
-            RefusalCode::BadArgument | RefusalCode::BadName => Kind::BadArgument,
-            RefusalCode::PeerGone
-            | RefusalCode::NoSuchId
-            | RefusalCode::NotYours
-            | RefusalCode::BadDescriptor
-            | RefusalCode::State
-            | RefusalCode::Steered
-            | RefusalCode::Claim => Kind::Refused,
+            RefusalCode::BadArgument | RefusalCode::BadName | RefusalCode::OwnName => {
+                Kind::BadArgument
+            }
+            RefusalCode::PeerGone if self.went_away() => Kind::PeerGone,
+            RefusalCode::NoSuchId | RefusalCode::Claim => Kind::Stale,
+            RefusalCode::BadDescriptor => Kind::BadArgument,
+            RefusalCode::State => Kind::ChannelState,
+            // A right is missing, or the consent of another program.
+            RefusalCode::PeerGone | RefusalCode::NotYours | RefusalCode::Steered => Kind::Refused,
         }
     }
 }
@@ -289,6 +293,9 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
             " (by process {asked}, domain {available}): use another name, or stop who has it"
         ),
         C::NoSuchName | C::Role => String::new(),
+        C::OwnName => {
+            ": a channel of that kind joins two domains; within one, listen and open at an address that begins with `local:`".into()
+        }
         C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
         C::Steered if available == 0 => {
@@ -298,7 +305,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Trust => crate::trust::refused(asked, available),
         C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),
         C::BadName if (1..=MAX_NAME_BYTES as u64).contains(&asked) => {
-            "; this one has a control character".into()
+            "; this one has a control, invisible or direction character, or too many marks".into()
         }
         C::BadName => format!("; this one has {asked} bytes"),
         C::BadDescriptor | C::BadArgument | C::State => {
@@ -333,6 +340,31 @@ mod tests {
     use super::*;
     use crate::{Levels, Trust};
 
+    /// A listener that ends, or an id that is gone, takes no right from anybody.
+    #[test]
+    fn refused_means_a_right_that_is_missing() {
+        let kind = |code, available| {
+            let refusal = Refusal {
+                code,
+                asked: 1,
+                available,
+            };
+            refusal.kind()
+        };
+        assert_eq!(kind(RefusalCode::PeerGone, 0), Kind::PeerGone);
+        assert_eq!(kind(RefusalCode::NoSuchId, 0), Kind::Stale);
+        assert_eq!(kind(RefusalCode::Claim, 0), Kind::Stale);
+        assert_eq!(kind(RefusalCode::BadDescriptor, 0), Kind::BadArgument);
+        assert_eq!(kind(RefusalCode::State, 0), Kind::ChannelState);
+        for (code, available) in [
+            (RefusalCode::PeerGone, SAID_NO),
+            (RefusalCode::NotYours, 0),
+            (RefusalCode::Steered, 0),
+        ] {
+            assert_eq!(kind(code, available), Kind::Refused, "{code:?}");
+        }
+    }
+
     #[test]
     fn numbers_come_with_what_they_are() {
         let text = |code, asked, available| {
@@ -349,11 +381,11 @@ mod tests {
         );
         assert_eq!(
             text(RefusalCode::BadName, 70, 64),
-            "a name has 1 to 64 bytes and no control characters; this one has 70 bytes"
+            "a name has 1 to 64 bytes and only visible characters; this one has 70 bytes"
         );
         assert_eq!(
             text(RefusalCode::BadName, 5, 64),
-            "a name has 1 to 64 bytes and no control characters; this one has a control character"
+            "a name has 1 to 64 bytes and only visible characters; this one has a control, invisible or direction character, or too many marks"
         );
         assert_eq!(
             text(RefusalCode::Access, 7, AccessRule::Export as u64),

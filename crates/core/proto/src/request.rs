@@ -135,7 +135,8 @@ pub enum Request {
         lines: u32,
         wait: bool,
     },
-    /// fds: 0. Gives up a waiting `Connect`.
+    /// fds: 0. Gives up a waiting `Connect`, which is answered with `Refused`: `NoSuchName` if nobody offers the name, `PeerGone` if it was not
+    /// accepted. One that is answered already gets no other answer.
     CancelConnect { req: Req },
     /// fds: 1 (own half). The exporter accepts an `Incoming` channel. Answer: `Accepted`.
     Accept {
@@ -317,6 +318,7 @@ impl Request {
             | Request::AllowForward { req, .. }
             | Request::Export { req, .. }
             | Request::Connect { req, .. }
+            | Request::CancelConnect { req }
             | Request::Accept { req, .. }
             | Request::Assign { req, .. }
             | Request::WakeFd { req, .. }

@@ -7,7 +7,7 @@ use crate::base::{lock, millis};
 use crate::error::{self, Awaited, Barrier, Error, Kind, TimedOut};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, Event, Refusal, Req, Request, StatRecord};
+use tranship_proto::{ChannelId, Event, PoolId, Refusal, Req, Request, StatRecord};
 use tranship_sys::futex;
 
 /// No wait for the manager is longer than this without looking whether it is still there.
@@ -230,6 +230,7 @@ impl DomainCore {
             return not_refused(came).map(|came| (came, asked.era));
         }
         conn.forget(asked.req);
+        conn.silent = true;
         Err(TimedOut {
             awaited: Awaited::Manager(asked.purpose),
             waited_ms: millis(started.elapsed()),
@@ -243,9 +244,36 @@ impl DomainCore {
         conn.has_reply(asked.req) || conn.era() != asked.era
     }
 
-    /// Whether the manager is there, as far as we know.
+    /// Whether the manager can be told something, as far as we know.
     pub fn is_managed(&self) -> bool {
         lock(&self.conn).hears()
+    }
+
+    /// Whether it has also answered what it was asked last, as far as one had to wait for it.
+    pub fn is_answering(&self) -> bool {
+        let conn = lock(&self.conn);
+        conn.hears() && !conn.silent
+    }
+
+    /// Which manager it is or was.
+    pub fn manager_instance(&self) -> u64 {
+        lock(&self.conn).instance
+    }
+
+    /// Asks what any manager answers at once: whether it has by the end of a wait tells whose fault that wait is.
+    pub fn probe(&self) -> Result<Asked, Error> {
+        let after = PoolId(u32::MAX); // there is no pool to tell of
+        self.ask_now(|req| Request::Figures { req, after }, &[])
+    }
+
+    /// Whether a manager that was asked so long ago has answered. Nobody asks again.
+    pub fn has_answered(&self, probe: Asked) -> bool {
+        let has = self.is_answered(probe);
+        self.forget(probe);
+        if !has {
+            lock(&self.conn).silent = true;
+        }
+        has
     }
 
     /// Nobody waits for this answer any more.
@@ -257,6 +285,15 @@ impl DomainCore {
         match conn.take_reply(asked.req) {
             Some(came) => drop(self.undo(&mut conn, came)),
             None => conn.forget(asked.req),
+        }
+    }
+
+    /// Tells the manager that a name is not waited for any more. Its answer, which says whether anybody listens there, is waited for.
+    pub fn end_connect(&self, asked: Asked) -> Result<(), Error> {
+        let mut conn = lock(&self.conn);
+        match conn.era() == asked.era {
+            true => conn.send(&Request::CancelConnect { req: asked.req }, &[]),
+            false => Ok(()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 pub use tranship_error::{Cause, Error, Kind};
-use tranship_proto::{Event, MAX_NAME_BYTES, PoolId, Refusal};
+use tranship_proto::{Event, MAX_MARKS, MAX_NAME_BYTES, PoolId, Refusal};
 
 /// The manager said no.
 pub fn refused(refusal: Refusal) -> Error {
@@ -30,7 +30,7 @@ pub enum SocketProblem {
     )]
     Access,
     /// Something else is there.
-    #[error("it is no socket; remove it, or name another one")]
+    #[error("it is no socket; name a manager's socket, or a place where there is nothing yet")]
     NotASocket,
     /// A socket of another kind is there.
     #[error("it is a socket, but no manager's (not SEQPACKET); name another one")]
@@ -83,6 +83,9 @@ pub enum Awaited {
     /// Somebody who offers a name.
     #[error("nobody offers `{0}`")]
     Offer(String),
+    /// A listener's consent to a connection.
+    #[error("a program listens at `{0}`, but has not accepted this connection")]
+    Acceptance(String),
     /// Somebody who connects to a name.
     #[error("nobody has connected to `{0}`")]
     Connection(String),
@@ -101,7 +104,7 @@ pub enum Awaited {
     Memory(PoolId),
 }
 
-/// Why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and no control characters.
+/// Why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and only visible characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// Its length.
@@ -116,6 +119,25 @@ pub enum BadName {
         /// The first such character.
         found: char,
         /// Where it begins.
+        at: usize,
+    },
+    /// A character in it that shows nothing, or that changes how its neighbours are shown.
+    #[error(
+        "a name has no invisible, unassigned or direction characters, this one has U+{:04X} at byte {at}",
+        u32::from(*found)
+    )]
+    Unseen {
+        /// The first such character.
+        found: char,
+        /// Where it begins.
+        at: usize,
+    },
+    /// Too many combining marks in a row.
+    #[error(
+        "a name has at most {MAX_MARKS} combining marks in a row, this one has more at byte {at}"
+    )]
+    Marks {
+        /// Where the first mark too many begins.
         at: usize,
     },
 }

@@ -5,7 +5,7 @@ use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request, as_name};
 use tranship_region::layout::ControlPageRo;
 use tranship_sys::{epoll, process, socket};
 
@@ -37,7 +37,7 @@ impl Greeting {
         limit: Duration,
     ) -> Result<Greeting, Error> {
         let dumpable = process::is_dumpable().unwrap_or(true);
-        let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
+        let name = as_name(name, 16);
         let request = Request::Hello {
             version: PROTOCOL_VERSION,
             name,

@@ -23,6 +23,8 @@ pub struct Wire {
     outgoing: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     /// Somebody waited in vain as long as one may for what can be done without, and nothing has come since.
     pub(super) stalled: bool,
+    /// A question that is answered at once was not, and nothing has come since.
+    pub(super) silent: bool,
     /// Nothing can be sent any more; what the manager had sent before is still to be taken.
     broken: bool,
     /// The kernel has reported the break.
@@ -40,6 +42,7 @@ impl Wire {
             fd: Some(fd),
             outgoing: VecDeque::new(),
             stalled: false,
+            silent: false,
             broken: false,
             reset: false,
             ended: false,
@@ -72,14 +75,16 @@ impl Wire {
     pub(super) fn up(&mut self, fd: OwnedFd) {
         self.fd = Some(fd);
         self.ended = false;
-        (self.broken, self.reset, self.stalled) = (false, false, false);
+        (self.broken, self.reset) = (false, false);
+        (self.stalled, self.silent) = (false, false);
     }
 
     pub(super) fn down(&mut self) {
         if self.fd.take().is_some() {
             self.era += 1;
         }
-        (self.broken, self.reset, self.stalled) = (false, false, false);
+        (self.broken, self.reset) = (false, false);
+        (self.stalled, self.silent) = (false, false);
         self.outgoing.clear();
     }
 
@@ -198,7 +203,7 @@ impl Wire {
                 return Err(Kind::ManagerAway.into());
             }
         };
-        self.stalled = false;
+        (self.stalled, self.silent) = (false, false);
         if received.bytes == 0 {
             self.down();
             self.ended = true;

@@ -40,7 +40,7 @@ enum {
     TRANSHIP_ERR_NO_MANAGER = 2,
     /** the manager is away: existing channels go on, nothing new can be had until it is back. What to do: try again later, or wait with a timeout. */
     TRANSHIP_ERR_MANAGER_AWAY = 3,
-    /** the manager refused. What to do: look at the refusal: it names the rule, what was asked and what is allowed. */
+    /** a right, or the consent of the other end, is missing. What to do: look at the refusal: it names what was asked, and of whom. */
     TRANSHIP_ERR_REFUSED = 4,
     /** the time given is over. What to do: wait again, or give up; what was waited for may still happen. */
     TRANSHIP_ERR_TIMED_OUT = 5,
@@ -66,7 +66,7 @@ enum {
     TRANSHIP_ERR_PEER_DIED = 15,
     /** messages went with the memory that they were in. What to do: connect again, and ask for them again. */
     TRANSHIP_ERR_LOST = 16,
-    /** what is at the place of the manager's socket cannot be used. What to do: remove it, correct its modes, or name another socket. */
+    /** what is at the place of the manager's socket cannot be used. What to do: name another socket, or correct the modes of this one. */
     TRANSHIP_ERR_UNREACHABLE = 17,
     /** the manager is gone, and this process cannot reach another one. What to do: let the process connect, or restart it; existing channels go on. */
     TRANSHIP_ERR_CUT_OFF = 18,

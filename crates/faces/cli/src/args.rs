@@ -169,7 +169,7 @@ pub(crate) struct DaemonArgs {
 #[derive(ClapArgs, Debug)]
 #[command(after_help = ADDRESSES)]
 pub(crate) struct SendArgs {
-    /// Where to send: a name (1 to 64 bytes, no control characters and no colon), or an address, see below.
+    /// Where to send: a name (1 to 64 bytes, visible characters and no colon), or an address, see below.
     #[arg(value_parser = parse_address)]
     pub name: String,
     /// What to send; default: standard input.
@@ -190,7 +190,7 @@ pub(crate) struct SendArgs {
 #[derive(ClapArgs, Debug)]
 #[command(after_help = ADDRESSES)]
 pub(crate) struct RecvArgs {
-    /// Where to receive: a name (1 to 64 bytes, no control characters and no colon), or an address, see below.
+    /// Where to receive: a name (1 to 64 bytes, visible characters and no colon), or an address, see below.
     #[arg(value_parser = parse_address)]
     pub name: String,
     /// Where to write; default: standard output.

@@ -28,11 +28,14 @@ use crate::args::{Args, Command};
 #[cfg(feature = "demo")]
 use crate::demo;
 use crate::exit::Answer;
-use crate::{doctor, experiment};
+use crate::{doctor, experiment, output};
 use anyhow::Result;
 
 /// Runs what the command line asks for.
 pub(crate) fn run(args: Args) -> Result<Answer> {
+    if is_read(&args.command) {
+        output::check_stdout()?;
+    }
     match args.command {
         Command::Manager(args) => manager::run(args),
         #[cfg(feature = "demo")]
@@ -63,5 +66,26 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         #[cfg(feature = "demo")]
         Command::DemoConsumer(args) => demo::run_consumer(&args),
         Command::ExperimentPart(args) => experiment::run_part(&args),
+    }
+}
+
+/// Whether what it is for is what it writes to standard output. Servers say there at most that they listen.
+fn is_read(command: &Command) -> bool {
+    match command {
+        Command::Recv(args) => args.file.is_none(),
+        Command::Ls(_)
+        | Command::Stat(_)
+        | Command::Quota(_)
+        | Command::Trace(_)
+        | Command::Experiment(_)
+        | Command::Doctor(_)
+        | Command::Completions { .. } => true,
+        #[cfg(feature = "demo")]
+        Command::Demo(_) => true,
+        #[cfg(feature = "zcopy")]
+        Command::Zcopy(_) => true,
+        #[cfg(feature = "top")]
+        Command::Top(_) => true,
+        _ => false,
     }
 }

@@ -3,6 +3,7 @@
 use crate::output;
 use std::process::ExitCode;
 use tranship::{Awaited, Error, Kind, TimedOut};
+use tranship_proto::shown;
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
@@ -39,7 +40,10 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     if output::is_unread(&error) {
         return ExitCode::from(OK);
     }
-    eprintln!("tranship: {}", text(&error));
+    // Lines are ours; what a name, a path or another program put into them is not.
+    let text = text(&error);
+    let lines: Vec<_> = text.lines().map(shown).collect();
+    eprintln!("tranship: {}", lines.join("\n"));
     ExitCode::from(classify(&error))
 }
 

@@ -17,7 +17,9 @@ mod output;
 mod plot;
 
 use clap::Parser;
+use clap::error::ContextValue;
 use std::process::ExitCode;
+use tranship_proto::shown;
 
 fn main() -> ExitCode {
     let args = match args::Args::try_parse() {
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Err(mut problem) => {
             // It would show what is optional as if it were not.
             problem.remove(clap::error::ContextKind::Usage);
+            tame(&mut problem);
             let code = if problem.use_stderr() {
                 exit::ERROR
             } else {
@@ -37,4 +40,20 @@ fn main() -> ExitCode {
     };
     output::start_log(args.verbose);
     exit::code(commands::run(args))
+}
+
+/// What was given on the command line goes to a terminal as it may be shown there.
+fn tame(problem: &mut clap::Error) {
+    let given: Vec<_> = problem
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(text) => {
+                Some((kind, ContextValue::String(shown(text).into_owned())))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in given {
+        problem.insert(kind, value);
+    }
 }

@@ -1,9 +1,11 @@
 //! Standard output and the log: colours, sizes, JSON, plain tables.
 
 mod stdout;
+mod streams;
 mod table;
 
 pub(crate) use stdout::{is_unread, stdout};
+pub(crate) use streams::{check_stdin, check_stdout};
 pub(crate) use table::Table;
 
 use anyhow::Result;

@@ -126,7 +126,7 @@ fn each_mistake_is_named() {
         // Files.
         (
             vec!["manager", "--socket", "file"],
-            &["file is no socket: remove it"],
+            &["file is no socket: name another path"],
         ),
         (
             vec!["manager", "--config", "nofile"],

@@ -10,7 +10,7 @@ use crate::tally::{Labels, Tally};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tranship_proto::{
     ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolId,
-    PoolStat, StatRecord,
+    PoolStat, StatRecord, shown,
 };
 
 /// Of each sort of object.
@@ -46,12 +46,9 @@ fn labels(family: &Family, values: &[&str]) -> Labels {
     both.map(|(name, value)| (*name, tame(value))).collect()
 }
 
-/// A name that a client chose as a label: without control characters, and not too long.
+/// A name that a client chose as a label: as it may be shown, and not too long.
 fn tame(value: &str) -> String {
-    let mut tamed: String = value
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let mut tamed: String = shown(value).into_owned();
     if tamed.len() > LONGEST {
         tamed.truncate(
             (0..=LONGEST - 3)

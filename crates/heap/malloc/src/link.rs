@@ -8,7 +8,9 @@
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tranship_proto::{Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, decode, encode};
+use tranship_proto::{
+    Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, as_name, decode, encode,
+};
 use tranship_sys::{epoll, process, socket};
 
 /// How long an answer may take: an allocation waits for it. On a machine that does nothing else it takes 50 us.
@@ -63,7 +65,7 @@ impl Link {
             heap: PoolId(0),
             next_req: 1,
         };
-        let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
+        let name = as_name(name, 16);
         let name = if name.is_empty() { "heap".into() } else { name };
         let hello = Request::Hello {
             version: PROTOCOL_VERSION,

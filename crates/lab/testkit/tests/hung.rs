@@ -111,7 +111,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     dog.step("on again");
     // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is still on its way, another one is refused.
     while let Err(error) = domain.stat() {
-        let is_early = error == Kind::TimedOut || error == Kind::Refused;
+        let is_early = error == Kind::TimedOut || error == Kind::ChannelState;
         assert!(is_early, "{error}");
     }
     // Whatever was made for who waits no longer goes, as soon as the answers are read.
@@ -139,4 +139,46 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
     drop(had(|| domain.create_heap(HeapOptions::new(MAX))));
     drop(had(|| domain.listen("newer", Role::Source)));
+}
+
+/// The manager is stopped: it is what does nothing, not a receiver that sits in `recv`.
+#[test]
+fn a_stopped_manager_is_not_blamed_on_the_receiver() {
+    let dog = Watchdog::new();
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("m.sock");
+    let manager = start(&path);
+    let join = |name| {
+        let builder = Domain::builder().name(name).socket(&path);
+        builder.helper_thread(true).connect().unwrap()
+    };
+    let (a, b) = (join("a"), join("b"));
+    let pool = a.create_pool(PoolOptions::new(MAX)).unwrap();
+    let mut frame = pool.alloc(100).unwrap();
+    frame.fill(1);
+    let frame = frame.freeze();
+    let listener = a.listen("x", Role::Source).unwrap();
+    std::thread::scope(|s| {
+        let receives = s.spawn(|| b.open_receiver("x").unwrap().recv().unwrap().to_vec());
+        let mut sender = listener.accept_sender().unwrap();
+        assert!(a.is_managed());
+        manager.stop();
+        dog.step("stopped");
+        let failed = sender.send_timeout(frame.clone(), Duration::from_millis(300));
+        let failed = failed.expect_err("the manager does nothing");
+        let (kind, text) = (failed.kind(), failed.error.to_string());
+        let managed = a.is_managed();
+        manager.resume();
+        dog.step("on again");
+        assert_eq!(kind, Kind::ManagerAway, "{text}");
+        assert!(
+            text.contains("the manager") && !text.contains("receiver"),
+            "{text}"
+        );
+        assert!(!managed, "{text}");
+        drop(failed);
+        sender.send(frame).unwrap();
+        assert_eq!(receives.join().unwrap(), [1; 100]);
+    });
+    assert!(a.is_managed());
 }

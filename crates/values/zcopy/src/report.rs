@@ -226,10 +226,7 @@ impl Report {
         let living = |place: &&Vec<u64>| place[layout::OWNER] != layout::LEFT;
         Report {
             pid: u32::try_from(head[layout::HEAD_PID]).unwrap_or(0),
-            program: String::from_utf8_lossy(&name)
-                .chars()
-                .map(|c| if c.is_control() { '?' } else { c })
-                .collect(),
+            program: tranship_proto::shown(&String::from_utf8_lossy(&name)).into_owned(),
             started: head[layout::HEAD_STARTED],
             senders: u32::try_from(places.iter().filter(living).count()).unwrap_or(0),
             unseen: head[layout::HEAD_UNSEEN],

@@ -12,7 +12,8 @@ use crate::options::LinkOptions;
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, Refusal, Request, Role};
 use tranship_sys::epoll::wait_readable;
@@ -33,18 +34,108 @@ use tranship_sys::epoll::wait_readable;
 /// ```
 #[derive(Debug)]
 pub struct Listener {
-    domain: DomainCore,
-    /// Our name's id; another one under another manager.
-    export: Arc<AtomicU32>,
-    name: String,
+    desk: Arc<Desk>,
     role: Role,
-    options: LinkOptions,
-    /// Connections that are being made for whoever awaits one.
-    begun: Mutex<Vec<Accepting>>,
     /// When the manager was last looked for without any news: a killed one sends none.
     looked: Mutex<Instant>,
     /// Connections come from here, and not from the manager.
     fed: Option<Fed>,
+}
+
+/// Where connections to a name come in.
+#[derive(Debug)]
+struct Desk {
+    domain: DomainCore,
+    /// Our name's id; another one under another manager.
+    export: Arc<AtomicU32>,
+    name: String,
+    options: LinkOptions,
+    /// The thread that listens.
+    thread: ThreadId,
+    begun: Mutex<Begun>,
+}
+
+/// Connections that are being made, for the next caller that accepts.
+#[derive(Debug, Default)]
+struct Begun {
+    all: Vec<Accepting>,
+    /// Nobody will accept any more.
+    closed: bool,
+}
+
+/// The desks of this process.
+static HERE: Mutex<Vec<Weak<Desk>>> = Mutex::new(Vec::new());
+
+impl Desk {
+    fn new(domain: &DomainCore, name: &str, options: LinkOptions, export: Arc<AtomicU32>) -> Desk {
+        Desk {
+            domain: domain.clone(),
+            export,
+            name: name.into(),
+            options,
+            thread: std::thread::current().id(),
+            begun: Mutex::default(),
+        }
+    }
+
+    /// Begins to accept the oldest connection that is still wanted.
+    fn begin(&self) -> Result<Option<Accepting>, Error> {
+        while let Some(incoming) = self.domain.exports.next(&self.export) {
+            let begun = open::begin_accept(&self.domain, &self.name, incoming, &self.options);
+            let begun = self.unless_gone(begun)?;
+            if begun.is_some() {
+                return Ok(begun);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Nothing of who connected and is gone again: the next one, please.
+    fn unless_gone<T>(&self, made: Result<T, Error>) -> Result<Option<T>, Error> {
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(error) if error.find::<Refusal>().is_some() => {
+                tracing::debug!(name = self.name, %error, "accept");
+                Ok(None)
+            }
+            // So is a connection whose manager went away before it was made: they will try again.
+            Err(error) if error == Kind::ManagerAway => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps what is begun, unless nobody will accept it.
+    fn keep(&self, begun: impl IntoIterator<Item = Accepting>) {
+        let mut kept = lock(&self.begun);
+        if !kept.closed {
+            return kept.all.extend(begun);
+        }
+        drop(kept);
+        for accepting in begun {
+            open::drop_accept(&self.domain, &accepting);
+        }
+    }
+}
+
+/// A thread that waits for a name at which it listens itself, with another domain, cannot accept meanwhile: that is begun for it here. Its next
+/// accept has the other end.
+pub(super) fn begin_here(domain: &DomainCore, name: &str) {
+    let (here, thread) = (lock(&HERE).clone(), std::thread::current().id());
+    for desk in here.iter().filter_map(Weak::upgrade) {
+        if desk.thread != thread
+            || desk.name != name
+            || desk.domain.fork.is_child()
+            || desk.domain.manager_instance() != domain.manager_instance()
+        {
+            continue;
+        }
+        desk.domain.turn_quietly();
+        if lock(&desk.begun).all.is_empty()
+            && let Ok(begun) = desk.begin()
+        {
+            desk.keep(begun);
+        }
+    }
 }
 
 impl Listener {
@@ -55,13 +146,11 @@ impl Listener {
         options: LinkOptions,
     ) -> Result<Listener, Error> {
         let export = export(domain, name, role)?;
+        let desk = Arc::new(Desk::new(domain, name, options, export));
+        lock(&HERE).push(Arc::downgrade(&desk));
         Ok(Listener {
-            domain: domain.clone(),
-            export,
-            name: name.into(),
+            desk,
             role,
-            options,
-            begun: Mutex::default(),
             looked: Mutex::new(Instant::now()),
             fed: None,
         })
@@ -77,12 +166,8 @@ impl Listener {
         maker: Box<dyn Any + Send + Sync>,
     ) -> Listener {
         Listener {
-            domain: domain.clone(),
-            export: Arc::default(),
-            name: address.into(),
+            desk: Arc::new(Desk::new(domain, address, options, Arc::default())),
             role,
-            options,
-            begun: Mutex::default(),
             looked: Mutex::new(Instant::now()),
             fed: Some(Fed {
                 feed,
@@ -150,25 +235,29 @@ impl Listener {
         if asked == self.role {
             return Ok(());
         }
-        let text = format!("this side of {:?} is the {role}: use {call}", self.name);
+        let text = format!(
+            "this side of {:?} is the {role}: use {call}",
+            self.desk.name
+        );
         Err(Error::new(Kind::ChannelDirection, text))
     }
 
     fn accept(&self, role: Role, timeout: Option<Duration>) -> Result<End, Error> {
-        self.domain.check_fork()?;
+        let domain = &self.desk.domain;
+        domain.check_fork()?;
         self.check_role(role)?;
         let started = Instant::now();
         let deadline = timeout.and_then(|t| started.checked_add(t));
         let timed_out = || {
             Err(TimedOut {
-                awaited: Awaited::Connection(self.name.clone()),
+                awaited: Awaited::Connection(self.desk.name.clone()),
                 waited_ms: crate::base::millis(started.elapsed()),
             }
             .into())
         };
         if let Some(Fed { feed, .. }) = &self.fed {
             loop {
-                self.domain.turn_quietly();
+                domain.turn_quietly();
                 if let Some(end) = feed.pop() {
                     return Ok(end);
                 }
@@ -182,35 +271,21 @@ impl Listener {
             }
         }
         loop {
-            let seen = self.domain.wake();
+            let seen = domain.wake();
             if let Some(end) = self.look_for_connection()? {
                 return Ok(end);
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return timed_out();
             }
-            self.domain.wait_news(seen, deadline);
+            domain.wait_news(seen, deadline);
         }
     }
 }
 
 impl Listener {
     pub(super) fn domain(&self) -> &DomainCore {
-        &self.domain
-    }
-
-    /// Nothing of who connected and is gone again: the next one, please.
-    fn unless_gone<T>(&self, made: Result<T, Error>) -> Result<Option<T>, Error> {
-        match made {
-            Ok(made) => Ok(Some(made)),
-            Err(error) if error.find::<Refusal>().is_some() => {
-                tracing::debug!(name = self.name, %error, "accept");
-                Ok(None)
-            }
-            // So is a connection whose manager went away before it was made: they will try again.
-            Err(error) if error == Kind::ManagerAway => Ok(None),
-            Err(error) => Err(error),
-        }
+        &self.desk.domain
     }
 
     /// Who asks often, and never waits long, finds out as well that the manager is gone.
@@ -228,35 +303,38 @@ impl Listener {
         if let Some(fed) = &self.fed {
             return Ok(fed.feed.pop());
         }
-        let (domain, name, options) = (&self.domain, &self.name, &self.options);
+        let desk = &*self.desk;
+        let domain = &desk.domain;
         let looks = domain.has_news() || domain.has_left_overs() || self.is_time_to_look();
         let may_come = match looks || domain.cut_off().is_some() {
             true => domain.turn(),
             false => Ok(()),
         };
-        while let Some(incoming) = domain.exports.next(&self.export) {
-            let begun = open::begin_accept(domain, name, incoming, options);
-            lock(&self.begun).extend(self.unless_gone(begun)?);
-        }
         // The manager is not spoken to under its lock.
-        let mut begun = std::mem::take(&mut *lock(&self.begun)).into_iter();
+        let mut begun = std::mem::take(&mut lock(&desk.begun).all).into_iter();
         let (mut made, mut waiting) = (Ok(None), Vec::new());
         while matches!(made, Ok(None)) {
-            let Some(accepting) = begun.next() else { break };
-            let end = open::end_accept(domain, &accepting, options, Some(Instant::now()));
-            match self.unless_gone(end) {
+            let accepting = match begun.next() {
+                Some(accepting) => accepting,
+                None if !waiting.is_empty() => break,
+                // One at a time: those that nobody asks for are left to the next listener.
+                None => match desk.begin()? {
+                    Some(accepting) => accepting,
+                    None => break,
+                },
+            };
+            let end = open::end_accept(domain, &accepting, &desk.options, Some(Instant::now()));
+            match desk.unless_gone(end) {
                 Ok(Some(None)) => waiting.push(accepting),
                 end => made = end.map(Option::flatten),
             }
         }
         waiting.extend(begun);
-        if !waiting.is_empty() {
-            lock(&self.begun).extend(waiting);
-            if !matches!(made, Ok(None)) {
-                // For another task, which may have looked meanwhile.
-                domain.tasks.has_news();
-                domain.tasks.tell_news();
-            }
+        desk.keep(waiting);
+        if !matches!(made, Ok(None)) && self.has_connection() {
+            // For another task, which may have looked meanwhile.
+            domain.tasks.has_news();
+            domain.tasks.tell_news();
         }
         match (made, may_come) {
             (Ok(None), Err(error)) if error != Kind::ManagerAway => Err(error),
@@ -274,8 +352,9 @@ impl Listener {
         if let Some(fed) = &self.fed {
             return !fed.feed.is_empty();
         }
-        let waits = self.domain.exports.has_incoming(&self.export);
-        waits || !lock(&self.begun).is_empty()
+        let desk = &self.desk;
+        let waits = desk.domain.exports.has_incoming(&desk.export);
+        waits || !lock(&desk.begun).all.is_empty()
     }
 }
 
@@ -316,7 +395,8 @@ fn refuse(domain: &DomainCore, channels: Vec<ChannelId>) {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.domain.fork.is_child() {
+        let desk = &self.desk;
+        if desk.domain.fork.is_child() {
             // Its thread and its descriptors are the parent's: to stop it here would stop it there.
             std::mem::forget(self.fed.take());
             return;
@@ -324,10 +404,16 @@ impl Drop for Listener {
         if self.fed.is_some() {
             return;
         }
-        for accepting in lock(&self.begun).drain(..) {
-            open::drop_accept(&self.domain, &accepting);
+        lock(&HERE).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(desk)));
+        let begun = {
+            let mut begun = lock(&desk.begun);
+            begun.closed = true;
+            std::mem::take(&mut begun.all)
+        };
+        for accepting in &begun {
+            open::drop_accept(&desk.domain, accepting);
         }
-        forget(&self.domain, &self.export);
+        forget(&desk.domain, &desk.export);
     }
 }
 

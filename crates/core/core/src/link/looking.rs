@@ -1,9 +1,10 @@
 //! Looking again and again for what only the manager or another thread brings: by tasks, and, of channels that are being opened, by who has no task.
 
+use super::listener::begin_here;
 use super::open::{End, NamedOpening};
 use super::reactor;
 use super::sleep::LOOK;
-use crate::domain::{DomainCore, Key};
+use crate::domain::{DomainCore, Key, ROUND};
 use crate::error::Error;
 use crate::options::LinkOptions;
 use std::pin::Pin;
@@ -58,7 +59,7 @@ impl<T> Opening<T> {
     /// It does not block.
     ///
     /// # Errors
-    /// As [`Domain::open_sender_with`](crate::Domain::open_sender_with), `TimedOut` at the first look after the time that the options say.
+    /// As [`Domain::open_sender_with`](crate::Domain::open_sender_with), `TimedOut` after the time that the options say, at the first look by which the manager has said why.
     pub fn try_open(&mut self) -> Result<Option<T>, Error> {
         if self.over {
             return Ok(None);
@@ -89,6 +90,25 @@ impl<T> std::fmt::Debug for Opening<T> {
         f.debug_struct("Opening")
             .field("over", &self.over)
             .finish_non_exhaustive()
+    }
+}
+
+/// Connects to an exported name as `role`.
+pub(crate) fn open(
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    options: &LinkOptions,
+) -> Result<End, Error> {
+    let mut opening = NamedOpening::new(domain, name, role, options);
+    loop {
+        let round = Instant::now() + ROUND;
+        let until = opening.deadline().map_or(round, |at| at.min(round));
+        if let Some(end) = opening.look(Some(until))? {
+            return Ok(end);
+        }
+        begin_here(domain, name);
+        domain.idle();
     }
 }
 

@@ -7,9 +7,12 @@ use crate::error::{self, Awaited, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
-use tranship_proto::{ChannelId, Event, Refusal, Request, Role};
+use std::time::{Duration, Instant};
+use tranship_proto::{ChannelId, Event, Refusal, RefusalCode, Request, Role};
 use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Side};
+
+/// How long the manager may take to say whether anybody listens, before it is what is silent.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// A connection that we accept and the manager has still to confirm.
 #[derive(Debug)]
@@ -26,8 +29,10 @@ pub(super) struct NamedOpening {
     options: LinkOptions,
     begun: Instant,
     deadline: Option<Instant>,
-    /// None: the manager is away, or has just come back.
+    /// None: the manager is away, or has just come back; or the listener that it came to has gone.
     asking: Option<Asking>,
+    /// Since when the manager has been told that the time is over.
+    ended: Option<Instant>,
 }
 
 /// What the manager was asked, and the half that it was shown.
@@ -104,7 +109,13 @@ impl NamedOpening {
             begun,
             deadline: options.timeout.and_then(|t| begun.checked_add(t)),
             asking: None,
+            ended: None,
         }
+    }
+
+    /// The time after which nothing is waited for.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// Takes the manager's answer, if there is one by then. `None`: not yet, or the manager is away; to be looked for again.
@@ -122,13 +133,29 @@ impl NamedOpening {
         if self.deadline.is_none_or(|d| Instant::now() < d) {
             return Ok(None);
         }
-        Err(away.unwrap_or_else(|| {
-            TimedOut {
-                awaited: Awaited::Offer(self.name.clone()),
-                waited_ms: crate::base::millis(self.begun.elapsed()),
+        match (away, &self.asking, self.ended) {
+            (Some(away), ..) => Err(away),
+            (None, None, _) => Err(self.timed_out(Awaited::Offer(self.name.clone()))),
+            // Who does not wait at all does not wait for a reason, either.
+            _ if self.options.timeout == Some(Duration::ZERO) => {
+                Err(self.timed_out(Awaited::Offer(self.name.clone())))
             }
-            .into()
-        }))
+            // It says whether anybody listens.
+            (None, Some(asking), None) => {
+                self.domain.end_connect(asking.asked)?;
+                self.ended = Some(Instant::now());
+                Ok(None)
+            }
+            (None, Some(_), Some(ended)) if ended.elapsed() < ANSWER => Ok(None),
+            (None, Some(_), Some(_)) => {
+                Err(self.timed_out(Awaited::Manager("a connection that is given up")))
+            }
+        }
+    }
+
+    fn timed_out(&self, awaited: Awaited) -> Error {
+        let waited_ms = crate::base::millis(self.begun.elapsed());
+        TimedOut { awaited, waited_ms }.into()
     }
 
     fn look_once(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
@@ -148,11 +175,25 @@ impl NamedOpening {
                 end.map(Some)
             }
             Err(error) => {
-                if error.find::<Refusal>().is_none() {
+                let refusal = error.find::<Refusal>().copied();
+                if refusal.is_none() {
                     domain.forget(asking.asked);
                 }
                 asking.half.1.end(Ending::Never);
-                Err(error)
+                match refusal {
+                    Some(refusal) if self.ended.is_some() => Err(match refusal.code {
+                        RefusalCode::NoSuchName => {
+                            self.timed_out(Awaited::Offer(self.name.clone()))
+                        }
+                        RefusalCode::PeerGone => {
+                            self.timed_out(Awaited::Acceptance(self.name.clone()))
+                        }
+                        _ => error,
+                    }),
+                    // Its listener has gone: the next look asks again, with a half that nobody has seen.
+                    Some(refusal) if refusal.went_away() => Ok(None),
+                    _ => Err(error),
+                }
             }
         }
     }
@@ -164,23 +205,6 @@ impl Drop for NamedOpening {
         if let Some(asking) = self.asking.take().filter(|_| !self.domain.fork.is_child()) {
             asking.half.1.end(Ending::Never);
             self.domain.cancel_connect(asking.asked);
-        }
-    }
-}
-
-/// Connects to an exported name as `role`.
-pub(crate) fn open(
-    domain: &DomainCore,
-    name: &str,
-    role: Role,
-    options: &LinkOptions,
-) -> Result<End, Error> {
-    let mut opening = NamedOpening::new(domain, name, role, options);
-    loop {
-        match opening.look(opening.deadline) {
-            Ok(Some(end)) => return Ok(end),
-            Ok(None) => domain.idle(),
-            Err(error) => return Err(error),
         }
     }
 }

@@ -361,7 +361,7 @@ impl Relay {
             return None;
         }
         let meta = said.meta;
-        let waits = |kind| matches!(kind, Kind::Full | Kind::PoolPending);
+        let waits = |kind| matches!(kind, Kind::Full | Kind::PoolPending | Kind::ManagerAway);
         let body = match said.body {
             Body::Inline(inline) => {
                 let sent = self.from.send_control(&inline, meta);

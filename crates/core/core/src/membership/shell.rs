@@ -160,8 +160,13 @@ impl Domain {
     /// Connects to an [address](Domain::listen) at which a receiver listens; waits until somebody does.
     ///
     /// # Errors
+<<<<<<< HEAD:crates/core/core/src/membership/shell.rs
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
     /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one.
+=======
+    /// As [`listen`](Domain::listen); `SameRole`; `BadArgument` for a name that this domain offers itself; `TimedOut`, if the options have a limit. It says whether
+    /// anybody listens there. A listener that goes without accepting is none: the next one is waited for.
+>>>>>>> h5:crates/core/core/src/membership/shell.rs
     pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
         self.open_sender_with(address, LinkOptions::default())
     }
@@ -422,9 +427,9 @@ impl Domain {
         self.core().cut_off()
     }
 
-    /// Whether the manager is there.
+    /// Whether the manager is there, and has answered what this domain waited for last. Asks it nothing.
     pub fn is_managed(&self) -> bool {
-        !self.core().fork.is_child() && self.core().is_managed()
+        !self.core().fork.is_child() && self.core().is_answering()
     }
 }
 

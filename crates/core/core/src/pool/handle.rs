@@ -106,13 +106,13 @@ impl Pool {
     /// 5 s at most for it to come back.
     ///
     /// # Errors
-    /// `Access` by its rules; `Refused` where it knows no such domain; `TimedOut` when it does not answer, which may give the right later; `ManagerAway`, `CutOff`; `Forked`.
+    /// `Access` by its rules; `Stale` where it knows no such domain; `TimedOut` when it does not answer, which may give the right later; `ManagerAway`, `CutOff`; `Forked`.
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), Error> {
         if domain == ALL_READERS {
             let text = format!(
                 "there is no domain {domain}: PoolOptions::allow_forward lets all readers forward"
             );
-            return Err(Error::new(Kind::Refused, text));
+            return Err(Error::new(Kind::Stale, text));
         }
         self.give_right(domain)
     }

@@ -35,7 +35,7 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
     // 0 is not a domain, nor all of them.
     for nobody in [u32::MAX, 0] {
         let refused = other.allow_forward(tranship_core::DomainId(nobody));
-        assert_eq!(refused.expect_err("nobody").kind(), Kind::Refused);
+        assert_eq!(refused.expect_err("nobody").kind(), Kind::Stale);
     }
 }
 

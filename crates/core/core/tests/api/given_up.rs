@@ -3,7 +3,7 @@
 use crate::kit::*;
 use crate::played::*;
 use std::os::fd::OwnedFd;
-use tranship_core::{Domain, PollItem, RefusalCode, Role, Sender, poll};
+use tranship_core::{Domain, PollItem, Role, Sender, poll};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, Request};
 use tranship_ring::{HalfRo, HalfRw, Ring, Side, doorbell};
@@ -39,19 +39,22 @@ fn a_name_whose_listener_goes_while_the_next_manager_has_still_to_answer() {
     assert_eq!(back.heard(), None);
 }
 
-/// Nobody may ever listen there again: whether to wait for that is the opener's to say.
+/// A listener that goes refuses nobody: the next one is waited for.
 #[test]
-fn who_is_connected_to_a_name_whose_listener_goes_hears_of_it() {
+fn who_is_connected_to_a_name_whose_listener_goes_waits_for_the_next() {
     let _dog = dog();
     let (a, b) = bare_pair();
     let listener = a.listen("name", Role::Source).expect("listen");
     std::thread::scope(|s| {
-        let opens = s.spawn(|| b.open_receiver("name"));
+        let opens = s.spawn(|| b.open_receiver("name").expect("a sender"));
         let ready = poll(&mut [PollItem::listener(&listener)], None);
         assert_eq!(ready.expect("a connection"), [0]);
         drop(listener);
-        let error = opens.join().expect("no panic").expect_err("nobody accepts");
-        assert_eq!(refusal(&error), Some(RefusalCode::PeerGone), "{error}");
+        let listener = a.listen("name", Role::Source).expect("listen again");
+        let mut sender = listener.accept_sender().expect("accept");
+        let mut receiver = opens.join().expect("no panic");
+        sender.send_inline(b"", 5).expect("send");
+        assert_eq!(receiver.recv().expect("recv").meta, 5);
     });
 }
 

@@ -213,8 +213,13 @@ fn one_that_does_not_answer() {
     assert_eq!(error.kind(), Kind::OutOfMemory);
     let error = left.pool.try_alloc(BUFFER).expect_err("hung");
     assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert!(
+        left.writer.is_managed(),
+        "nothing was waited for in vain yet"
+    );
     let error = left.writer.stat().expect_err("hung");
     assert_eq!(error.kind(), Kind::TimedOut);
+    assert!(!left.writer.is_managed());
     std::thread::scope(|s| {
         let waits = s.spawn(|| filled(&left.pool, BUFFER, 5));
         until(|| left.pool.stats().waiting > 0);

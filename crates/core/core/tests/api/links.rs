@@ -377,6 +377,17 @@ fn wrong_names_roles_and_numbers_are_refused() {
         (&"n".repeat(65), BadName::Length { bytes: 65 }),
         ("ab\ncd\t", control('\n', 2)),
         ("\u{e9}\u{85}", control('\u{85}', 2)),
+        (
+            "a\u{202e}b",
+            BadName::Unseen {
+                found: '\u{202e}',
+                at: 1,
+            },
+        ),
+        (
+            "a\u{301}\u{301}\u{301}\u{301}\u{301}",
+            BadName::Marks { at: 9 },
+        ),
     ] {
         for error in [
             a.listen(name, Role::Sink).expect_err("name"),

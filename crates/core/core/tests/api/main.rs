@@ -7,6 +7,7 @@ mod aggregates;
 mod alloc;
 mod alone;
 mod buffers;
+mod connects;
 mod cut_off;
 mod deferred;
 mod descriptors;

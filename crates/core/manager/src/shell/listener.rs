@@ -62,10 +62,7 @@ impl Listener {
                 std::fs::remove_file(path).map_err(at("removing the stale socket"))?;
             }
             Ok(_) => {
-                let text = format!(
-                    "{} is no socket: remove it, or name another path",
-                    path.display()
-                );
+                let text = format!("{} is no socket: name another path", path.display());
                 return Err(Error::new(Kind::System, text));
             }
             Err(_) => {}

@@ -75,10 +75,19 @@ impl State {
                 self.incoming(export, w);
             } else {
                 self.cx.release(w.half);
+<<<<<<< HEAD:crates/core/manager/src/state/names.rs
                 let refused = self.cx.accounts.check(w.uid, Of::Channels, 1);
                 let refusal = match (fits, refused) {
                     (true, Err(refusal)) => refusal,
                     _ => refusal(RefusalCode::Role, 0, 0),
+=======
+                let code = if fits {
+                    RefusalCode::Limit
+                } else if w.domain == exporter {
+                    RefusalCode::OwnName
+                } else {
+                    RefusalCode::Role
+>>>>>>> h5:crates/core/manager/src/state/names.rs
                 };
                 let req = w.req;
                 self.cx.tell(w.domain, Event::Refused { req, refusal }, &[]);
@@ -154,7 +163,10 @@ impl State {
         let export = named.map(|(id, _)| id);
         let mut comes = false;
         match named.map(|(_, e)| e) {
-            Some(e) if e.role != role.opposite() || e.domain == me => {
+            Some(e) if e.domain == me => {
+                return Err(refusal(RefusalCode::OwnName, 0, 0).into());
+            }
+            Some(e) if e.role != role.opposite() => {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
             None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
@@ -256,10 +268,16 @@ impl State {
         if let Some(w) = self.waiting.cancel(me, req) {
             self.cx.accounts.sub(w.uid, Of::Names, 1);
             self.cx.release(w.half);
-            return Ok(());
+            // There is a listener, too, where its backlog was full.
+            return Err(match self.exports.named(&w.name) {
+                Some((export, _)) => refusal(RefusalCode::PeerGone, u64::from(export.0), 0),
+                None => refusal(RefusalCode::NoSuchName, 0, 0),
+            }
+            .into());
         }
         if let Some(channel) = self.back_refs.asked(me, req) {
             self.drop_incoming(channel, me);
+            return Err(refusal(RefusalCode::PeerGone, u64::from(channel.0), 0).into());
         }
         Ok(())
     }

@@ -1,17 +1,18 @@
 //! Names of pools and channels.
 
 use crate::error::{BadName, Error};
-use tranship_proto::check_name;
+use tranship_proto::{TextFault, check_name, text_fault};
 
 /// Says what is wrong with a name that cannot be one.
 pub fn checked_name(name: &str) -> Result<(), Error> {
     if check_name(name) {
         return Ok(());
     }
-    let mut chars = name.char_indices();
     let bytes = name.len();
-    Err(match chars.find(|(_, c)| c.is_control()) {
-        Some((at, found)) => BadName::Control { found, at },
+    Err(match text_fault(name) {
+        Some((at, found, TextFault::Control)) => BadName::Control { found, at },
+        Some((at, found, TextFault::Unseen)) => BadName::Unseen { found, at },
+        Some((at, _, TextFault::Marks)) => BadName::Marks { at },
         None => BadName::Length { bytes },
     }
     .into())

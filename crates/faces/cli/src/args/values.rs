@@ -2,6 +2,7 @@
 
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
+use tranship_proto::text_fault;
 
 /// Where the manager is; shared by everything that talks to it.
 #[derive(ClapArgs, Debug, Default)]
@@ -42,8 +43,11 @@ pub(crate) fn name_of(address: &str) -> &str {
 
 /// A name as the manager takes it; it decides, this only says it better.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
-    if text.chars().any(char::is_control) {
-        Err("a name has no control characters".to_owned())
+    if let Some((at, c, _)) = text_fault(text) {
+        Err(format!(
+            "a name has only visible characters, this one has U+{:04X} at byte {at}",
+            u32::from(c)
+        ))
     } else if text.is_empty() || text.len() > 64 {
         Err(format!("a name has 1 to 64 bytes, this one {}", text.len()))
     } else {

@@ -1,7 +1,7 @@
 //! What domains and pools are called.
 
 use std::collections::HashMap;
-use tranship_proto::{DomainId, PoolId, StatRecord};
+use tranship_proto::{DomainId, PoolId, StatRecord, shown};
 
 /// Names of domains and pools; a number where there is none.
 pub(super) struct Names {
@@ -27,11 +27,11 @@ impl Names {
 
     pub(super) fn domain(&self, id: DomainId) -> String {
         let name = self.domains.get(&id).map_or("", String::as_str);
-        format!("{name}#{}", id.0)
+        format!("{}#{}", shown(name), id.0)
     }
 
     pub(super) fn pool(&self, id: PoolId) -> String {
         let name = self.pools.get(&id).map_or("", String::as_str);
-        format!("{name}#{}", id.0)
+        format!("{}#{}", shown(name), id.0)
     }
 }

@@ -3,7 +3,12 @@
 use super::connect;
 use crate::args::{SendArgs, name_of};
 use crate::exit::Answer;
+<<<<<<< HEAD:crates/faces/cli/src/commands/send.rs
 use anyhow::{Context, Result};
+=======
+use crate::output;
+use anyhow::{Context, Result, bail};
+>>>>>>> h5:crates/faces/cli/src/commands/send.rs
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -14,6 +19,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from = match &args.file {
         Some(path) => open(path).with_context(|| format!("opening {}", path.display()))?,
         None => {
+            output::check_stdin()?;
             let given = std::io::stdin().as_fd().try_clone_to_owned();
             File::from(given.context("opening standard input")?)
         }

@@ -8,7 +8,7 @@ use crate::output::{self, Table, size};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use tranship_proto::{ChannelStat, DomainId, DomainStat, ManagerStat, Pressure, StatRecord};
+use tranship_proto::{ChannelStat, DomainId, DomainStat, ManagerStat, Pressure, StatRecord, shown};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 pub(super) const SCHEMA: u32 = 1;
@@ -236,7 +236,7 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
     let line = |record: &StatRecord| match record {
         StatRecord::Channel(c) => Some(format!(
             "{}\t{} -> {}",
-            c.name,
+            shown(&c.name),
             end(&names, c.source, c),
             end(&names, c.sink, c)
         )),
@@ -294,7 +294,7 @@ fn end(names: &Names, domain: Option<DomainId>, channel: &ChannelStat) -> String
     match (domain, channel.waiting_as, &channel.place) {
         (Some(domain), _, _) => names.domain(domain),
         (None, Some(_), _) => "(not exported yet)".to_owned(),
-        (None, None, Some(place)) => place.clone(),
+        (None, None, Some(place)) => shown(place).into_owned(),
         (None, None, None) => "(nobody)".to_owned(),
     }
 }

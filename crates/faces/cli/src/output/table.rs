@@ -1,6 +1,7 @@
 //! A table for people: columns as wide as their widest cell, numbers to the right.
 
 use std::io::{self, Write};
+use tranship_proto::shown;
 
 /// Rows of text under a heading.
 #[derive(Debug)]
@@ -18,9 +19,10 @@ impl Table {
         }
     }
 
-    /// Adds a row; missing cells are empty.
+    /// Adds a row; missing cells are empty. A stranger's text in it is [`shown`].
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let cells = cells.iter().map(|cell| shown(cell).into_owned());
+        self.rows.push(cells.collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

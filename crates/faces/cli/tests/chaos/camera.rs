@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tranship::{
-    Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, WhenFull,
+    Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Role, Sender,
+    WhenFull,
 };
 use tranship_testkit::{Control, child, payload};
 
@@ -20,34 +21,48 @@ fn options() -> LinkOptions {
 
 child!(
     fn camera(ctl: Control) -> Result<(), Broken> {
-        let seat = Seat::take(ctl, "camera")?;
-        let options_of_pool = || PoolOptions::new(POOL).name("frames");
-        let pool = patiently(|| seat.domain.create_pool(options_of_pool()))?;
-        let listener = patiently(|| seat.domain.listen_with("video", Role::Source, options()))?;
-        let mut camera = Camera {
-            seat,
-            pool,
-            listener,
-            viewers: Vec::new(),
-        };
-        loop {
-            match camera.seat.order(Duration::from_millis(1))? {
-                None => camera.round()?,
-                Some(Order::Quit) => return Ok(()),
-                Some(Order::Rest) => {
-                    let Camera {
-                        seat,
-                        pool,
-                        listener,
-                        viewers,
-                    } = camera;
-                    drop((pool, listener, viewers));
-                    return seat.rest();
-                }
-            }
-        }
+        films(ctl, false)
     }
 );
+
+child!(
+    fn short_camera(ctl: Control) -> Result<(), Broken> {
+        films(ctl, true)
+    }
+);
+
+/// With `ends` it stops now and then, in order, while viewers connect, and begins anew.
+fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
+    let seat = Seat::take(ctl, "camera")?;
+    let options_of_pool = || PoolOptions::new(POOL).name("frames");
+    let pool = patiently(|| seat.domain.create_pool(options_of_pool()))?;
+    let listener = patiently(|| seat.domain.listen_with("video", Role::Source, options()))?;
+    let mut camera = Camera {
+        seat,
+        pool,
+        listener,
+        viewers: Vec::new(),
+    };
+    loop {
+        match camera.seat.order(Duration::from_millis(1))? {
+            None => camera.round()?,
+            Some(Order::Quit) => return Ok(()),
+            Some(Order::Rest) => {
+                let Camera {
+                    seat,
+                    pool,
+                    listener,
+                    viewers,
+                } = camera;
+                drop((pool, listener, viewers));
+                return seat.rest();
+            }
+        }
+        if ends && camera.seat.random.one_in(20) {
+            camera = camera.anew()?;
+        }
+    }
+}
 
 struct Camera {
     seat: Seat,
@@ -57,6 +72,23 @@ struct Camera {
 }
 
 impl Camera {
+    fn anew(self) -> Result<Camera, Broken> {
+        let Camera {
+            seat,
+            pool,
+            listener,
+            viewers,
+        } = self;
+        drop((listener, viewers));
+        let listener = patiently(|| seat.domain.listen_with("video", Role::Source, options()))?;
+        Ok(Camera {
+            seat,
+            pool,
+            listener,
+            viewers: Vec::new(),
+        })
+    }
+
     fn round(&mut self) -> Result<(), Broken> {
         match self.listener.accept_sender_within(Duration::ZERO) {
             Ok(viewer) => self.viewers.push(viewer),
@@ -117,6 +149,10 @@ child!(
                 let options = options().timeout(wait_for_camera.limit());
                 match seat.domain.open_receiver_with("video", options) {
                     Ok(link) => from = Some(link),
+                    // A camera that ends is waited for: it refuses nobody.
+                    Err(e) if e.find::<Refusal>().is_some_and(Refusal::went_away) => {
+                        return Err(format!("open: {e}"));
+                    }
                     Err(e) => {
                         bearable(&e)?;
                         wait_for_camera.was_in_vain();
@@ -162,5 +198,15 @@ fn a_camera_with_viewers() {
         (["viewer 1", "viewer 2"], viewer),
         ["frames to viewer 1", "frames to viewer 2"],
         2,
+    );
+}
+
+#[test]
+fn cameras_that_end_in_order_while_viewers_connect() {
+    Scene::new("cameras_that_end_in_order_while_viewers_connect").serves_two(
+        ("camera", short_camera),
+        (["viewer 1", "viewer 2"], viewer),
+        ["frames to viewer 1", "frames to viewer 2"],
+        0,
     );
 }

@@ -17,6 +17,7 @@ const SCRIPT: &str = "<img src=x onerror=document.title=1>";
 /// Names in the pools' table, what it says of trouble, and whether anything was made out of a name.
 const LOOK: &str = "({ pools: [...document.querySelectorAll('#pools tbody tr')].map(r => r.cells[0].textContent), \
 channels: [...document.querySelectorAll('#channels tbody tr')].map(r => r.cells[0].textContent), \
+legend: [...document.querySelectorAll('#legend-messages .name')].map(n => n.textContent), \
 curves: document.querySelectorAll('#plot-memory .curve').length, trouble: document.getElementById('trouble').hidden ? '' : document.getElementById('trouble').textContent, \
 empty: !document.getElementById('no-pools').hidden, images: document.images.length, title: document.title, \
 wide: document.documentElement.scrollWidth > innerWidth })";
@@ -159,6 +160,12 @@ fn it_lives_while_programs_work() {
                 assert!(has(&looked["pools"], name), "{looked}");
             }
             assert!(has(&looked["channels"], "video"), "{looked}");
+            // Several channels may have one name: the number, and between whom.
+            let legend = looked["legend"][0].as_str().expect("a channel");
+            assert!(
+                legend.starts_with("video#") && legend.ends_with("camera \u{2192} viewer"),
+                "{looked}"
+            );
             assert!(
                 looked["curves"].as_u64().is_some_and(|n| n >= 6),
                 "{looked}"

@@ -5,7 +5,7 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use tranship_sys::socket;
 
 /// A refusal may overtake the hello, or come after it.
@@ -88,7 +88,11 @@ fn a_manager_that_ends_while_one_joins_is_no_manager() {
 
 /// Sends what comes through the pipe that is returned.
 fn fed(manager: &Manager) -> (Running, File) {
-    let mut send = manager.command(&["send", "x", "--frame", "4096"]);
+    fed_as(manager, "x")
+}
+
+fn fed_as(manager: &Manager, name: &str) -> (Running, File) {
+    let mut send = manager.command(&["send", name, "--frame", "4096"]);
     let (theirs, ours) = std::io::pipe().expect("a pipe");
     let send = send.stdin(theirs).stderr(Stdio::null()).spawn();
     (
@@ -139,4 +143,114 @@ fn only_standard_output_may_lose_its_reader() {
     let mut told = recv.0.stderr.take().expect("its errors");
     told.read_to_string(&mut said).expect("its errors");
     assert!(said.contains("Broken pipe"), "{said}");
+}
+
+/// Rust opens `/dev/null` for a stream that is closed: all would go nowhere, with success at both ends.
+#[test]
+fn a_closed_stream_is_an_error_before_anybody_is_met() {
+    let _dog = tranship_testkit::Watchdog::new();
+    let manager = Manager::start();
+    let run = |words: &str| {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("exec \"$0\" {words}"));
+        shell.arg(env!("CARGO_BIN_EXE_tranship"));
+        shell.env("TRANSHIP_SOCKET", manager.path("m.sock"));
+        let output = shell.output().expect("a shell");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    for command in [
+        "recv x --wait 20s",
+        "stat",
+        "ls --json",
+        "doctor",
+        "top --once",
+        "cache get --shm --wait 20s key",
+    ] {
+        for how in [">&-", "1</dev/null"] {
+            let (code, said) = run(&format!("{command} {how}"));
+            assert_eq!(code, Some(2), "{command} {how}: {said}");
+            assert!(
+                said.contains("standard output is "),
+                "{command} {how}: {said}"
+            );
+        }
+    }
+    for how in ["<&-", "0>/dev/null"] {
+        let (code, said) = run(&format!("send x --wait 20s {how}"));
+        assert_eq!(code, Some(2), "{how}: {said}");
+        assert!(said.contains("standard input is "), "{how}: {said}");
+    }
+    // Each does without the stream that it does not use, and `/dev/null` is as good as any other.
+    let file = manager.path("out");
+    let file = file.to_str().expect("a path");
+    std::thread::scope(|s| {
+        let receives = s.spawn(|| run(&format!("recv y {file} <&- >&-")));
+        let (code, said) = run("send y </dev/null >&-");
+        assert_eq!(code, Some(0), "{said}");
+        let (code, said) = receives.join().expect("no panic");
+        assert_eq!(code, Some(0), "{said}");
+    });
+    let (code, said) = run("stat 1<>/dev/null");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// A name goes to the terminal that shows the error, and to those of others.
+#[test]
+fn what_a_name_may_not_hold_is_said_and_not_shown() {
+    let _dog = tranship_testkit::Watchdog::new();
+    let manager = Manager::start();
+    let flood = format!("a{}", "\u{301}".repeat(40));
+    for name in [
+        "a\u{1b}[31mb",
+        "a\u{202e}b",
+        "a\u{200b}",
+        "\u{feff}a",
+        "a\u{2028}b",
+        &flood,
+    ] {
+        for command in ["recv", "send", "tcp+plain"] {
+            let address = format!("tcp+plain:127.0.0.1:1/{name}");
+            let arguments = match command {
+                "tcp+plain" => ["recv", &address],
+                command => [command, name],
+            };
+            let output = manager.command(&arguments).output().expect("running");
+            let said = String::from_utf8(output.stderr).expect("text");
+            assert_eq!(output.status.code(), Some(2), "{said:?}");
+            assert!(said.contains("visible characters"), "{said:?}");
+            for line in said.lines() {
+                assert_eq!(tranship_proto::text_fault(line), None, "{said:?}");
+            }
+        }
+    }
+}
+
+/// Two receivers of one name: each sender serves one, and the other waits for the next.
+#[test]
+fn who_was_not_taken_waits_for_the_next_sender() {
+    let _dog = tranship_testkit::Watchdog::new();
+    let manager = Manager::start();
+    for round in 0..6 {
+        let name = format!("x{round}");
+        let receive = || {
+            let mut command = manager.command(&["recv", &name]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            Running(command.spawn().expect("recv"))
+        };
+        let both = [receive(), receive()];
+        for _ in 0..2 {
+            let (mut sender, mut input) = fed_as(&manager, &name);
+            input.write_all(b"all of it").expect("the input");
+            drop(input);
+            assert!(sender.end().success());
+        }
+        for mut one in both {
+            let mut got = String::new();
+            let mut out = one.0.stdout.take().expect("its output");
+            out.read_to_string(&mut got).expect("its output");
+            let (code, said) = ended(one);
+            assert_eq!((code, got.as_str()), (Some(0), "all of it"), "{said}");
+        }
+    }
 }

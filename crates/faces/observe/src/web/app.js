@@ -248,12 +248,12 @@ function show() {
   if (!d) return;
   const wanted = $("filter").value.toLowerCase();
   const fits = (p) => !wanted || p.name.toLowerCase().includes(wanted) || p.domain.toLowerCase().includes(wanted);
-  const shown = d.pools.filter(fits), named = (p) => (p.domain ? `${p.name} (${p.domain})` : p.name);
+  const shown = d.pools.filter(fits), named = (p) => `${p.name}#${p.pool}${p.domain ? ` (${p.domain})` : ""}`;
   tiles(d);
   plot("memory", granted, shown, named, bytes, d.at_ms, true, quota);
   plot("blocked", blocked, shown, named, callers, d.at_ms);
   plot("allocs", allocs, shown, named, short, d.at_ms);
-  plot("messages", messages, d.channels, (c) => c.name, short, d.at_ms);
+  plot("messages", messages, d.channels, (c) => `${c.name}#${c.channel} ${c.from} \u2192 ${c.to}`, short, d.at_ms);
   pools.set(shown); channels.set(d.channels); holds.set(d.holds); domains.set(d.domains); heaps.set(d.heaps);
   $("no-pools").hidden = d.pools.length > 0;
   $("pools").parentElement.hidden = $("filter").hidden = d.pools.length === 0;

@@ -131,10 +131,7 @@ fn every_line_is_as_the_standard_says() {
 fn names_come_back_as_they_were() {
     let whole = text(&whole(), Format::OpenMetrics);
     for name in HOSTILE {
-        let tame: String = name
-            .chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
+        let tame = tranship_proto::shown(name).into_owned();
         let of_pools = whole
             .lines()
             .filter_map(|l| l.strip_prefix("tranship_pool_quota_bytes"));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use tranship_proto::check_text;
 
 /// The longest name of a channel, bytes.
 pub(super) const MAX_NAME_BYTES: usize = 255;
@@ -32,9 +33,9 @@ impl Address {
                 "the port {port:?}: {why}, up to 65535 are allowed"
             ))
         })?;
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        if !check_text(name, MAX_NAME_BYTES) {
             return Err(wrong(
-                "the name has 1 to 255 bytes and no control characters",
+                "the name has 1 to 255 bytes and only visible characters",
             ));
         }
         let (host, name) = (host.to_owned(), name.to_owned());

@@ -213,9 +213,7 @@ fn control(at: &Path) -> io::Result<OwnedFd> {
         // Nobody answered there: what is left of a server that was killed. Anything else than a socket stays.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => match is_socket(at) {
             Ok(true) => std::fs::remove_file(at).and_then(|()| socket::listen(at, 0o600)),
-            Ok(false) => Err(io::Error::other(
-                "it is no socket: remove it, or name another path",
-            )),
+            Ok(false) => Err(io::Error::other("it is no socket: name another path")),
             Err(error) => Err(error),
         },
         other => other,

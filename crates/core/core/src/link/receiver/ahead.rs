@@ -47,7 +47,7 @@ impl Over {
             Over::Never => (
                 Kind::NotConnected,
                 format!(
-                    "channel {channel} was not made after all: the manager died before its other end heard of it; connect again"
+                    "channel {channel} was not made after all: its other end, or the manager, went before it was accepted; connect again"
                 ),
             ),
             Over::Lost => (

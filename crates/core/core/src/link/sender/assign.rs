@@ -3,7 +3,7 @@
 use super::{Out, Sender};
 use crate::base::millis;
 use crate::cbuf::{Handle, Home};
-use crate::domain::Asked;
+use crate::domain::{Asked, ROUND};
 use crate::error::{Awaited, Error, Kind, PoolPending, TimedOut};
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::WhenFull;
@@ -70,8 +70,11 @@ impl Sender {
         let assigned = self.assign_side(home, side, deadline);
         assigned.map_err(|error| match self.link.gone() {
             Gone::No => match error.find::<TimedOut>() {
-                Some(&TimedOut { waited_ms, .. }) => PoolPending { pool, waited_ms }.into(),
-                None => error.context("the pool could not be assigned to the channel"),
+                Some(&TimedOut {
+                    awaited: Awaited::Consent(_),
+                    waited_ms,
+                }) => PoolPending { pool, waited_ms }.into(),
+                _ => error.context("the pool could not be assigned to the channel"),
             },
             _ => self.peer_gone(),
         })
@@ -123,6 +126,10 @@ impl Sender {
         crash::point("assign.before_request");
         let started = Instant::now();
         let domain = &self.link.domain;
+        // Of a receiver that does not agree in that time it says that the manager has asked it.
+        let waits_long =
+            deadline.is_some_and(|deadline| deadline.saturating_duration_since(started) >= ROUND);
+        let probe = waits_long.then(|| domain.probe().ok()).flatten();
         let mut away_since = self.away_since;
         // The same counters again, should the manager go away meanwhile: they are zero.
         let answer = loop {
@@ -140,6 +147,7 @@ impl Sender {
             self.link.look_for_death();
         };
         self.away_since = away_since.filter(|_| !matches!(answer, Ok(true)));
+        let is_silent = probe.is_some_and(|probe| !domain.has_answered(probe));
         match answer {
             Ok(true) => {}
             Ok(false) => {
@@ -147,11 +155,21 @@ impl Sender {
                     Some(asked) => self.unanswered.push((pool, asked)),
                     None => self.link.remove(pool),
                 }
-                return Err(TimedOut {
-                    awaited: Awaited::Consent(pool),
+                let late = |awaited| TimedOut {
+                    awaited,
                     waited_ms: millis(started.elapsed()),
-                }
-                .into());
+                };
+                return Err(match is_silent {
+                    true => {
+                        let late = late(Awaited::Manager("the assignment of a pool"));
+                        Error::because(
+                            Kind::ManagerAway,
+                            "the manager is there, but does nothing",
+                            late,
+                        )
+                    }
+                    false => late(Awaited::Consent(pool)).into(),
+                });
             }
             Err(error) => {
                 self.link.remove(pool);

@@ -2,7 +2,7 @@
 
 use super::Sender;
 use crate::cbuf::{Handle, Home, Tag};
-use crate::error::{Error, PoolPending, TimedOut};
+use crate::error::{Error, Kind, TimedOut};
 
 impl Sender {
     /// From here on nobody can write the buffer, if it is one of those; its pool is assigned.
@@ -26,10 +26,15 @@ impl Sender {
         // SAFETY: pools outlive their outstanding slots, and `buf` is one.
         let pool = unsafe { pool.as_ref() };
         let sealed = pool.seal(buf.slot(), self.consent_by());
+        // The manager alone is asked to seal: no receiver is at fault.
         sealed.map_err(|error| match error.find::<TimedOut>() {
-            Some(&TimedOut { waited_ms, .. }) => {
-                let pool = pool.id();
-                PoolPending { pool, waited_ms }.into()
+            Some(late) => {
+                let late = late.clone();
+                Error::because(
+                    Kind::PoolPending,
+                    "the buffer's memory is not shown to its readers yet",
+                    late,
+                )
             }
             None => error,
         })

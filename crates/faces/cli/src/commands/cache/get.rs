@@ -23,6 +23,7 @@ struct Row<'a> {
 }
 
 pub(super) fn run(args: &GetArgs) -> Result<Answer> {
+    output::check_stdout()?;
     let domain = connect::join(&args.connect, "tranship-cache-get")?;
     let reader = Reader::open_within(&domain, &args.shm, args.wait);
     let mut reader = match reader {

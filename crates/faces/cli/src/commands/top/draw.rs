@@ -74,7 +74,7 @@ fn tab_line(app: &App) -> Line<'static> {
         let count = app.view.as_ref().map_or(0, |v| match tab {
             Tab::Domains => v.domains.len(),
             Tab::Pools => v.pools.len() + v.heaps.len(),
-            Tab::Channels => v.channels.len(),
+            Tab::Channels => v.open_channels(),
             Tab::Blocked => v.blocked.len(),
             Tab::Holders => v.holders.len(),
         });

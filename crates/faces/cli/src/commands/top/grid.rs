@@ -5,7 +5,7 @@ use super::words::{rate, share, time};
 use crate::args::top::Tab;
 use crate::output::size;
 use std::cmp::Ordering;
-use tranship_proto::{DomainId, PoolId};
+use tranship_proto::{DomainId, PoolId, shown};
 
 /// What a line is about, to find it again in the next page, and to show all about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -175,9 +175,9 @@ impl Sort {
     }
 }
 
-fn text(text: impl Into<String>) -> Cell {
+fn text(text: impl AsRef<str>) -> Cell {
     Cell {
-        text: text.into(),
+        text: shown(text.as_ref()).into_owned(),
         number: None,
         bar: None,
     }

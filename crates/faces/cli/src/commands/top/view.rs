@@ -9,7 +9,7 @@ use std::time::Duration;
 use tranship_manager::page::Snapshot;
 use tranship_proto::{
     ChannelView, DomainId, DomainStat, HeapStat, HoldView, ManagerStat, PageRecord, PoolId,
-    PoolView,
+    PoolView, shown,
 };
 
 /// Whoever has not answered for so long is said to be silent.
@@ -124,7 +124,7 @@ fn channel_key(c: &ChannelView) -> ChannelKey {
 fn label(name: &str, id: u32) -> String {
     match name.is_empty() {
         true => format!("#{id}"),
-        false => format!("{name}#{id}"),
+        false => format!("{}#{id}", shown(name)),
     }
 }
 
@@ -319,14 +319,14 @@ fn channel_row(
     let stalled = |c: &ChannelView| c.stalled_ns.saturating_add(c.waiting_ns);
     let share = per_second(stalled(c), stalled(old), span_ns) / 1e9;
     let missing = || match &s.place {
-        Some(place) => place.clone(),
+        Some(place) => shown(place).into_owned(),
         None if s.waiting_as.is_some() => "(not exported yet)".to_owned(),
         None => "(nobody)".to_owned(),
     };
     let end = |d: Option<DomainId>| d.map_or_else(missing, |d| names.domain(d));
     ChannelRow {
         label: match s.channel.0 {
-            0 => s.name.clone(),
+            0 => shown(&s.name).into_owned(),
             id => label(&s.name, id),
         },
         source_label: end(s.source),
@@ -468,6 +468,12 @@ fn sum_up(view: &mut View) {
 }
 
 impl View {
+    /// Channels that are open: not names that are offered or waited for, which have rows of their own.
+    pub fn open_channels(&self) -> usize {
+        let open = self.channels.iter().filter(|c| c.view.stat.channel.0 != 0);
+        open.count()
+    }
+
     /// One line about the manager; `true`: it is silent.
     pub fn headline(&self) -> (String, bool) {
         let pid = self.manager_pid;
@@ -486,9 +492,7 @@ impl View {
         let Some(m) = &self.manager else {
             return (format!("manager, process {pid}"), false);
         };
-        // A name that is offered or waited for, and has no channel yet.
-        let names = self.channels.iter().filter(|c| c.view.stat.channel.0 == 0);
-        let names = names.count();
+        let channels = self.open_channels();
         let of = |list: usize, what: &str| count(list as u64, what);
         let mut text = format!(
             "manager {pid}, up {}: granted {} of {}, stranded {}; {}, {}, {}, {}, {}",
@@ -498,8 +502,8 @@ impl View {
             size(m.stranded_bytes),
             of(self.domains.len(), "domain"),
             of(self.pools.len(), "pool"),
-            of(self.channels.len() - names, "channel"),
-            of(names, "name"),
+            of(channels, "channel"),
+            of(self.channels.len() - channels, "name"),
             waiting(self.blocked.iter().map(|b| b.callers).sum()),
         );
         if self.left_out > 0 {
@@ -570,8 +574,11 @@ mod tests {
                 c.stat.channel.0 = 0;
             }
         }
-        let text = Before::default().view(&said).headline().0;
+        let view = Before::default().view(&said);
+        let text = view.headline().0;
         assert!(text.contains("0 channels, 1 name, "), "{text}");
+        // The tab says the same, and so does the page of `tranship metrics`.
+        assert_eq!((view.open_channels(), view.channels.len()), (0, 1));
     }
 
     #[test]
