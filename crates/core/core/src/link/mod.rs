@@ -45,11 +45,7 @@ pub(crate) use local::{listen as listen_local, open as open_local};
 pub use looking::Opening;
 pub(crate) use looking::{look_for_named, open as open_named};
 pub use message::{Body, Message, Payload};
-<<<<<<< HEAD:crates/core/core/src/link/mod.rs
-pub(crate) use open::{End, check, open as open_named};
-=======
-pub(crate) use open::End;
->>>>>>> h5:crates/core/core/src/link/mod.rs
+pub(crate) use open::{End, check};
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
 pub use relay::{Relay, RelayEnd, RelayStop};

@@ -160,13 +160,8 @@ impl Domain {
     /// Connects to an [address](Domain::listen) at which a receiver listens; waits until somebody does.
     ///
     /// # Errors
-<<<<<<< HEAD:crates/core/core/src/membership/shell.rs
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one.
-=======
-    /// As [`listen`](Domain::listen); `SameRole`; `BadArgument` for a name that this domain offers itself; `TimedOut`, if the options have a limit. It says whether
-    /// anybody listens there. A listener that goes without accepting is none: the next one is waited for.
->>>>>>> h5:crates/core/core/src/membership/shell.rs
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be, or that this domain offers itself;
+    /// `InvalidEndpoint` for a scheme that nobody knows; `SameRole`.
     pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
         self.open_sender_with(address, LinkOptions::default())
     }
@@ -175,7 +170,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after the options' time.
+    /// `SameRole`; `TimedOut` after the options' time: its text says whether a listener is there. A listener that goes without accepting is none: the next one is waited for.
     pub fn open_sender_with(&self, address: &str, options: LinkOptions) -> Result<Sender, Error> {
         self.open(address, Role::Source, &options)?.into_sender()
     }
@@ -184,7 +179,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after `timeout`.
+    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after `timeout`.
     pub fn open_sender_timeout(&self, address: &str, timeout: Duration) -> Result<Sender, Error> {
         self.open_sender_with(address, LinkOptions::new().timeout(timeout))
     }
@@ -196,7 +191,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after the options' time; `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after the options' time; `System` where the thread that wakes tasks, or its descriptors, cannot be had.
     pub fn open_sender_async(&self, address: &str, options: LinkOptions) -> Opening<Sender> {
         let look = self.opening(address, Role::Source, options);
         Opening::new(self.core(), look, End::into_sender)
@@ -206,7 +201,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one.
+    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for.
     pub fn open_receiver(&self, address: &str) -> Result<Receiver, Error> {
         self.open_receiver_with(address, LinkOptions::default())
     }
@@ -215,7 +210,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time.
+    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time.
     pub fn open_receiver_with(
         &self,
         address: &str,
@@ -228,7 +223,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `TimedOut` after `timeout`.
+    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after `timeout`.
     pub fn open_receiver_timeout(
         &self,
         address: &str,
@@ -243,7 +238,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `Refused` if the listener left without accepting: open it again to wait for another one; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time; `System` where the thread that wakes
+    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time; `System` where the thread that wakes
     /// tasks, or its descriptors, cannot be had.
     pub fn open_receiver_async(&self, address: &str, options: LinkOptions) -> Opening<Receiver> {
         let look = self.opening(address, Role::Sink, options);

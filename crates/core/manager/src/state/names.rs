@@ -75,19 +75,11 @@ impl State {
                 self.incoming(export, w);
             } else {
                 self.cx.release(w.half);
-<<<<<<< HEAD:crates/core/manager/src/state/names.rs
                 let refused = self.cx.accounts.check(w.uid, Of::Channels, 1);
                 let refusal = match (fits, refused) {
                     (true, Err(refusal)) => refusal,
+                    _ if w.domain == exporter => refusal(RefusalCode::OwnName, 0, 0),
                     _ => refusal(RefusalCode::Role, 0, 0),
-=======
-                let code = if fits {
-                    RefusalCode::Limit
-                } else if w.domain == exporter {
-                    RefusalCode::OwnName
-                } else {
-                    RefusalCode::Role
->>>>>>> h5:crates/core/manager/src/state/names.rs
                 };
                 let req = w.req;
                 self.cx.tell(w.domain, Event::Refused { req, refusal }, &[]);

@@ -3,12 +3,8 @@
 use super::connect;
 use crate::args::{SendArgs, name_of};
 use crate::exit::Answer;
-<<<<<<< HEAD:crates/faces/cli/src/commands/send.rs
-use anyhow::{Context, Result};
-=======
 use crate::output;
 use anyhow::{Context, Result, bail};
->>>>>>> h5:crates/faces/cli/src/commands/send.rs
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
