@@ -46,7 +46,7 @@ enum {
     TRANSHIP_ERR_TIMED_OUT = 5,
     /** this object belongs to the parent process: after fork(), connect a domain of your own. What to do: connect a domain in the child. */
     TRANSHIP_ERR_FORKED = 6,
-    /** larger than the pool's quota can ever hold. What to do: ask for less, or raise the quota. */
+    /** larger than the pool can ever hold. What to do: ask for less, or make a larger pool. */
     TRANSHIP_ERR_TOO_LARGE = 7,
     /** no memory is free now. What to do: free something, wait with a timeout, or look at who holds it. */
     TRANSHIP_ERR_OUT_OF_MEMORY = 8,
@@ -228,6 +228,18 @@ enum {
 
 /** As `kind`: `fd` is a descriptor of any kind: ready when it can be written, hangs up or has an error. */
 #define TRANSHIP_POLL_WRITABLE 6
+
+/** A send with TRANSHIP_FOREVER waits where the channel is full. This is the default. */
+#define TRANSHIP_WHEN_FULL_WAIT 0
+
+/** Such a send drops the message, which tranship_sender_dropped counts. */
+#define TRANSHIP_WHEN_FULL_DROP_NEW 1
+
+/**
+ * The receiver skips each message behind which a newer one waits (tranship_receiver_skipped). Where the channel is full such a send drops the message as with
+ * TRANSHIP_WHEN_FULL_DROP_NEW: let the channel have as many lines as messages may be sent between two receives.
+ */
+#define TRANSHIP_WHEN_FULL_DROP_OLDEST 2
 
 /**
  * This process's membership with a manager. Any thread may use it, all at the same time; see tranship_domain_close for its end.
@@ -710,6 +722,9 @@ int32_t tranship_receiver_arm(struct tranship_receiver *receiver);
 /** Says that this end is awake again. */
 void tranship_receiver_disarm(struct tranship_receiver *receiver);
 
+/** How many messages this receiver has skipped, as newer ones were there and the sender said TRANSHIP_WHEN_FULL_DROP_OLDEST. 0 of NULL. */
+uint64_t tranship_receiver_skipped(const struct tranship_receiver *receiver);
+
 /** The sender's domain. 0 of NULL. */
 uint32_t tranship_receiver_peer(const struct tranship_receiver *receiver);
 
@@ -721,6 +736,17 @@ void tranship_sender_close(struct tranship_sender *sender);
 
 /** Gives up before everything was sent: the receiver gets what was, and then TRANSHIP_ERR_PEER_DIED. NULL is nothing. */
 void tranship_sender_abandon(struct tranship_sender *sender);
+
+/**
+ * Says what a send with TRANSHIP_FOREVER does from now on where the channel is full. The receiver's consent to a new pool is waited for in all modes.
+ * TRANSHIP_ERR_BAD_ARGUMENT for a mode that is none.
+ */
+tranship_status tranship_sender_set_when_full(struct tranship_sender *sender,
+                                              uint32_t when_full,
+                                              struct tranship_error **error);
+
+/** How many messages this sender has dropped. 0 of NULL. */
+uint64_t tranship_sender_dropped(const struct tranship_sender *sender);
 
 /**
  * Sends what is in `buf`, with the word `buf->meta`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
