@@ -58,7 +58,7 @@ fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
                 return seat.rest();
             }
         }
-        if ends && camera.seat.random.one_in(20) {
+        if ends && camera.seat.random.one_in(200) {
             camera = camera.anew()?;
         }
     }
