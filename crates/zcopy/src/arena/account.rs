@@ -45,7 +45,7 @@ impl Inner {
 
     /// A place is free again, and its memory the kernel's.
     pub(super) fn give(&self, room: &mut Room, first: u32, blocks: u32, bytes: u64) {
-        room.places.give(first, blocks);
+        self.vacate(room, first, blocks);
         room.used -= bytes;
         self.discharge(bytes);
     }
@@ -72,16 +72,29 @@ impl Inner {
         // What was there before may have been refused, and be admitted now.
         account.ensure(0);
         account.settle();
-        while account.excess() > 0 {
-            let Some(warm) = lock(&self.room).warm.pop() else {
-                break;
-            };
-            // Where the kernel refuses, the place stays as it is until it is taken again.
-            // SAFETY: it was empty when it was put aside, and nobody has it.
-            let _ = unsafe { self.renew(warm.first, warm.blocks) };
-            lock(&self.room).places.give(warm.first, warm.blocks);
-            account.discharge(warm.bytes);
-        }
+        while account.excess() > 0 && self.cool() {}
         account.excess()
+    }
+
+    /// See [`crate::Arena::trim`].
+    pub(crate) fn trim(&self) -> bool {
+        let mut any = false;
+        while !self.is_closed() && self.cool() {
+            any = true;
+        }
+        any
+    }
+
+    /// Gives an empty run of blocks that is kept with its pages back; false if there is none.
+    fn cool(&self) -> bool {
+        let Some(warm) = lock(&self.room).warm.pop() else {
+            return false;
+        };
+        // Where the kernel refuses, the place stays as it is until it is taken again.
+        // SAFETY: it was empty when it was put aside, and nobody has it.
+        let _ = unsafe { self.renew(warm.first, warm.blocks) };
+        self.vacate(&mut lock(&self.room), warm.first, warm.blocks);
+        self.discharge(warm.bytes);
+        true
     }
 }
