@@ -37,7 +37,7 @@ impl Opened {
     /// nothing but this run.
     fn count(&self, first: u32, blocks: u32, taken: bool) -> Range<u32> {
         let end = first + blocks;
-        let parts = first >> self.shift..(end - 1 >> self.shift) + 1;
+        let parts = first >> self.shift..((end - 1) >> self.shift) + 1;
         let mut turned: Option<Range<u32>> = None;
         for part in parts {
             let start = part << self.shift;
