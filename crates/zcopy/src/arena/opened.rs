@@ -1,7 +1,6 @@
 //! Which parts of an arena's addresses can be touched: those in which a pageblock is taken. All else is inaccessible, so that whatever walks a process's memory
 //! (a debugger, a memory test after a crash, mlockall(2)) gives no pages to it.
 
-use super::inner::{Inner, Room};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -35,7 +34,7 @@ impl Opened {
 
     /// Counts a run of blocks, taken or given back. Says which blocks can be touched from now on, or no more: they are in a row, as a part in the middle has
     /// nothing but this run.
-    fn count(&self, first: u32, blocks: u32, taken: bool) -> Range<u32> {
+    pub(super) fn count(&self, first: u32, blocks: u32, taken: bool) -> Range<u32> {
         let end = first + blocks;
         let parts = first >> self.shift..((end - 1) >> self.shift) + 1;
         let mut turned: Option<Range<u32>> = None;
@@ -55,31 +54,6 @@ impl Opened {
             }
         }
         turned.unwrap_or(first..first)
-    }
-}
-
-impl Inner {
-    /// Makes a run of places accessible that was just taken.
-    pub(super) fn open(&self, _room: &mut Room, first: u32, blocks: u32) -> std::io::Result<()> {
-        let turned = self.opened.count(first, blocks, true);
-        if turned.is_empty() {
-            return Ok(());
-        }
-        let (offset, len) = self.span(turned.start, turned.end - turned.start);
-        self.view.open(offset, len).inspect_err(|_| {
-            self.opened.count(first, blocks, false);
-        })
-    }
-
-    /// Gives a run of places back, in which nothing is.
-    pub(super) fn vacate(&self, room: &mut Room, first: u32, blocks: u32) {
-        let turned = self.opened.count(first, blocks, false);
-        if !turned.is_empty() {
-            let (offset, len) = self.span(turned.start, turned.end - turned.start);
-            // SAFETY: all of it is free.
-            unsafe { self.view.close(offset, len) };
-        }
-        room.places.give(first, blocks);
     }
 }
 
