@@ -453,6 +453,20 @@ pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Resu
     unsafe { rustix::mm::mprotect(addr.as_ptr().cast(), len, flags) }.map_err(Into::into)
 }
 
+/// Can this process read the page at an address? Any number may be asked about; nothing is read here, and no memory is changed.
+///
+/// By rt_sigprocmask(2) with an operation that there is not: the kernel reads the signals that it names before it says so. Sandboxes allow that call,
+/// as the C library needs it.
+#[must_use]
+pub fn can_read(page: usize) -> bool {
+    // SAFETY: an operation that there is not changes nothing.
+    let asked = unsafe {
+        let nothing = std::ptr::null_mut::<libc::sigset_t>();
+        libc::syscall(libc::SYS_rt_sigprocmask, -1, page, nothing, 8)
+    };
+    asked == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
 /// Advice that changes no contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hint {

@@ -43,13 +43,9 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
     }
     // SAFETY: as many were just written.
     let raw = unsafe { std::slice::from_raw_parts(raw.as_ptr().cast::<IoSliceRaw<'_>>(), count) };
-    loop {
-        // SAFETY: passed on to the caller.
-        match unsafe { rustix::pipe::vmsplice(&pipe, raw, SpliceFlags::NONBLOCK) } {
-            Err(rustix::io::Errno::INTR) => {}
-            other => return Ok(other?),
-        }
-    }
+    // Nothing waits, so no signal ends it.
+    // SAFETY: passed on to the caller.
+    Ok(unsafe { rustix::pipe::vmsplice(&pipe, raw, SpliceFlags::NONBLOCK)? })
 }
 
 /// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the socket

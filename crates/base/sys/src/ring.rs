@@ -128,7 +128,7 @@ impl Ring {
     /// kernel copied all the same (as it says of what failed, too).
     ///
     /// # Errors
-    /// As sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that cannot.
+    /// As sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that cannot, or that refuses the call itself; ENOBUFS where it has no room for it.
     ///
     /// # Safety
     /// All pieces are registered. Their bytes stay as they are until nobody needs them.
@@ -191,13 +191,15 @@ impl Ring {
             // SAFETY: the message lives until this returns, and the kernel has its result by then.
             let entered = unsafe { io_uring_enter(&self.fd, submit, wait, flags) };
             match entered {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => {}
+                // Only a wait is interrupted.
+                Err(rustix::io::Errno::INTR) if taken => {}
                 // What became of it is not known, so a notification may come.
                 Err(error) if taken => return (Err(error.into()), true),
                 Err(error) => {
                     // Ordering: release, as above: it was not taken, and is taken back.
                     tail.store(next.wrapping_sub(1), Ordering::Release);
-                    return (Err(error.into()), false);
+                    return (Err(refusal(error)), false);
                 }
             }
             let mut own = None;
@@ -260,6 +262,17 @@ impl Ring {
         // Ordering: release, so that the kernel writes no entry that is still read.
         head.store(at, Ordering::Release);
     }
+}
+
+/// Of the call itself, which says nothing of the socket: a sandbox refuses it with any number.
+fn refusal(error: rustix::io::Errno) -> io::Error {
+    use rustix::io::Errno;
+    let room = matches!(error, Errno::AGAIN | Errno::BUSY | Errno::NOMEM);
+    io::Error::from_raw_os_error(if room {
+        libc::ENOBUFS
+    } else {
+        libc::EOPNOTSUPP
+    })
 }
 
 /// What a notification has in place of a result.

@@ -1,5 +1,7 @@
 //! What the environment says, read once.
 
+use std::io::Write;
+
 /// Bytes from which on a block comes from the twin allocator.
 const LEAST: usize = 16 << 10;
 
@@ -33,6 +35,13 @@ fn short(number: u64) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
+/// Says something on standard error, in one write: lines of several processes stay whole.
+pub(crate) fn say(what: &str) {
+    let line = format!("libtranship_zcopy: {what}\n");
+    // Nobody may be there to read it.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 /// Bytes, or a number with `KiB`, `MiB`, `GiB`. What cannot be read is said, and left out.
 fn number(name: &str, what: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -46,7 +55,7 @@ fn number(name: &str, what: &str) -> Option<u64> {
         .ok()
         .and_then(|n| n.checked_shl(shift));
     if bytes.is_none() {
-        eprintln!("libtranship_zcopy: {name}={text} is no {what}");
+        say(&format!("{name}={text} is no {what}"));
     }
     bytes
 }

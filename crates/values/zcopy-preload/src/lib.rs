@@ -18,6 +18,7 @@ mod environment;
 mod inside;
 mod memory;
 mod next;
+mod readable;
 mod readonly;
 mod sends;
 mod state;

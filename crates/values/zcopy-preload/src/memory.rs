@@ -49,10 +49,8 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     if let Some(all) = count.checked_mul(bytes)
         && all >= PAGE
         && is_large(all)
-        && let Some(at) = twin(all)
+        && let Some(at) = inside(|| state::own()?.alloc_raw_zeroed(all).ok()).flatten()
     {
-        // SAFETY: just allocated, as long.
-        unsafe { at.write_bytes(0, all) };
         return at.as_ptr().cast();
     }
     rest(|| {
@@ -82,6 +80,35 @@ pub unsafe extern "C" fn free(at: *mut c_void) {
         // SAFETY: the caller's word.
         None => unsafe { next::free(at) },
     }
+}
+
+/// free_sized(3) of C23: as free(3).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(at: *mut c_void, _bytes: usize) {
+    // SAFETY: passed on.
+    unsafe { free(at) };
+}
+
+/// free_aligned_sized(3) of C23: as free(3).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(at: *mut c_void, _align: usize, _bytes: usize) {
+    // SAFETY: passed on.
+    unsafe { free(at) };
+}
+
+/// malloc_trim(3): of the twin allocator what it keeps for later, and what the C library does.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_trim(keep_bytes: usize) -> c_int {
+    let ours = inside(|| state::made().is_some_and(zcopy::Arena::trim)).unwrap_or(false);
+    // SAFETY: no precondition.
+    let theirs = unsafe { next::malloc_trim(keep_bytes) };
+    c_int::from(ours) | theirs
 }
 
 /// realloc(3).
@@ -224,6 +251,24 @@ pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
             unsafe { next::aligned_alloc(align, bytes) }
         })
     })
+}
+
+/// valloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
+    memalign(PAGE, bytes)
+}
+
+/// pvalloc(3): whole pages.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
+    match bytes.max(1).checked_next_multiple_of(PAGE) {
+        Some(whole) => memalign(PAGE, whole),
+        None => {
+            errno::set(errno::NO_MEMORY);
+            std::ptr::null_mut()
+        }
+    }
 }
 
 /// posix_memalign(3).

@@ -162,6 +162,7 @@ next! {
     memalign: fn(align: usize, bytes: usize) -> *mut c_void;
     aligned_alloc: fn(align: usize, bytes: usize) -> *mut c_void;
     posix_memalign: fn(to: *mut *mut c_void, align: usize, bytes: usize) -> c_int;
+    malloc_trim: fn(keep_bytes: usize) -> c_int;
     malloc_usable_size: fn(at: *mut c_void) -> usize;
     write: fn(fd: c_int, from: *const c_void, len: usize) -> isize;
     writev: fn(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize;

@@ -1,6 +1,7 @@
 //! write(2), writev(2), send(2), sendto(2), sendmsg(2).
 
 use crate::inside::{inside, is_inside};
+use crate::readable::is_readable;
 use crate::readonly::is_readonly;
 use crate::{next, state};
 use std::ffi::{c_int, c_void};
@@ -86,18 +87,26 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags:
     // SAFETY: the caller's word.
     unsafe {
         let copy = || next::sendmsg(fd, message, flags);
-        match message.as_ref() {
-            // Descriptors and the like go their way, and so does what has an address.
-            Some(plain) if plain.msg_control.is_null() && plain.msg_name.is_null() => {
-                many(fd, plain.msg_iov, plain.msg_iovlen, flags, copy)
-            }
-            _ => copy(),
+        if !may_look(fd, flags) || !is_readable(message.cast(), size_of::<libc::msghdr>()) {
+            return copy();
+        }
+        let plain = message.read_unaligned();
+        // Descriptors and the like go their way, and so does what has an address.
+        if plain.msg_control.is_null() && plain.msg_name.is_null() {
+            many(fd, plain.msg_iov, plain.msg_iovlen, flags, copy)
+        } else {
+            copy()
         }
     }
 }
 
+/// May such a send be one of ours? What the kernel refuses whatever the memory, and what it is asked for in another way, is the C library's.
+fn may_look(fd: c_int, flags: c_int) -> bool {
+    fd >= 0 && flags & !KNOWN == 0 && !is_inside()
+}
+
 /// # Safety
-/// The range is mapped memory.
+/// As write(2).
 unsafe fn one(
     fd: c_int,
     from: *const c_void,
@@ -105,10 +114,10 @@ unsafe fn one(
     flags: c_int,
     copy: impl Fn() -> isize,
 ) -> isize {
-    if len < WORTH || flags & !KNOWN != 0 || is_inside() {
+    if len < WORTH || !may_look(fd, flags) {
         return copy();
     }
-    // SAFETY: mapped, says the caller.
+    // SAFETY: the caller's word.
     match unsafe { piece(from.cast(), len) } {
         Some(piece) => sent(fd, std::iter::once(piece), flags, copy),
         None => copy(),
@@ -145,17 +154,23 @@ unsafe fn many(
     flags: c_int,
     copy: impl Fn() -> isize,
 ) -> isize {
-    if pieces.is_null() || count == 0 || count > MOST || flags & !KNOWN != 0 || is_inside() {
+    if count == 0 || count > MOST || !may_look(fd, flags) || !pieces.is_aligned() {
         return copy();
     }
-    // SAFETY: the caller's list.
+    // A list that the kernel cannot read either is the kernel's to refuse.
+    if !is_readable(pieces.cast(), count * size_of::<libc::iovec>()) {
+        return copy();
+    }
+    // SAFETY: the caller's list, which is there.
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
-    // SAFETY: mapped, says the caller.
+    // SAFETY: the caller's word.
     let ours = |one: &libc::iovec| unsafe { piece(one.iov_base.cast::<u8>(), one.iov_len) };
-    // Lengths that cannot be are the kernel's to refuse.
-    let all = list
-        .iter()
-        .try_fold(0usize, |all, one| all.checked_add(one.iov_len));
+    // Lengths and places that cannot be are the kernel's to refuse.
+    let all = list.iter().try_fold(0usize, |all, one| {
+        let at = one.iov_base.addr();
+        let can_be = one.iov_len == 0 || at != 0 && at.checked_add(one.iov_len).is_some();
+        all.checked_add(one.iov_len).filter(|_| can_be)
+    });
     if all.is_none_or(|all| all > isize::MAX.unsigned_abs())
         || !list.iter().any(|one| ours(one).is_some())
     {
@@ -163,7 +178,7 @@ unsafe fn many(
     }
     let pieces = list.iter().filter(|one| one.iov_len > 0).map(|one| {
         ours(one).unwrap_or_else(|| {
-            // SAFETY: mapped, says the caller; the kernel would read it as this does.
+            // SAFETY: mapped, says the caller. Where that is wrong the kernel finds it: nothing is read here before `may_be_kept` has asked.
             Piece::Bytes(unsafe {
                 std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len)
             })
@@ -230,11 +245,21 @@ fn plan(fd: c_int, pieces: impl Iterator<Item = Piece<'static>>, flags: c_int) -
             return Plan::Count;
         }
         match socket(fd, flags) {
-            Some(socket) => Plan::Sent(by_reference(sender, fd, socket, list, flags)),
-            None => Plan::Leave,
+            Some(socket) if list.iter().all(may_be_kept) => {
+                Plan::Sent(by_reference(sender, fd, socket, list, flags))
+            }
+            _ => Plan::Leave,
         }
     });
     plan.unwrap_or(Plan::Leave)
+}
+
+/// Headers that go along with references are copied here, not by the kernel. How far one of them can be read that cannot be read whole is the kernel's to say.
+fn may_be_kept(piece: &Piece<'_>) -> bool {
+    match piece {
+        Piece::Bytes(bytes) if bytes.len() < WORTH => is_readable(bytes.as_ptr(), bytes.len()),
+        _ => true,
+    }
 }
 
 /// Of a stream socket; files, datagrams and whatever else the kernel says is none, and flags that ask for what cannot be had, go to the C library.

@@ -73,22 +73,23 @@ pub(crate) fn arena_of(at: *const u8) -> Option<&'static Arena> {
     None
 }
 
+/// This process's arena, if it was made.
+pub(crate) fn made() -> Option<&'static Arena> {
+    last().filter(|arena| !arena.is_inherited())
+}
+
 /// This process's arena, made when it is first needed. To be called inside.
 pub(crate) fn own() -> Option<&'static Arena> {
-    let last = last();
-    if let Some(arena) = last
-        && !arena.is_inherited()
-    {
+    if let Some(arena) = made() {
         return Some(arena);
     }
     let _making = MAKING.try_lock().ok().or_else(|| {
         // Another thread makes it; in a forked child nobody may be left who does.
-        last.is_none()
+        last()
+            .is_none()
             .then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner))
     })?;
-    if let Some(arena) = self::last()
-        && !arena.is_inherited()
-    {
+    if let Some(arena) = made() {
         return Some(arena);
     }
     let place = ARENAS
@@ -166,7 +167,7 @@ extern "C" fn report() {
     // Relaxed: counts.
     let [referred, copied, sends] =
         [0, 1, 2].map(|which: usize| DONE[which].load(Ordering::Relaxed));
-    eprintln!(
-        "libtranship_zcopy: {sends} sends of its memory, {referred} bytes by reference, {copied} bytes copied"
-    );
+    environment::say(&format!(
+        "{sends} sends of its memory, {referred} bytes by reference, {copied} bytes copied"
+    ));
 }

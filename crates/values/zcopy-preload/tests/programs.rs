@@ -1,5 +1,7 @@
 //! Programs that know nothing of it send what they always sent, and their large memory goes by reference.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tranship_testkit::{Watchdog, artifact, skipped};
@@ -160,6 +162,151 @@ fn what_sends_come_to_is_the_same_with_and_without() {
     let differs = plain.lines().zip(ours.lines()).find(|(a, b)| a != b);
     assert_eq!(differs, None, "without it, and with it");
     assert_eq!(plain.lines().count(), ours.lines().count());
+}
+
+/// Nothing of it is the library's to judge, nor to fall over.
+#[test]
+fn wrong_numbers_and_pointers_are_the_kernels_to_refuse() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/wrong.c")) else {
+        return;
+    };
+    let plain = Command::new(&program).output().expect("runs");
+    assert!(plain.status.success());
+    let output = preloaded(&program, &library()).output().expect("runs");
+    let [sends, referred, _] = said(&output);
+    assert!(sends > 0 && referred > 0);
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let (plain, ours) = (text(&plain), text(&output));
+    assert!(plain.lines().count() > 100, "{plain}");
+    let differs = plain.lines().zip(ours.lines()).find(|(a, b)| a != b);
+    assert_eq!(differs, None, "without it, and with it");
+    assert_eq!(plain.lines().count(), ours.lines().count());
+}
+
+/// Each number that there is for the calls of the ways to send; some for those that prepare them.
+#[test]
+fn a_sandbox_that_refuses_a_call_costs_no_connection() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/refused.c")) else {
+        return;
+    };
+    let all = &[(1, 133)][..];
+    let some = &[(1, 2), (11, 14), (22, 22), (38, 38), (95, 95)][..];
+    for (call, numbers) in [
+        ("vmsplice", all),
+        ("splice", all),
+        ("sendfile", all),
+        ("tee", some),
+        ("io_uring_setup", some),
+        ("io_uring_enter", some),
+        ("ioctl", some),
+        ("pipe2", some),
+        ("fcntl", some),
+        ("getsockopt", some),
+        ("memfd_create", some),
+        ("openat", some),
+    ] {
+        for (first, last) in numbers {
+            let mut command = preloaded(&program, &library());
+            let output = command
+                .env_remove("TRANSHIP_ZCOPY_STATS")
+                .args([call, &first.to_string(), &last.to_string()])
+                .output()
+                .expect("runs");
+            let text = String::from_utf8_lossy(&output.stderr);
+            if output.status.code() == Some(77) {
+                return skipped(format!("seccomp filters: {text}"));
+            }
+            assert!(output.status.success(), "{call}: {}: {text}", output.status);
+        }
+    }
+}
+
+/// As redis does after a crash, debuggers and checkpoints at any time, and mlockall(2).
+#[test]
+fn what_walks_all_memory_meets_only_what_is_handed_out() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/walks.c")) else {
+        return;
+    };
+    for how in ["walk", "lock"] {
+        let mut command = preloaded(&program, &library());
+        let output = command.arg(how).output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{how}: {}: {text}", output.status);
+        if text.contains("mlockall: ") {
+            skipped(text);
+        }
+    }
+}
+
+/// What strict overcommit would count is private memory that can be written, and RLIMIT_DATA counts it too. Where addresses are few
+/// the program's own allocator is used.
+#[test]
+fn limits_of_data_and_of_addresses_leave_a_program_as_it_is() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/grows.c")) else {
+        return;
+    };
+    for (limit, kib, refers) in [("-d", 64 << 10, true), ("-v", 1 << 20, false)] {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit {limit} {kib} && LD_PRELOAD=\"$2\" exec \"$1\"");
+        let output = command
+            .args(["-c", &script, "sh"])
+            .args([&program, &library()])
+            .env("TRANSHIP_ZCOPY_STATS", "1")
+            .output()
+            .expect("runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{limit}: {}: {text}",
+            output.status
+        );
+        assert_eq!(text.contains("64 sends"), refers, "{limit}: {text}");
+    }
+}
+
+#[test]
+fn every_way_to_get_memory_gives_it_and_zeros_take_none() {
+    let _dog = Watchdog::new();
+    let Some((program, _folder)) = in_c(include_str!("programs/fresh.c")) else {
+        return;
+    };
+    let output = preloaded(&program, &library()).output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}", output.status);
+}
+
+#[test]
+fn what_is_said_is_said_in_one_write() {
+    let _dog = Watchdog::new();
+    // Each write is a message.
+    let (near, far) = UnixDatagram::pair().expect("sockets");
+    let mut command = preloaded("dd", &library());
+    let mut child = command
+        .args([
+            "if=/dev/zero",
+            "of=/dev/null",
+            "bs=1M",
+            "count=1",
+            "status=none",
+        ])
+        .env("TRANSHIP_ZCOPY_MIN", "many")
+        .stderr(OwnedFd::from(far))
+        .spawn()
+        .expect("dd");
+    assert!(child.wait().expect("ends").success());
+    drop(command);
+    near.set_nonblocking(true).expect("nonblocking");
+    let mut room = [0; 512];
+    let mut lines = Vec::new();
+    while let Ok(len) = near.recv(&mut room) {
+        lines.push(String::from_utf8_lossy(&room[..len]).into_owned());
+    }
+    let whole = |line: &String| line.starts_with("libtranship_zcopy: ") && line.ends_with('\n');
+    assert!(lines.len() == 2 && lines.iter().all(whole), "{lines:?}");
 }
 
 #[test]

@@ -101,6 +101,21 @@ impl Arena {
         Ok(at)
     }
 
+    /// As [`Arena::alloc_raw`], of zeros. Memory that the kernel gives anew is not touched.
+    ///
+    /// # Errors
+    /// As [`Arena::alloc`].
+    pub fn alloc_raw_zeroed(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        let at = self.inner.alloc_zeroed(len)?;
+        self.inner.filled(at, true);
+        Ok(at)
+    }
+
+    /// Gives empty pageblocks back that are kept with their pages for what comes next; false if there are none.
+    pub fn trim(&self) -> bool {
+        self.inner.trim()
+    }
+
     /// Frees what [`Arena::alloc_raw`] gave.
     ///
     /// # Safety

@@ -5,6 +5,9 @@ mod kit;
 
 use kit::line::Line;
 use kit::{dog, exactly, has_error, pair, pattern};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use std::collections::BTreeMap;
+use std::io::Write;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_testkit::{is_root, skipped};
@@ -134,6 +137,99 @@ fn where_too_little_memory_may_be_locked_nothing_is_registered() {
     });
     assert!(child.succeeds());
     line.expects(&bytes);
+    line.arrives();
+}
+
+/// From here on this child's call is refused with this number.
+fn refuse(call: libc::c_long, errno: i32) {
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let no = SeccompAction::Errno(errno.unsigned_abs());
+    let arch = std::env::consts::ARCH.try_into().expect("a processor");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, no, arch).expect("a filter");
+    let program: BpfProgram = filter.try_into().expect("a program");
+    seccompiler::apply_filter(&program).expect("seccomp");
+}
+
+/// Numbers that errors have.
+const NUMBERS: std::ops::Range<i32> = 1..134;
+
+#[test]
+fn a_way_that_is_refused_with_any_number_is_copied() {
+    let (_alone, _dog) = (alone(), dog());
+    for (way, call) in [
+        (Way::Splice, libc::SYS_vmsplice),
+        (Way::Splice, libc::SYS_splice),
+        (Way::Splice, libc::SYS_tee),
+        (Way::Splice, libc::SYS_pipe2),
+        (Way::File, libc::SYS_sendfile),
+    ] {
+        for errno in NUMBERS {
+            let child = kit::fork(|| {
+                let arena = Arena::new().expect("arena");
+                let bytes = [pattern(1, 40_000), pattern(2, 3000), b"header".to_vec()];
+                let value = arena.copy(&bytes[0]).expect("room");
+                arena.protect();
+                let mut file = tempfile::tempfile().expect("a file");
+                file.write_all(&bytes[1]).expect("written");
+                let mut line = Line::stream(way, errno % 2 == 0);
+                refuse(call, errno);
+                for _ in 0..2 {
+                    let one = [Piece::Value(&value)];
+                    assert_eq!(line.send(&one, &bytes[..1]), 1);
+                    let list = [Piece::File(&file, 0..3000), Piece::Bytes(&bytes[2])];
+                    assert_eq!(line.send(&list, &bytes[1..]), 2);
+                }
+                // Files go by sendfile(2); nothing goes by tee(2).
+                let expected = match call {
+                    libc::SYS_tee => 86_000,
+                    libc::SYS_sendfile => 0,
+                    _ => 6000,
+                };
+                assert_eq!(line.counts().referred_bytes, expected);
+                line.arrives();
+                true
+            });
+            assert!(child.succeeds(), "{way}: call {call} with {errno}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_is_refused_with_any_number_is_copied() {
+    let (_alone, _dog) = (alone(), dog());
+    let mut line = match Line::datagrams(Way::Registered) {
+        Ok(line) => line,
+        Err(why) => return skipped(why),
+    };
+    let bytes: Vec<_> = (0..4).map(|seed| pattern(seed, 1000)).collect();
+    for call in [
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_register,
+        libc::SYS_io_uring_enter,
+    ] {
+        for errno in [
+            libc::ENOSYS,
+            libc::EPERM,
+            libc::EACCES,
+            libc::EFAULT,
+            libc::EAGAIN,
+            libc::EINTR,
+            libc::EBUSY,
+            libc::ECONNREFUSED,
+        ] {
+            let child = kit::fork(|| {
+                let arena = Arena::new().expect("arena");
+                let (values, _) = protected(&arena, 1000);
+                refuse(call, errno);
+                let pieces: Vec<_> = values[..4].iter().map(Piece::Value).collect();
+                assert_eq!(line.send(&pieces, &bytes), 4);
+                assert_eq!(line.counts().referred_bytes, 0);
+                true
+            });
+            assert!(child.succeeds(), "call {call} with {errno}");
+            line.expects(&bytes);
+        }
+    }
     line.arrives();
 }
 

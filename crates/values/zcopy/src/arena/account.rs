@@ -1,4 +1,4 @@
-//! Who pays for an arena's memory: the domain that it was given, if it was given one.
+//! Places of an arena's window, taken and given back; and who pays for their memory: the domain that it was given, if it was given one.
 //!
 //! Charged is what may have memory: pageblocks and large values in use, those that wait for children, and empty ones that are kept with their pages. Not
 //! charged are pages that a program got of its own, by writing what was protected, or after a fork.
@@ -6,6 +6,7 @@
 use super::inner::{Inner, Room, lock, pages};
 use super::options::Options;
 use crate::error::Error;
+use std::io;
 use tranship_core::{Account, Heap};
 
 impl Options {
@@ -48,9 +49,32 @@ impl Inner {
         account.is_some_and(|account| account.excess() > 0)
     }
 
+    /// Makes a run of places accessible that was just taken.
+    pub(super) fn open(&self, _room: &mut Room, first: u32, blocks: u32) -> io::Result<()> {
+        let turned = self.opened.count(first, blocks, true);
+        if turned.is_empty() {
+            return Ok(());
+        }
+        let (offset, len) = self.span(turned.start, turned.end - turned.start);
+        self.view.open(offset, len).inspect_err(|_| {
+            self.opened.count(first, blocks, false);
+        })
+    }
+
+    /// Gives a run of places back, in which nothing is.
+    pub(super) fn vacate(&self, room: &mut Room, first: u32, blocks: u32) {
+        let turned = self.opened.count(first, blocks, false);
+        if !turned.is_empty() {
+            let (offset, len) = self.span(turned.start, turned.end - turned.start);
+            // SAFETY: all of it is free.
+            unsafe { self.view.close(offset, len) };
+        }
+        room.places.give(first, blocks);
+    }
+
     /// A place is free again, and its memory the kernel's.
     pub(super) fn give(&self, room: &mut Room, first: u32, blocks: u32, bytes: u64) {
-        room.places.give(first, blocks);
+        self.vacate(room, first, blocks);
         room.used -= bytes;
         self.discharge(bytes);
     }
@@ -77,16 +101,29 @@ impl Inner {
         // What was there before may have been refused, and be admitted now.
         account.ensure(0);
         account.settle();
-        while account.excess() > 0 {
-            let Some(warm) = lock(&self.room).warm.pop() else {
-                break;
-            };
-            // Where the kernel refuses, the place stays as it is until it is taken again.
-            // SAFETY: it was empty when it was put aside, and nobody has it.
-            let _ = unsafe { self.renew(warm.first, warm.blocks) };
-            lock(&self.room).places.give(warm.first, warm.blocks);
-            account.discharge(warm.bytes);
-        }
+        while account.excess() > 0 && self.cool() {}
         account.excess()
+    }
+
+    /// See [`crate::Arena::trim`].
+    pub(crate) fn trim(&self) -> bool {
+        let mut any = false;
+        while !self.is_closed() && self.cool() {
+            any = true;
+        }
+        any
+    }
+
+    /// Gives an empty run of blocks that is kept with its pages back; false if there is none.
+    fn cool(&self) -> bool {
+        let Some(warm) = lock(&self.room).warm.pop() else {
+            return false;
+        };
+        // Where the kernel refuses, the place stays as it is until it is taken again.
+        // SAFETY: it was empty when it was put aside, and nobody has it.
+        let _ = unsafe { self.renew(warm.first, warm.blocks) };
+        self.vacate(&mut lock(&self.room), warm.first, warm.blocks);
+        self.discharge(warm.bytes);
+        true
     }
 }

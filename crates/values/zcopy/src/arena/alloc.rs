@@ -7,6 +7,7 @@ use super::debt::Debt;
 use super::epochs::Epochs;
 use super::fork;
 use super::inner::{Inner, Room, Warm, lock, pages};
+use super::opened::Opened;
 use super::options::Options;
 use super::places::Places;
 use super::stats::Counters;
@@ -47,6 +48,7 @@ impl Inner {
         let inner = Arc::new(Inner {
             view,
             states: States::new(blocks),
+            opened: Opened::new(blocks, block_bytes),
             epochs: Arc::new(Epochs::new(blocks)),
             groups: (0..blocks / GROUP).map(|_| OnceLock::new()).collect(),
             heaps: std::array::from_fn(|_| Mutex::default()),
@@ -76,36 +78,51 @@ impl Inner {
 
     /// Memory for a value, still to be filled.
     pub(crate) fn alloc(&self, len: usize) -> Result<NonNull<u8>, Error> {
-        match self.alloc_admitted(len) {
+        self.alloc_any(len).map(|(at, _)| at)
+    }
+
+    /// Memory of zeros. What the kernel gives anew is so, and is not touched.
+    pub(crate) fn alloc_zeroed(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        let (at, used) = self.alloc_any(len)?;
+        // SAFETY: just allocated, as long.
+        unsafe { at.write_bytes(0, len.min(used)) };
+        Ok(at)
+    }
+
+    /// Memory, and how many bytes of its beginning may have been used before.
+    fn alloc_any(&self, len: usize) -> Result<(NonNull<u8>, usize), Error> {
+        match self.alloc_once_admitted(len) {
             // Under no lock: it may take a while.
-            Err(Error::NotAdmitted { .. }) if self.ask_for_room(len) => self.alloc_admitted(len),
+            Err(Error::NotAdmitted { .. }) if self.ask_for_room(len) => {
+                self.alloc_once_admitted(len)
+            }
             other => other,
         }
     }
 
-    /// The same out of what is admitted: the manager is not asked.
+    /// Memory out of what is admitted: the manager is not asked.
     pub(crate) fn alloc_admitted(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        self.alloc_once_admitted(len).map(|(at, _)| at)
+    }
+
+    fn alloc_once_admitted(&self, len: usize) -> Result<(NonNull<u8>, usize), Error> {
         if self.guard.is_child() {
             return Err(Error::Forked);
         }
         if self.is_closed() {
             return Err(Error::Given);
         }
-        let at = self.alloc_once(len)?;
+        let got = match Class::of(len).filter(|_| len <= self.large) {
+            Some(class) => self.alloc_slot(class).map(|at| (at, len))?,
+            None => self.alloc_large(len)?,
+        };
         self.counters.allocated(len);
-        Ok(at)
+        Ok(got)
     }
 
-    fn alloc_once(&self, len: usize) -> Result<NonNull<u8>, Error> {
-        match Class::of(len).filter(|_| len <= self.large) {
-            Some(class) => self.alloc_slot(class),
-            None => self.alloc_large(len),
-        }
-    }
-
-    fn alloc_large(&self, len: usize) -> Result<NonNull<u8>, Error> {
+    fn alloc_large(&self, len: usize) -> Result<(NonNull<u8>, usize), Error> {
         let blocks = u32::try_from(len.div_ceil(self.block_bytes)).unwrap_or(u32::MAX);
-        let (first, bytes) = self.take_blocks(blocks, pages(len), len)?;
+        let Taken { first, bytes, used } = self.take_blocks(blocks, pages(len), len)?;
         for tail in 1..blocks {
             *self.block(first + tail) = Block::Tail;
         }
@@ -119,7 +136,7 @@ impl Inner {
             freezing: false,
             freed: false,
         });
-        Ok(self.address(first))
+        Ok((self.address(first), used))
     }
 
     /// Gives a large value its pages in one call: a fault for each costs more than twice as much.
@@ -131,13 +148,13 @@ impl Inner {
         }
     }
 
-    /// Takes places for `blocks` pageblocks of which `bytes` will be touched. Says how many may have memory: where pages are there already, more.
+    /// Takes places for `blocks` pageblocks of which `bytes` will be touched.
     pub(super) fn take_blocks(
         &self,
         blocks: u32,
         bytes: u64,
         asked: usize,
-    ) -> Result<(u32, u64), Error> {
+    ) -> Result<Taken, Error> {
         let mut room = self.room_after_children();
         let used = room.used;
         let full = Error::OutOfMemory {
@@ -159,7 +176,8 @@ impl Inner {
             room.used += bytes;
             drop(room);
             let first = self.make_shared(warm.first, blocks, bytes)?;
-            return Ok((first, bytes));
+            let used = usize::try_from(warm.bytes).unwrap_or(usize::MAX);
+            return Ok(Taken { first, bytes, used });
         }
         if !self.charge(bytes) {
             return Err(refused);
@@ -168,10 +186,17 @@ impl Inner {
             self.discharge(bytes);
             return Err(full);
         };
+        if let Err(error) = self.open(&mut room, first, blocks) {
+            room.places.give(first, blocks);
+            self.discharge(bytes);
+            return Err(error.into());
+        }
         room.used += bytes;
         drop(room);
         let first = self.make_shared(first, blocks, bytes)?;
-        Ok((first, bytes))
+        // Free places have no pages: holes were punched.
+        let used = 0;
+        Ok(Taken { first, bytes, used })
     }
 
     /// A fork may have parted places that nobody had.
@@ -356,6 +381,15 @@ impl Inner {
         numbers.sort_unstable();
         numbers
     }
+}
+
+/// Places for a value.
+pub(super) struct Taken {
+    pub(super) first: u32,
+    /// Of which so many bytes may have memory: where pages were there already, more than asked for.
+    pub(super) bytes: u64,
+    /// So many bytes from its start may have been used before. All others are zeros.
+    used: usize,
 }
 
 /// What is freed.

@@ -51,9 +51,11 @@ impl Inner {
     /// Before a fork, with `exchange` held: nothing that both would write stays shared.
     fn part(&self) -> io::Result<()> {
         let taken = self.frontier();
-        let shared = |block: &u32| self.states.get(*block) == State::Shared;
+        let is_shared = |block: &u32| self.states.get(*block) == State::Shared;
+        // What nobody can touch stays as it is.
+        let shared = |block: &u32| is_shared(block) && self.opened.has(*block);
         // A child may send these too, whatever becomes of the others.
-        for block in (0..taken).filter(|block| !shared(block)) {
+        for block in (0..taken).filter(|block| !is_shared(block)) {
             self.states.lend(block);
         }
         let (mut first, mut done) = (0, Ok(()));

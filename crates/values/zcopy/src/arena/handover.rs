@@ -86,6 +86,7 @@ impl Inner {
         }
         for &(first, blocks) in &stretches {
             let (offset, len) = inner.span(first, blocks);
+            inner.open(&mut lock(&inner.room), first, blocks)?;
             inner.view.freeze(offset, len)?;
             inner.counters.frozen(blocks);
             for block in first..first + blocks {

@@ -6,6 +6,7 @@ use super::classes::{Class, PAGE};
 use super::debt::Debt;
 use super::epochs::Epochs;
 use super::heap::{HEAPS, Heap};
+use super::opened::Opened;
 use super::places::Places;
 use super::stats::{Counters, Stats};
 use super::view::View;
@@ -24,6 +25,7 @@ type Group = OnceLock<Box<[Mutex<Block>]>>;
 pub(crate) struct Inner {
     pub(super) view: View,
     pub(super) states: States,
+    pub(super) opened: Opened,
     pub(super) epochs: Arc<Epochs>,
     pub(super) groups: Box<[Group]>,
     pub(super) heaps: [Mutex<Heap>; HEAPS],

@@ -24,6 +24,7 @@ mod freeze;
 mod handover;
 mod heap;
 mod inner;
+mod opened;
 mod options;
 mod places;
 mod protected;

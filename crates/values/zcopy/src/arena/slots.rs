@@ -23,7 +23,9 @@ impl Inner {
             if let Some(at) = self.slot_of_main(&mut heap, class) {
                 return Ok(at);
             }
-            let (block, _) = self.take_blocks(1, self.block_bytes as u64, class.bytes())?;
+            let block = self
+                .take_blocks(1, self.block_bytes as u64, class.bytes())?
+                .first;
             // Relaxed: only that the numbers differ.
             let born = self.births.fetch_add(1, Ordering::Relaxed);
             let cut = class.cut(self.block_bytes / PAGE);

@@ -14,6 +14,8 @@
 //! given to the kernel; the file's pages are replaced by fresh ones (a hole is punched) before the addresses are used again.
 //! No signal handler, no write protection, no list of what is under way.
 //!
+//! Addresses of which nothing is in use are inaccessible in both (`opened`).
+//!
 //! Holes need small pages: a hole in part of a huge page is filled with zeros in place, under the eyes of a socket's
 //! queue. So huge pages are switched off here, and the file gets its pages by faults in the window only.
 
@@ -90,10 +92,10 @@ impl View {
             pages,
             len,
         };
-        for (at, access) in [(window, Access::ReadWrite), (pages, Access::Read)] {
+        for at in [window, pages] {
             // SAFETY: two reservations of our own that nobody knows yet.
             unsafe {
-                map::map_inherited(at, &*view.file, access, Sharing::Shared, len, 0)?;
+                map::map_inherited(at, &*view.file, Access::None, Sharing::Shared, len, 0)?;
                 without_huge_pages(at, len)?;
                 map::hint(at, len, Hint::DontDump)?;
             }
@@ -124,6 +126,28 @@ impl View {
         assert!(offset <= self.len);
         // SAFETY: inside the mapping, or just behind it.
         unsafe { self.pages.add(offset) }
+    }
+
+    /// Makes a range accessible: the window to read and write, the pages to read.
+    pub(super) fn open(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
+        // SAFETY: our own mappings; more may be done with them than before.
+        unsafe {
+            map::protect(self.window_at(offset), len, Access::ReadWrite)?;
+            map::protect(self.pages_at(offset), len, Access::Read)
+        }
+    }
+
+    /// Makes a range inaccessible. Where the kernel refuses it stays as it is.
+    ///
+    /// # Safety
+    /// Nobody uses the range.
+    pub(super) unsafe fn close(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
+        for at in [self.window_at(offset), self.pages_at(offset)] {
+            // SAFETY: our own mapping, which nobody uses there.
+            let _ = unsafe { map::protect(at, len, Access::None) };
+        }
     }
 
     /// Its descriptor, and what that stands for as long as it is ours.

@@ -11,7 +11,7 @@ use super::packet::Packet;
 use super::segment::{self, Datagram, Piece, Segment};
 use super::sender::Sender;
 use super::socket::{Notified, Socket};
-use super::way::{Way, Why, is_about_the_way};
+use super::way::{Way, Why, is_later, is_the_sockets};
 use crate::arena::Inner;
 use std::io;
 use std::net::SocketAddr;
@@ -132,7 +132,8 @@ impl Sender {
                 _ => self.copy(target, socket, segments, rest),
             };
             let outcome = match outcome {
-                Err(error) if way != Way::Copy && is_about_the_way(&error) => {
+                // What a datagram's socket has to tell is told once, and not lost.
+                Err(error) if way != Way::Copy && !is_later(&error) && !is_the_sockets(&error) => {
                     self.chooser.refused(route, referable, way, &error);
                     (way, why) = (Way::Copy, Why::Refused);
                     self.copy(target, socket, segments, rest)

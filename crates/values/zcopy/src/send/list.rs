@@ -6,7 +6,7 @@
 use super::segment::{Piece, Segment};
 use super::sender::Sender;
 use super::socket::{Notified, Socket};
-use super::way::{Way, Why, is_about_the_way};
+use super::way::{Way, Why, is_later, said};
 use super::{copy, notified};
 use std::fs::File;
 use std::io;
@@ -158,11 +158,11 @@ impl Sender {
                 self.note(Way::Notified, Why::Kept, &segments[..count], sent);
                 (count, Ok(sent))
             }
-            // No room for what is pinned or for notifications, or a socket that cannot.
-            Err(error) if is_about_the_way(&error) => {
+            // No room for what is pinned or for notifications, a socket that cannot, a sandbox.
+            Err(error) if !is_later(&error) => {
                 let sent = copy::send(fd, segments, more, &mut self.counts);
                 self.note_copied(Why::Refused, segments, &sent);
-                (segments.len(), sent)
+                (segments.len(), said(error, sent))
             }
             Err(error) => (segments.len(), Err(error)),
         }
@@ -241,9 +241,10 @@ impl Sender {
             self.counts.calls += 1;
             let part = signals::without_sigpipe(|| stream::send_file(fd, file, at, len - sent));
             let (way, part) = match part {
-                // What cannot be referred to (a file of /proc, say) is read and copied.
-                Err(error) if is_about_the_way(&error) => {
-                    (Way::Copy, self.copy_file(fd, file, at, len - sent))
+                // What cannot be referred to (a file of /proc, say), or is refused by a sandbox, is read and copied.
+                Err(error) if sent == 0 || !is_later(&error) => {
+                    let copied = self.copy_file(fd, file, at, len - sent, &error);
+                    (Way::Copy, said(error, copied))
                 }
                 other => (Way::File, other),
             };
@@ -274,6 +275,7 @@ impl Sender {
         file: &File,
         at: u64,
         len: usize,
+        refused: &io::Error,
     ) -> io::Result<usize> {
         let mut bytes = vec![0; len.min(CHUNK)];
         let got = file.read_at(&mut bytes, at)?;
@@ -281,6 +283,6 @@ impl Sender {
             return Ok(0);
         }
         let segment = Segment::of_bytes(&bytes[..got]);
-        copy::send(fd, &[segment], got < len, &mut self.counts)
+        self.copy_instead(fd, &[segment], got < len, refused)
     }
 }

@@ -9,11 +9,12 @@ use super::route::Route;
 use super::segment::{self, Datagram, Piece, Segment};
 use super::socket::Socket;
 use super::splice::{self, Pipe};
-use super::way::{Cause, Way, Why, is_about_the_way};
+use super::way::{Cause, Way, Why, is_later, said};
 use super::{copy, file, notified};
 use crate::arena::Inner;
 use crate::arena::classes::PAGE;
 use crate::tally::{Tally, layout};
+use rustix::net::sockopt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -23,6 +24,7 @@ use tranship_sys::ForkGuard;
 use tranship_sys::pagemap::Pagemap;
 use tranship_sys::process;
 use tranship_sys::signals;
+use tranship_sys::stream;
 
 /// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
 ///
@@ -71,6 +73,12 @@ fn without_sigpipe<T>(ignored: bool, work: impl FnOnce() -> T) -> T {
     } else {
         signals::without_sigpipe(work)
     }
+}
+
+/// Does a send to it wait until there is room, or a signal comes?
+fn waits_for_ever(fd: BorrowedFd<'_>) -> bool {
+    let limit = sockopt::socket_timeout(fd, sockopt::Timeout::Send);
+    limit.is_ok_and(|limit| limit.is_none()) && !stream::is_nonblocking(fd)
 }
 
 // SAFETY: the list of segments is empty between two sends, and of a packet nothing is used again; everything else may be sent.
@@ -254,19 +262,14 @@ impl Sender {
             self.make_sure(segments, 0);
         }
         let sent = match self.by(way, fd, socket, segments, more) {
-            // What the kernel refuses by reference (no pipe, no room for notifications, pages that cannot be spliced) is copied.
-            Err(error) if way != Way::Copy && is_about_the_way(&error) => {
-                self.chooser.refused(socket.route, referable, way, &error);
-                (way, why) = (Way::Copy, Why::Refused);
-                self.by(Way::Copy, fd, socket, segments, more)?
-            }
-            // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room there is goes first.
-            Err(error) if way != Way::Copy && error.kind() == io::ErrorKind::Interrupted => {
-                (way, why) = (Way::Copy, Why::Refused);
-                match copy::send_now(fd, segments, more, &mut self.counts) {
-                    Err(full) if full.kind() == io::ErrorKind::WouldBlock => return Err(error),
-                    other => other?,
+            // Whatever it is refused with (no pipe, no room for notifications, pages that cannot be spliced, a sandbox), nothing of it went: it is copied.
+            Err(error) if way != Way::Copy => {
+                let copied = self.copy_instead(fd, segments, more, &error);
+                if copied.is_ok() && !is_later(&error) {
+                    self.chooser.refused(socket.route, referable, way, &error);
                 }
+                (way, why) = (Way::Copy, Why::Refused);
+                said(error, copied)?
             }
             other => {
                 let sent = other?;
@@ -283,6 +286,31 @@ impl Sender {
         self.counts.partial += u64::from(sent < total);
         self.note(way, why, segments, sent);
         Ok(sent)
+    }
+
+    /// Copies what another way was refused.
+    pub(super) fn copy_instead(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        segments: &[Segment],
+        more: bool,
+        refused: &io::Error,
+    ) -> io::Result<usize> {
+        if !is_later(refused) {
+            return copy::send(fd, segments, more, &mut self.counts);
+        }
+        // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room there is goes first.
+        match copy::send_now(fd, segments, more, &mut self.counts) {
+            // A socket that waits for ever has none of its own to say "not now".
+            Err(full)
+                if full.kind() == io::ErrorKind::WouldBlock
+                    && refused.kind() == io::ErrorKind::WouldBlock
+                    && waits_for_ever(fd) =>
+            {
+                copy::send(fd, segments, more, &mut self.counts)
+            }
+            other => other,
+        }
     }
 
     /// The way of a send of which so many bytes may go by reference, and why.

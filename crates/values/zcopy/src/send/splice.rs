@@ -6,6 +6,7 @@
 use super::Counts;
 use super::header::HeaderLog;
 use super::segment::Segment;
+use super::way::is_later;
 use crate::arena::classes::PAGE;
 use smallvec::SmallVec;
 use std::io;
@@ -60,7 +61,6 @@ impl Pipe {
         while self.held > 0 {
             match pipe::splice(&self.read, None, &self.sink, self.held, false) {
                 Ok(gone) if gone > 0 => self.held -= gone,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => return,
             }
         }
@@ -198,7 +198,13 @@ fn splice_run(
     }
     counts.calls += 2;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
-    pipe.held = unsafe { pipe::vmsplice(&pipe.write, &pieces)? };
+    let held = unsafe { pipe::vmsplice(&pipe.write, &pieces) };
+    // An empty pipe has room, and nothing waits: "not now" is a sandbox's word.
+    let refused = |error| match is_later(&error) {
+        true => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+        false => error,
+    };
+    pipe.held = held.map_err(refused)?;
     let more = done < segments.len();
     // What goes short was ended by a signal or a time-out, or found no more room: to go on would wait anew.
     let now = pipe::splice(&pipe.read, None, socket, pipe.held, more);

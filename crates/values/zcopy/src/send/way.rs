@@ -148,20 +148,40 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Does an error come from how it was sent, and not from the connection?
-pub(super) fn is_about_the_way(error: &io::Error) -> bool {
+/// Does an error mean "not now", which socket and way say with the same number?
+pub(super) fn is_later(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// Is it one that a socket has for its sender, and tells once?
+pub(super) fn is_the_sockets(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(
-            libc::EINVAL
-                | libc::ENOBUFS
-                | libc::ENOMEM
-                | libc::EOPNOTSUPP
-                | libc::EMFILE
-                | libc::ENFILE
-                | libc::EMSGSIZE
-                | libc::EPERM
-                | libc::ESPIPE
+            libc::EPIPE
+                | libc::ECONNRESET
+                | libc::ECONNABORTED
+                | libc::ECONNREFUSED
+                | libc::ETIMEDOUT
+                | libc::EHOSTUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENETUNREACH
+                | libc::ENETDOWN
+                | libc::ENETRESET
         )
     )
+}
+
+/// What is said of a send that was refused by reference, with nothing sent, and then copied: what copying came to. A connection that is over has told its error
+/// to the first of both, and a signal ended that one.
+pub(super) fn said<T>(refused: io::Error, copied: io::Result<T>) -> io::Result<T> {
+    let first = match &copied {
+        Ok(_) => false,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => is_the_sockets(&refused),
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock && is_later(&refused),
+    };
+    if first { Err(refused) } else { copied }
 }

@@ -57,6 +57,9 @@ impl Hosts {
             }
             Ok::<(), String>(())
         })?;
+        // The kernel drops what comes before it has seen that the cable is in, which it looks at once a second on a machine with many such.
+        hosts.at(0, || is_up("v0"))?;
+        hosts.at(1, || is_up("v1"))?;
         Ok(hosts)
     }
 
@@ -97,11 +100,23 @@ impl Hosts {
     }
 }
 
-fn ip(words: &str) -> Result<(), String> {
+/// Waits until a device takes packets.
+fn is_up(device: &str) -> Result<(), String> {
+    loop {
+        let about = ip(&format!("-o link show dev {device}"))?;
+        if about.contains("state UP") && !about.contains("qdisc noop ") {
+            return Ok(());
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// What it says.
+fn ip(words: &str) -> Result<String, String> {
     let done = Command::new("ip").args(words.split(' ')).output();
     let done = done.map_err(|error| format!("ip (package iproute2): {error}"))?;
     if done.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&done.stderr);
     Err(format!("ip {words}: {}", said.trim()))
