@@ -1,11 +1,8 @@
 //! The classic commands.
 
 use super::command::{Command, Put};
-use super::words::{KEY, Wrong, is_control, key, number, word, words};
+use super::words::{KEY, Wrong, is_control, key, length, number, word, words};
 use crate::store::Mode;
-
-/// The longest value that may be announced, with its line end 2 GiB less a byte, as for memcached.
-const LONGEST: usize = i32::MAX as usize - 2;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
     understand(name, rest).map_err(|wrong| match wrong {
@@ -177,14 +174,6 @@ fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
         len,
         noreply: noreply(words.next()),
     }))
-}
-
-/// How long a value is that follows. One that no server takes is not awaited either.
-pub(super) fn length(length: i64) -> Result<usize, Wrong> {
-    usize::try_from(length)
-        .ok()
-        .filter(|len| *len <= LONGEST)
-        .ok_or(Wrong::FORMAT)
 }
 
 fn noreply(word: Option<&[u8]>) -> bool {

@@ -1,6 +1,5 @@
 //! The meta commands: a key and flags of one letter each, some with a word attached.
 
-use super::classic;
 use super::words::{self, Wrong, key, number};
 
 /// Which meta command.
@@ -90,7 +89,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Meta<'a>, Wrong> 
         b"me" => (MetaKind::Debug, rest),
         _ => {
             let (len, rest) = words::word(rest);
-            let len = number(Some(len)).and_then(classic::length)?;
+            let len = number(Some(len)).and_then(words::length)?;
             named(word).map_err(|wrong| Wrong {
                 swallow: Some(len),
                 ..wrong

@@ -3,6 +3,9 @@
 /// The longest key, bytes.
 pub const KEY: usize = 250;
 
+/// The longest value that may be announced, with its line end 2 GiB less a byte, as for memcached.
+const LONGEST: usize = i32::MAX as usize - 2;
+
 /// What is wrong with a line, as the client is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
@@ -47,6 +50,14 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(super) fn number<T: std::str::FromStr>(word: Option<&[u8]>) -> Result<T, Wrong> {
     word.and_then(|word| std::str::from_utf8(word).ok())
         .and_then(|word| word.parse().ok())
+        .ok_or(Wrong::FORMAT)
+}
+
+/// How long a value is that follows. One that no server takes is not awaited either.
+pub(super) fn length(length: i64) -> Result<usize, Wrong> {
+    usize::try_from(length)
+        .ok()
+        .filter(|len| *len <= LONGEST)
         .ok_or(Wrong::FORMAT)
 }
 

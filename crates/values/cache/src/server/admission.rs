@@ -1,6 +1,6 @@
 //! Whether a manager admits the memory of values, and what the log is told when that changes.
 
-use super::shared::Shared;
+use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_core::Heap;
 
@@ -19,20 +19,18 @@ impl Admission {
             Some(_) => "present",
         }
     }
-}
 
-impl Shared {
     /// Looks whether the manager went or came. One thread does it, now and then.
-    pub(super) fn look_at_manager(&self) {
-        let Some(heap) = self.store.arena().heap() else {
+    pub(super) fn look(&self, store: &Store) {
+        let Some(heap) = store.arena().heap() else {
             return;
         };
         let alone = heap.is_alone();
         // Relaxed: one thread alone uses it.
-        if self.admission.alone.swap(alone, Ordering::Relaxed) == alone {
+        if self.alone.swap(alone, Ordering::Relaxed) == alone {
             return;
         }
-        let (memory, _) = self.store.memory();
+        let (memory, _) = store.memory();
         let (bytes, unadmitted) = (heap.held_bytes(), heap.unadmitted_bytes());
         match (alone, unadmitted) {
             (true, _) => tracing::warn!(

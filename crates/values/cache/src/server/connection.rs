@@ -205,7 +205,7 @@ impl Connection {
     fn is_choked(&self, shared: &Shared) -> bool {
         let (bytes, values) = self.replies.waiting();
         let has_much = bytes > WAITING.0 || self.replies.room() > WAITING.1 || values > WAITING.2;
-        bytes > 0 && (has_much || shared.waits_much())
+        bytes > 0 && (has_much || shared.waiting.is_much(&shared.store))
     }
 
     /// Since when its replies hold memory of the server's, if they do.

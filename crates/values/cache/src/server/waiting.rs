@@ -3,7 +3,7 @@
 //! Values that are stored take no more memory for being in replies as well. Beyond the limit nobody's next command is looked at before its replies
 //! are taken, and the slowest clients are closed, until it is kept again.
 
-use super::shared::Shared;
+use crate::store::Store;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,6 +54,23 @@ impl Waiting {
             let _ = eventfd::signal(doorbell);
         }
     }
+
+    /// Do replies hold more than so many bytes?
+    fn is_more_than(&self, most: u64, store: &Store) -> bool {
+        // Relaxed: a sum.
+        let text = self.text.load(Ordering::Relaxed);
+        text > most || store.left_bytes(most - text) > most - text
+    }
+
+    /// Do replies hold so much that nobody is to add to what waits for it?
+    pub(super) fn is_much(&self, store: &Store) -> bool {
+        self.is_more_than(self.most / 2, store)
+    }
+
+    /// Do replies hold more than they may, or what lacks for what is to be stored?
+    pub(super) fn is_too_much(&self, store: &Store) -> bool {
+        self.is_more_than(self.most, store) || store.is_short()
+    }
 }
 
 impl Part {
@@ -72,25 +89,6 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         self.set(0);
-    }
-}
-
-impl Shared {
-    /// Do replies hold more than so many bytes?
-    fn waits_more_than(&self, most: u64) -> bool {
-        // Relaxed: a sum.
-        let text = self.waiting.text.load(Ordering::Relaxed);
-        text > most || self.store.left_bytes(most - text) > most - text
-    }
-
-    /// Do replies hold so much that nobody is to add to what waits for it?
-    pub(super) fn waits_much(&self) -> bool {
-        self.waits_more_than(self.waiting.most / 2)
-    }
-
-    /// Do replies hold more than they may, or what lacks for what is to be stored?
-    pub(super) fn waits_too_much(&self) -> bool {
-        self.waits_more_than(self.waiting.most) || self.store.is_short()
     }
 }
 

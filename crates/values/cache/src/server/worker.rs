@@ -218,7 +218,7 @@ impl Worker {
 
     /// Closes its slowest clients while replies hold more than they may.
     fn relieve(&mut self) {
-        let mut relieves = self.shared.waits_too_much();
+        let mut relieves = self.shared.waiting.is_too_much(&self.shared.store);
         if relieves && !self.relieves {
             // Those of the others may be slower.
             self.shared.waiting.ring();
@@ -233,7 +233,7 @@ impl Worker {
             self.close(slowest);
             Counts::bump(&self.counts().slow_clients_closed, 1);
             self.shared.store.relieved();
-            relieves = self.shared.waits_too_much();
+            relieves = self.shared.waiting.is_too_much(&self.shared.store);
         }
     }
 
@@ -260,7 +260,7 @@ impl Worker {
         if self.number == 0 {
             self.shared.flush_if_due();
             self.shared.store.tidy();
-            self.shared.look_at_manager();
+            self.shared.admission.look(&self.shared.store);
         }
     }
 }
