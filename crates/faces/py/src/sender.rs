@@ -16,7 +16,8 @@ use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::{
-    Aggregate, Error, INLINE_BYTES, Kind, Message, Outcome, Payload, PollItem, PoolPending, WhenFull, poll,
+    Aggregate, Error, INLINE_BYTES, Kind, Message, Outcome, Payload, PollItem, PoolPending,
+    WhenFull, poll,
 };
 
 /// What `when_full` may be.
