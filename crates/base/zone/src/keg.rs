@@ -68,15 +68,16 @@ pub trait SlabHooks {
 }
 
 /// The items of a slab.
-const ALL: [u16; MAX_ITEMS as usize] = {
-    let mut all = [0; MAX_ITEMS as usize];
-    let mut index = 0;
-    while index < MAX_ITEMS {
-        all[index as usize] = index as u16;
-        index += 1;
+const ALL: [u16; 256] = {
+    let mut all = [0; 256];
+    let (mut index, mut number) = (0, 0);
+    while index < all.len() {
+        all[index] = number;
+        (index, number) = (index + 1, number + 1);
     }
     all
 };
+const _: () = assert!(MAX_ITEMS == 256, "as many as `ALL` has");
 
 /// Where in its keg an item lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
