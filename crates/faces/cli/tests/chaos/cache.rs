@@ -72,8 +72,10 @@ impl Client {
         let mut value = vec![0; VALUE];
         self.0.read_exact(&mut value).map_err(broken)?;
         payload::verify_seed(&value, key, payload::mix(key)).map_err(broken)?;
-        (self.line()?, self.line()?);
-        Ok(true)
+        match (self.line()?.as_str(), self.line()?.as_str()) {
+            ("", "END") => Ok(true),
+            other => Err(format!("behind a value: {other:?}")),
+        }
     }
 }
 
