@@ -152,7 +152,7 @@ child!(
                 let mut value = store.reserve(VALUE).expect("it evicts");
                 value.fill(key.to_le_bytes()[0]);
                 let put = store.put(&key.to_le_bytes(), value.freeze(), 0, 0, Mode::Set);
-                assert!(matches!(put, Outcome::Stored(_)));
+                assert!(matches!(put, Outcome::Stored { .. }));
             }
             keys.end += values;
             let found = keys.clone().filter(|key| {

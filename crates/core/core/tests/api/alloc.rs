@@ -304,8 +304,10 @@ fn a_pool_has_as_many_slots_as_were_asked_for() {
     let _dog = dog();
     let a = embedded();
     let mut random = Random::printed("a_pool_has_as_many_slots_as_were_asked_for");
-    let mut below = |n: usize| random.below(n as u64) as usize;
-    let some: Vec<u32> = (0..12).map(|_| below(20_000) as u32 + 1).collect();
+    let mut below = |n: usize| usize::try_from(random.below(n as u64)).expect("below n");
+    let some: Vec<u32> = (0..12)
+        .map(|_| 1 + u32::try_from(below(20_000)).expect("small"))
+        .collect();
     for slots in (1..=66).chain([100, 127, 128, 255, 1000]).chain(some) {
         let sizes: &[usize] = match slots {
             ..=130 => &[0, 100, 100, 1000, 5000, CHUNK, 2 * CHUNK],

@@ -2,7 +2,8 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Aggregate, Body, Kind, LinkOptions, Pool, PoolOptions, Refusal, RefusalCode, StatRecord, Trust,
+    Aggregate, Body, Kind, LinkOptions, Outcome, Pool, PoolOptions, Refusal, RefusalCode,
+    StatRecord, Trust,
 };
 use tranship_testkit::probe::Access;
 
@@ -57,10 +58,11 @@ fn a_large_buffer_with_holes_is_refused() {
         // SAFETY: a page of a buffer that nobody looks at; it reads as zeros then.
         let punched = unsafe { libc::madvise(at.cast(), 4096, libc::MADV_REMOVE) };
         assert_eq!(punched, 0, "{}", std::io::Error::last_os_error());
-        match moves {
+        let sent = match moves {
             true => to.move_buffer(buf).expect("move"),
             false => to.send(buf.freeze()).expect("send"),
-        }
+        };
+        assert_eq!(sent, Outcome::Sent);
         let error = from.recv().expect_err("a hole");
         assert_eq!(error.kind(), Kind::PeerViolation, "{trust}: {error}");
         assert!(error.to_string().contains("holes"), "{trust}: {error}");

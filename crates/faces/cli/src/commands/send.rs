@@ -4,7 +4,7 @@ use super::connect;
 use crate::args::{SendArgs, name_of};
 use crate::exit::Answer;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
