@@ -100,7 +100,7 @@ child!(
     fn source(ctl: Control) {
         let domain = Domain::builder().name("source").socket(path());
         let domain = domain.connect().unwrap();
-        let options = LinkOptions::new().when_full(WhenFull::Block);
+        let options = LinkOptions::new().lines(16).when_full(WhenFull::Block);
         let fed = domain.listen_with("fed", End::Source, options).unwrap();
         let pool = domain.create_pool(PoolOptions::new(4 << 20)).unwrap();
         ctl.send(&()).unwrap();
