@@ -42,11 +42,14 @@ impl Model {
             Way::Inside | Way::Shared if found.assigned.contains(&id) => return Ok(()),
             Way::Inside | Way::Shared => {}
         }
-        if self.way == Way::Shared
-            && pool.writer != domain
-            && !(pool.forward && self.is_alive(pool.writer))
-        {
-            return Err(Kind::Refused);
+        if self.way == Way::Shared && pool.writer != domain {
+            if !pool.forward {
+                return Err(Kind::Refused);
+            }
+            // Nobody is left to be told of the new reader.
+            if !self.is_alive(pool.writer) {
+                return Err(Kind::Stale);
+            }
         }
         level?;
         if found.vetoes {
