@@ -7,6 +7,7 @@ use tranship::{
     Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Role, Sender,
     WhenFull,
 };
+use tranship_testkit::chaos::MANAGER;
 use tranship_testkit::{Control, child, payload};
 
 use crate::scene::Scene;
@@ -203,10 +204,12 @@ fn a_camera_with_viewers() {
 
 #[test]
 fn cameras_that_end_in_order_while_viewers_connect() {
-    Scene::new("cameras_that_end_in_order_while_viewers_connect").serves_two(
+    // Each camera that begins anew asks the manager for its name.
+    Scene::new("cameras_that_end_in_order_while_viewers_connect").serves(
         ("camera", short_camera),
         (["viewer 1", "viewer 2"], viewer),
         ["frames to viewer 1", "frames to viewer 2"],
         0,
+        &[MANAGER],
     );
 }

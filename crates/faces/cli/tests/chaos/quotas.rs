@@ -48,7 +48,7 @@ fn steer(admin: &Domain, random: &mut Random) -> usize {
         match admin.set_quota(pool, quota(random, max_bytes)) {
             Ok(_) => set += 1,
             // It has ended since.
-            Err(error) => assert_eq!(error.kind(), Kind::Refused, "{error}"),
+            Err(error) => assert_eq!(error.kind(), Kind::Stale, "{error}"),
         }
     }
     set

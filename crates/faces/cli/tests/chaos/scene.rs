@@ -119,13 +119,26 @@ impl Scene {
         stage
     }
 
-    /// The same with a program that serves two others, for each of which something flows; at the end all is let go of.
+    /// Plays a program that serves two others, for each of which something flows, also without a manager. At the end all
+    /// is let go of.
     pub fn serves_two(
+        self,
+        server: (&'static str, fn() -> Launch),
+        others: ([&'static str; 2], fn() -> Launch),
+        flows: [&'static str; 2],
+        channels: usize,
+    ) {
+        self.serves(server, others, flows, channels, &[]);
+    }
+
+    /// Plays a program that serves two others, with all that `also` names for what flows.
+    pub fn serves(
         mut self,
         server: (&'static str, fn() -> Launch),
         others: ([&'static str; 2], fn() -> Launch),
         flows: [&'static str; 2],
         channels: usize,
+        also: &[usize],
     ) {
         let (names, other) = others;
         let parties = vec![
@@ -137,7 +150,7 @@ impl Scene {
         let flow = |(counts, name)| Flow {
             name,
             counts,
-            needs: vec![1, counts + 1],
+            needs: [&[1, counts + 1], also].concat(),
         };
         let flows = (1..).zip(flows).map(flow).collect();
         self.plays(parties, flows, (&[1, 2, 3], channels), 18);
