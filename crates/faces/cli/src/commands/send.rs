@@ -4,12 +4,12 @@ use super::connect;
 use crate::args::{SendArgs, name_of};
 use crate::exit::Answer;
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use tranship::{CbufMut, Domain, Pool, PoolOptions, Role, Sender};
+use tranship::{CbufMut, Domain, Pool, PoolOptions, Role, Sender, StatRecord};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from = match &args.file {
@@ -26,8 +26,22 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let domain = connect::travel(&args.connect, "tranship-send", &args.name)?;
     let pool = domain
         .create_pool(PoolOptions::new(args.pool.max(args.frame)).name(name_of(&args.name)))?;
-    // It may be raised: a frame is worth waiting for.
     let quota_bytes = pool.quota_bytes();
+    let total_bytes = || {
+        let records = domain.stat().ok()?;
+        records.iter().find_map(|record| match record {
+            StatRecord::Manager(manager) => Some(manager.total_bytes),
+            _ => None,
+        })
+    };
+    // The quota may be raised, so that a frame is worth waiting for; the manager's total may not.
+    if quota_bytes < args.frame
+        && let Some(total_bytes) = total_bytes().filter(|total| *total < args.frame)
+    {
+        bail!(
+            "a frame of {frame} bytes is larger than the {total_bytes} bytes that the manager has for all: take a smaller --frame"
+        );
+    }
     if quota_bytes < args.frame {
         eprintln!(
             "tranship: waiting for memory: a frame has {frame} bytes, and the quota of pool {} is {quota_bytes} bytes (`tranship quota set`, or a smaller --frame)",
