@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     pub processor: String,
     pub processors: usize,
     pub kernel: String,

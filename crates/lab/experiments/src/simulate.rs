@@ -1,17 +1,16 @@
-//! `tranship policy simulate`.
+//! `tranship-lab simulate` and `list`.
 
-use super::super::view::SCHEMA;
-use super::played::{Played, percent, tables};
-use super::{picture, trace};
-use crate::args::policy::SimulateArgs;
-use crate::output::{self, size};
+use crate::args::SimulateArgs;
+use crate::output::{self, Table, size};
+use crate::report::SCHEMA;
+use crate::tables::{Played, percent, tables};
+use crate::trace;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use std::io::Write;
 use tranship_policy::sim::{self, SCENARIOS, Scenario};
 use tranship_policy::{Config, POLICIES, find};
 
-pub(super) fn run(args: &SimulateArgs) -> Result<()> {
+pub(crate) fn run(args: &SimulateArgs) -> Result<()> {
     let scenario = scenario(args)?;
     let mut names: Vec<&str> = args.policy.iter().map(String::as_str).collect();
     if names.is_empty() {
@@ -22,18 +21,12 @@ pub(super) fn run(args: &SimulateArgs) -> Result<()> {
     }
     let play = |name: &&str| Ok(Played::of(sim::run(&scenario, &Config::of(name))?));
     let all = names.iter().map(play).collect::<Result<Vec<Played>>>()?;
-    let write = |path: &std::path::Path, text: String| {
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
-    };
-    if let Some(path) = &args.svg {
-        write(path, picture::svg(&scenario, &all))?;
-    }
-    if let Some(path) = &args.html {
-        write(path, picture::html(&scenario, &all))?;
-    }
     match args.json {
         true => output::json(&answer(&scenario, &all, args.frames)),
-        false => show(&scenario, &all),
+        false => {
+            show(&scenario, &all);
+            Ok(())
+        }
     }
 }
 
@@ -80,28 +73,45 @@ fn answer(scenario: &Scenario, all: &[Played], frames: bool) -> Value {
     })
 }
 
-fn show(scenario: &Scenario, all: &[Played]) -> Result<()> {
-    let mut out = output::stdout();
+fn show(scenario: &Scenario, all: &[Played]) {
     let limit = size(scenario.limit_pages * scenario.page_bytes);
-    writeln!(
-        out,
+    println!(
         "{}: {}\n{limit} in all, quotas every {} ms, {:.1} s\n",
         scenario.name,
         scenario.about,
         scenario.period_ms,
         scenario.end_ms as f64 / 1000.0
-    )?;
-    let [apps, pools] = tables(all);
-    apps.write(&mut out)?;
-    writeln!(out)?;
-    pools.write(&mut out)?;
-    writeln!(out)?;
+    );
+    tables(all).iter().for_each(Table::print);
     for played in all {
         let (policy, moved) = (&played.run.policy, percent(played.moved));
-        writeln!(
-            out,
-            "{policy}: {moved} of the memory changes hands in a period"
-        )?;
+        println!("{policy}: {moved} of the memory changes hands in a period");
     }
-    Ok(out.flush()?)
+}
+
+/// What there is to choose from.
+pub(crate) fn list(as_json: bool) -> Result<()> {
+    if as_json {
+        let policies = POLICIES.iter();
+        let policies: Vec<_> = policies
+            .map(|p| json!({ "name": p.name, "about": p.about }))
+            .collect();
+        let scenarios = SCENARIOS.iter();
+        let scenarios: Vec<_> = scenarios
+            .map(|s| json!({ "name": s.name, "about": s.about }))
+            .collect();
+        let all = json!({ "schema": SCHEMA, "policies": policies, "scenarios": scenarios });
+        return output::json(&all);
+    }
+    let mut policies = Table::new(&["policy", "what it does"]);
+    for p in POLICIES {
+        policies.row(vec![p.name.to_owned(), p.about.to_owned()]);
+    }
+    let mut scenarios = Table::new(&["scenario", "what happens"]);
+    for s in SCENARIOS {
+        scenarios.row(vec![s.name.to_owned(), s.about.to_owned()]);
+    }
+    policies.print();
+    scenarios.print();
+    Ok(())
 }

@@ -5,13 +5,13 @@ use std::io::Write;
 
 /// To a process, on its standard input: how many callers it has from now on. The end of input: leave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Want {
+pub(crate) struct Want {
     pub callers: u64,
 }
 
 /// From a process of the pipeline and from the interferer: how far it is. The first says that it is ready. All of it counts from its start on.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// On the machine's clock that only rises.
     pub at_ns: u64,
     /// Requests, or pages.
@@ -26,7 +26,7 @@ pub(super) struct Progress {
 
 /// From the writer of figure 7.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// The pool, pages of [`SMALL`] bytes.
     pub pages: u64,
     /// Domains that each page was sent to.
@@ -42,10 +42,10 @@ pub(super) struct Cost {
 }
 
 /// The paper's page.
-pub(super) const SMALL: u64 = 4096;
+pub(crate) const SMALL: u64 = 4096;
 
 /// Says a line; false: nobody listens any more.
-pub(super) fn say(line: &impl Serialize) -> bool {
+pub(crate) fn say(line: &impl Serialize) -> bool {
     let Ok(mut text) = serde_json::to_vec(line) else {
         return false;
     };
@@ -55,7 +55,7 @@ pub(super) fn say(line: &impl Serialize) -> bool {
 }
 
 /// The clock of [`Progress::at_ns`], which all processes share.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

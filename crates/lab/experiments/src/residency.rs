@@ -24,7 +24,7 @@ const CHUNK: &str = "/memfd:tranship-chunk";
 
 /// What was seen, bytes.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
-pub(super) struct Residency {
+pub(crate) struct Residency {
     pub total_bytes: u64,
     /// Looks at what the manager has granted, and how many a second there were.
     pub samples: u64,
@@ -44,7 +44,7 @@ pub(super) struct Residency {
 
 /// Looks as long as it is there.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Residency>,
 }
@@ -143,7 +143,7 @@ fn is_chunk(number: i32) -> bool {
 }
 
 /// Of all chunks of which any of these processes has a descriptor, each counted once. More than `total_bytes` is looked at again, as above.
-pub(super) fn outside(pids: &[u32], total_bytes: u64) -> u64 {
+pub(crate) fn outside(pids: &[u32], total_bytes: u64) -> u64 {
     let found = chunks_of(pids);
     let bytes = found.values().sum();
     if bytes <= total_bytes {

@@ -1,8 +1,8 @@
 //! What must hold between the runs of a figure, with what was measured.
 
-use super::plan::UNLIMITED;
-use super::played::{INTERFERER, Played, SERVER, Span, whole_pages};
-use crate::args::experiment::Figure;
+use crate::args::Figure;
+use crate::plan::UNLIMITED;
+use crate::played::{INTERFERER, Played, SERVER, Span, whole_pages};
 use serde::Serialize;
 
 /// Rates this near to each other are equal: what a busy machine does to them.
@@ -13,7 +13,7 @@ const NEAR_SHARE: f64 = 0.01;
 const BAND: f64 = 0.02;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub(super) struct Ordering {
+pub(crate) struct Ordering {
     /// What must hold.
     pub what: String,
     pub measured: String,
@@ -38,7 +38,7 @@ impl Ordering {
 }
 
 /// Those of a figure, as far as its runs are there.
-pub(super) fn of(figure: Figure, all: &[Played]) -> Vec<Ordering> {
+pub(crate) fn of(figure: Figure, all: &[Played]) -> Vec<Ordering> {
     let mut found = match figure {
         Figure::CbufFig7 => Vec::new(),
         Figure::CbufFig10 => policies(all),
@@ -242,6 +242,6 @@ fn within_total(played: &Played) -> Option<Ordering> {
     })
 }
 
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

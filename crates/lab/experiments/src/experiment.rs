@@ -1,34 +1,21 @@
-//! `tranship experiment`: what the CBUF paper measured, with real processes, and what of it holds.
+//! `tranship-lab experiment`: what the CBUF paper measured, with real processes, and what of it holds.
 //!
 //! ```text
-//!  plan ──► real: a manager, processes (part), a watch over memory (residency) ──► played ──► orderings, picture, report
+//!  plan ──► real: a manager, processes (part), a watch over memory (residency) ──► played ──► orderings, report
 //!      └──► simulated: the policy crate's programs ─────────────────────────────────┘
 //! ```
 
-mod bar;
-mod figure7;
-mod lines;
-mod machine;
-mod orderings;
-mod part;
-mod picture;
-mod plan;
-mod played;
-mod processes;
-mod real;
-mod report;
-mod residency;
-
-use crate::args::experiment::{ExperimentArgs, Figure, PartArgs};
-use crate::exit::Answer;
+use crate::args::{ExperimentArgs, Figure};
+use crate::bar::Bar;
+use crate::machine::Machine;
+use crate::orderings::{self, Ordering};
+use crate::played::Played;
+use crate::{figure7, plan, real, report};
 use anyhow::{Result, bail};
-use bar::Bar;
-use machine::Machine;
-use orderings::Ordering;
-use played::Played;
 use tranship_policy::{Config, sim};
 
-pub(crate) fn run(args: &ExperimentArgs) -> Result<Answer> {
+/// Whether all orderings held.
+pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
     let settings = plan::settings(args.figure, &args.policy, &args.target)?;
     if args.figure == Figure::CbufFig7 {
         if args.simulated || !args.policy.is_empty() {
@@ -55,14 +42,5 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<Answer> {
     bar.clear();
     let orderings = orderings::of(args.figure, &all);
     report::write(args, &machine, &all, &orderings)?;
-    Ok(match orderings.iter().all(Ordering::held) {
-        true => Answer::Yes,
-        false => Answer::NotShown,
-    })
-}
-
-/// A process of one.
-pub(crate) fn run_part(args: &PartArgs) -> Result<Answer> {
-    part::run(args)?;
-    Ok(Answer::Yes)
+    Ok(orderings.iter().all(Ordering::held))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use tranship_policy::Snapshot;
 
 /// The version of the format.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// No line is longer: thousands of pools fit.
 const LINE_BYTES: u64 = 16 << 20;
 
@@ -18,7 +18,7 @@ struct First {
 }
 
 /// Reads a whole trace.
-pub(super) fn load(path: &Path) -> Result<Vec<Snapshot>> {
+pub(crate) fn load(path: &Path) -> Result<Vec<Snapshot>> {
     let shown = path.display();
     let file = std::fs::File::open(path).with_context(|| format!("opening {shown}"))?;
     read(std::io::BufReader::new(file), &shown.to_string())

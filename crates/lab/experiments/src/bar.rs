@@ -8,7 +8,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const WIDTH: usize = 30;
 
 #[derive(Debug)]
-pub(super) struct Bar {
+pub(crate) struct Bar {
     terminal: bool,
     drawn: Option<Instant>,
     name: String,

@@ -1,12 +1,12 @@
 //! A run with real processes under a manager of its own.
 
-use super::bar::Bar;
-use super::lines::Progress;
-use super::plan::{CALLERS, HOLD, INTERFERER_HOLD, OVER, PAGE, STAGES, Setting};
-use super::played::Played;
-use super::processes::Process;
-use super::residency::{Watch, outside};
-use crate::args::experiment::{Figure, PartRole};
+use crate::args::{Figure, PartRole};
+use crate::bar::Bar;
+use crate::lines::Progress;
+use crate::plan::{CALLERS, HOLD, INTERFERER_HOLD, OVER, PAGE, STAGES, Setting};
+use crate::played::Played;
+use crate::processes::Process;
+use crate::residency::{Watch, outside};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ struct Crew {
 const INTERFERER: usize = STAGES;
 const CLIENT: usize = STAGES + 1;
 
-pub(super) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar) -> Result<Played> {
+pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar) -> Result<Played> {
     let period = PERIOD.mul_f64(scale).max(SHORTEST);
     let limit_bytes = setting.limit_pages * PAGE;
     let config = config(setting, period)?;

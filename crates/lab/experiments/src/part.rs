@@ -13,7 +13,7 @@ mod stage;
 mod told;
 mod work_queue;
 
-use crate::args::experiment::{PartArgs, PartRole};
+use crate::args::{PartArgs, PartRole};
 use anyhow::Result;
 use std::time::Duration;
 use tranship::Domain;
@@ -21,7 +21,7 @@ use tranship::Domain;
 /// At the end of a run all leave at once, and some find others gone before they are told themselves.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-pub(super) fn run(args: &PartArgs) -> Result<()> {
+pub(crate) fn run(args: &PartArgs) -> Result<()> {
     let done = work(args);
     if done.is_err() {
         std::thread::sleep(FAREWELL); // told to leave meanwhile, this process ends

@@ -1,11 +1,11 @@
 //! A run, real or simulated, and its figures at the times that matter.
 
-use super::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK, PERIODS, STAGES, Setting, WARM};
-use super::residency::Residency;
+use crate::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK, PERIODS, STAGES, Setting, WARM};
+use crate::residency::Residency;
 use tranship_policy::sim::{self, AppFigures, Run};
 
 #[derive(Debug)]
-pub(super) struct Played {
+pub(crate) struct Played {
     pub setting: Setting,
     pub run: Run,
     /// Of a run with real processes.
@@ -13,11 +13,11 @@ pub(super) struct Played {
 }
 
 /// The server's and the interferer's places in a run.
-pub(super) const SERVER: usize = 0;
-pub(super) const INTERFERER: usize = 1;
+pub(crate) const SERVER: usize = 0;
+pub(crate) const INTERFERER: usize = 1;
 
 /// A time of the paper's schedule, milliseconds.
-pub(super) type Span = (u64, u64);
+pub(crate) type Span = (u64, u64);
 
 impl Played {
     pub fn new(setting: &Setting, mut run: Run, memory: Option<Residency>) -> Played {
@@ -74,7 +74,7 @@ fn pages(bytes: f64) -> f64 {
     bytes / page
 }
 
-pub(super) fn whole_pages(bytes: u64) -> f64 {
+pub(crate) fn whole_pages(bytes: u64) -> f64 {
     #[allow(clippy::cast_precision_loss)] // for people
     let bytes = bytes as f64;
     pages(bytes)

@@ -4,7 +4,7 @@ use crate::output::{Table, size};
 use tranship_policy::sim::{self, AppFigures, PoolFigures, Run};
 
 /// A run and its figures.
-pub(super) struct Played {
+pub(crate) struct Played {
     pub run: Run,
     pub apps: Vec<AppFigures>,
     pub pools: Vec<PoolFigures>,
@@ -31,7 +31,7 @@ impl Played {
 }
 
 /// The tables, for people: programs, then pools.
-pub(super) fn tables(all: &[Played]) -> [Table; 2] {
+pub(crate) fn tables(all: &[Played]) -> [Table; 2] {
     let mut apps = Table::new(&["policy", "program", ">per second", ">waits"]);
     let mut pools = Table::new(&[
         "policy",
@@ -65,7 +65,7 @@ pub(super) fn tables(all: &[Played]) -> [Table; 2] {
     [apps, pools]
 }
 
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 

@@ -1,51 +1,31 @@
-//! Tables, JSON, and files.
+//! Tables and JSON.
 
-use super::machine::Machine;
-use super::orderings::{Ordering, percent};
-use super::picture;
-use super::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK};
-use super::played::{INTERFERER, Played, SERVER};
-use crate::args::experiment::ExperimentArgs;
-use crate::output::{self, Colour, Table, paint};
-use anyhow::{Context, Result};
+use crate::args::ExperimentArgs;
+use crate::machine::Machine;
+use crate::orderings::{Ordering, percent};
+use crate::output::{self, Table};
+use crate::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK};
+use crate::played::{INTERFERER, Played, SERVER};
+use anyhow::Result;
 use serde_json::{Value, json};
-use std::io::Write;
-use std::path::Path;
 
 /// The version of the JSON object.
-pub(super) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
-pub(super) fn write(
+pub(crate) fn write(
     args: &ExperimentArgs,
     machine: &Machine,
     all: &[Played],
     orderings: &[Ordering],
 ) -> Result<()> {
     let about = about(args, all);
-    if let Some(path) = &args.svg {
-        save(path, &picture::svg(&about, all))?;
-    }
-    if let Some(path) = &args.html {
-        let tables = [summary(all), table_of(orderings)];
-        let notes = [about.clone(), machine.text()];
-        save(
-            path,
-            &picture::html(args.figure.name(), &notes, &tables, all),
-        )?;
-    }
     if args.json {
         return output::json(&answer(args, machine, all, orderings));
     }
-    let mut out = output::stdout();
-    writeln!(out, "{about}\n{}\n", machine.text())?;
-    summary(all).write(&mut out)?;
-    writeln!(out)?;
-    show(orderings, &mut out)?;
-    Ok(out.flush()?)
-}
-
-pub(super) fn save(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    println!("{about}\n{}\n", machine.text());
+    summary(all).print();
+    show(orderings);
+    Ok(())
 }
 
 /// What it is, in a line, with its scale.
@@ -97,33 +77,17 @@ fn summary(all: &[Played]) -> Table {
     table
 }
 
-pub(super) fn table_of(orderings: &[Ordering]) -> Table {
-    let mut table = Table::new(&["", "what must hold", "measured"]);
-    for ordering in orderings {
-        let held = if ordering.held {
-            "held"
-        } else {
-            "did not hold"
-        };
-        table.row(vec![
-            held.to_owned(),
-            ordering.what.clone(),
-            ordering.measured.clone(),
-        ]);
+pub(crate) fn show(orderings: &[Ordering]) {
+    for Ordering {
+        held,
+        what,
+        measured,
+        ..
+    } in orderings
+    {
+        let held = if *held { "held" } else { "did not hold" };
+        println!("{held:<12}  {what}: {measured}");
     }
-    table
-}
-
-pub(super) fn show(orderings: &[Ordering], out: &mut impl Write) -> Result<()> {
-    let colours = output::colour_on_stdout();
-    for ordering in orderings {
-        let held = match ordering.held {
-            true => paint("held        ", Colour::Green, colours),
-            false => paint("did not hold", Colour::Red, colours),
-        };
-        writeln!(out, "{held}  {}: {}", ordering.what, ordering.measured)?;
-    }
-    Ok(())
 }
 
 fn answer(

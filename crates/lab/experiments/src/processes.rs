@@ -1,7 +1,7 @@
 //! A process of an experiment, seen from its parent.
 
-use super::lines::Want;
-use crate::args::experiment::PartRole;
+use crate::args::PartRole;
+use crate::lines::Want;
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A running one, which says lines of that kind. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Process<T> {
+pub(crate) struct Process<T> {
     name: String,
     child: Child,
     stdin: Option<ChildStdin>,
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         };
         let program = std::env::current_exe().context("finding this program")?;
         let mut child = Command::new(program)
-            .args(["experiment-part", role.name(), "--socket"])
+            .args(["part", role.name(), "--socket"])
             .arg(socket)
             .args(["--number", &number.to_string()])
             .args(["--amount", &amount.to_string()])

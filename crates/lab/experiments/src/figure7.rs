@@ -1,18 +1,15 @@
 //! Figure 7: what a page costs, collections included, by the pool's size and by how many domains it is sent to.
 
-use super::bar::Bar;
-use super::lines::{Cost, SMALL};
-use super::machine::Machine;
-use super::orderings::{Ordering, percent};
-use super::processes::Process;
-use super::report::{SCHEMA, save, show, table_of};
-use crate::args::experiment::{ExperimentArgs, PartRole};
-use crate::exit::Answer;
+use crate::args::{ExperimentArgs, PartRole};
+use crate::bar::Bar;
+use crate::lines::{Cost, SMALL};
+use crate::machine::Machine;
+use crate::orderings::{Ordering, percent};
 use crate::output::{self, Table};
-use crate::plot::{self, Curve, Plot, page};
+use crate::processes::Process;
+use crate::report::{SCHEMA, show};
 use anyhow::{Context, Result};
 use serde_json::json;
-use std::io::Write;
 use std::time::Duration;
 use tranship::Domain;
 
@@ -24,7 +21,7 @@ const READERS: [u32; 4] = [0, 1, 2, 4];
 const SIZES: usize = 7;
 const PATIENCE: Duration = Duration::from_secs(300);
 
-pub(super) fn run(args: &ExperimentArgs) -> Result<Answer> {
+pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
     let machine = Machine::now();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // bounded by what a scale may be
@@ -42,18 +39,6 @@ pub(super) fn run(args: &ExperimentArgs) -> Result<Answer> {
         args.scale,
         output::size(SMALL)
     );
-    if let Some(path) = &args.svg {
-        save(path, &plot::stack(&about, &plots(&all)))?;
-    }
-    if let Some(path) = &args.html {
-        let mut out = page::begin("cbuf-fig7", &[about.clone(), machine.text()]);
-        page::table(&mut out, &table(&all));
-        page::table(&mut out, &table_of(&orderings));
-        for plot in plots(&all) {
-            out.push_str(&plot::svg(&plot));
-        }
-        save(path, &page::end(out))?;
-    }
     let held = orderings.iter().all(Ordering::held);
     if args.json {
         output::json(&json!({
@@ -68,14 +53,11 @@ pub(super) fn run(args: &ExperimentArgs) -> Result<Answer> {
             "held": held,
         }))?;
     } else {
-        let mut out = output::stdout();
-        writeln!(out, "{about}\n{}\n", machine.text())?;
-        table(&all).write(&mut out)?;
-        writeln!(out)?;
-        show(&orderings, &mut out)?;
-        out.flush()?;
+        println!("{about}\n{}\n", machine.text());
+        table(&all).print();
+        show(&orderings);
     }
-    Ok(if held { Answer::Yes } else { Answer::NotShown })
+    Ok(held)
 }
 
 fn measure(readers: u32, operations: u64, bar: &mut Bar) -> Result<Vec<Cost>> {
@@ -180,39 +162,4 @@ fn table(all: &[Cost]) -> Table {
         ]);
     }
     table
-}
-
-fn plots(all: &[Cost]) -> [Plot; 2] {
-    let plot = |title: &str, unit, value: &dyn Fn(&Cost) -> f64| Plot {
-        title: title.to_owned(),
-        unit,
-        curves: (READERS.into_iter())
-            .map(|readers| Curve {
-                name: readers_text(readers).replace("sent to ", "to "),
-                points: (of(all, readers).into_iter().zip(0u32..))
-                    .map(|(cost, place)| (f64::from(place), value(cost)))
-                    .collect(),
-            })
-            .collect(),
-        across: "pages in the pool",
-        places: (of(all, READERS[0]).into_iter().zip(0u32..))
-            .map(|(cost, place)| (f64::from(place), cost.pages.to_string()))
-            .collect(),
-        ..Plot::default()
-    };
-    [
-        plot(
-            "what an allocation costs, collections included",
-            "ns",
-            &|c| c.ns,
-        ),
-        plot(
-            "what a collection finds",
-            "pages",
-            &|c| match c.collections {
-                0 => 0.0,
-                _ => per_collection(c),
-            },
-        ),
-    ]
 }

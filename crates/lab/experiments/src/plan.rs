@@ -1,44 +1,44 @@
 //! What is run: the paper's programs, its schedule, and how much memory there is.
 
-use crate::args::experiment::Figure;
+use crate::args::Figure;
 use anyhow::{Result, bail};
 use std::time::Duration;
 use tranship_policy::find;
 use tranship_policy::sim::{self, Curve, Scenario};
 
 /// The experiment's page: one chunk, the smallest there is. The paper's has 4 KiB.
-pub(super) const PAGE: u64 = 64 << 10;
+pub(crate) const PAGE: u64 = 64 << 10;
 /// Components that a packet passes in the paper.
-pub(super) const STAGES: usize = 6;
+pub(crate) const STAGES: usize = 6;
 /// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that is the paper's 340.
-pub(super) const CALLERS: u32 = 232;
+pub(crate) const CALLERS: u32 = 232;
 /// Pages in all, as in the paper; and so many that nobody is ever short.
 const LIMIT: u64 = 300;
 const AMPLE: u64 = 680;
 /// Callers of an interferer that takes all it can get.
 const GREEDY: f64 = 300.0;
 /// How long a stage has a page. Longer than in the simulator: six processes on a few processors are to wait for memory and not for processors.
-pub(super) const HOLD: Duration = Duration::from_millis(40);
+pub(crate) const HOLD: Duration = Duration::from_millis(40);
 /// And the interferer.
-pub(super) const INTERFERER_HOLD: Duration = Duration::from_millis(20);
+pub(crate) const INTERFERER_HOLD: Duration = Duration::from_millis(20);
 
 /// The paper's schedule, milliseconds.
-pub(super) const BEGINS: u64 = 21_000;
-pub(super) const PEAK: u64 = 31_000;
-pub(super) const FALLS: u64 = 41_000;
-pub(super) const ENDS: u64 = 45_000;
-pub(super) const OVER: u64 = 65_000;
+pub(crate) const BEGINS: u64 = 21_000;
+pub(crate) const PEAK: u64 = 31_000;
+pub(crate) const FALLS: u64 = 41_000;
+pub(crate) const ENDS: u64 = 45_000;
+pub(crate) const OVER: u64 = 65_000;
 /// The server's start is not looked at.
-pub(super) const WARM: u64 = 5_000;
+pub(crate) const WARM: u64 = 5_000;
 /// What it promises: after so many periods a change has been followed.
-pub(super) const PERIODS: u64 = 8;
+pub(crate) const PERIODS: u64 = 8;
 
 /// The target of a run that is about something else (the paper's).
 const TARGET: f64 = 0.25;
 
 /// One run of an experiment.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// What it is called in tables.
     pub name: String,
     pub policy: String,
@@ -91,7 +91,7 @@ impl Setting {
 }
 
 /// The runs of a figure, of which only some policies may be wanted.
-pub(super) fn settings(
+pub(crate) fn settings(
     figure: Figure,
     policies: &[String],
     targets: &[f64],
@@ -142,7 +142,7 @@ pub(super) fn settings(
 }
 
 /// The run without a limit that matters.
-pub(super) const UNLIMITED: &str = "unlimited";
+pub(crate) const UNLIMITED: &str = "unlimited";
 
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1e4).round() / 100.0)

@@ -1,7 +1,54 @@
-//! `tranship experiment`.
+//! The command line.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+
+/// A paper's experiments on memory scheduling with real processes, and a simulator of policies.
+#[derive(Parser, Debug)]
+#[command(name = "tranship-lab", version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// The CBUF paper's experiments, with real processes: what memory costs, and what policies do with it.
+    Experiment(ExperimentArgs),
+    /// Plays a recorded trace, or a scenario, under policies; needs no manager.
+    ///
+    /// A trace says what pools used and missed. Each of its pools becomes a program that wants as much, whatever it gets.
+    Simulate(SimulateArgs),
+    /// The policies that there are, and the scenarios in which they can be tried.
+    List {
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// A process of an experiment; started by `experiment`, not by people.
+    #[command(name = "part", hide = true)]
+    Part(PartArgs),
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct SimulateArgs {
+    /// The trace: JSON lines, as `docs/scheduling.md` says.
+    #[arg(conflicts_with = "scenario")]
+    pub trace: Option<PathBuf>,
+    /// Instead of a trace: `paper`, `step` and others (see `tranship-lab list`); `paper:PAGES:TARGET` and `pressure:TARGET`, such as
+    /// `paper:260:0.05`.
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// A policy; may be given several times. Default: all of them.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Vec<String>,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: every period of every run, too.
+    #[arg(long, requires = "json")]
+    pub frames: bool,
+}
 
 /// Which figure of the paper.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,12 +99,6 @@ pub(crate) struct ExperimentArgs {
     /// With --json: every period of every run, too.
     #[arg(long, requires = "json")]
     pub frames: bool,
-    /// Draws it into an SVG file.
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-    /// The same, each run by itself, and the tables into one HTML page that needs no other file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 }
 
 /// What a process of an experiment does.
