@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 bench=${CARGO_TARGET_DIR:-target}/release/tranship-bench
 if [ $# = 0 ]; then
-    set -- roundtrip stream ops alloc collect
+    set -- roundtrip stream alloc collect
 fi
 for name in "$@"; do
     echo "== $name"

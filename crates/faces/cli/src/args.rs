@@ -7,7 +7,6 @@ pub(crate) mod cache;
 #[cfg(feature = "demo")]
 pub(crate) mod demo;
 mod environment;
-pub(crate) mod experiment;
 pub(crate) mod metrics;
 pub(crate) mod policy;
 #[cfg(feature = "top")]
@@ -41,7 +40,7 @@ fn after_help() -> String {
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 the answer is no, or nobody came in the time given, 2 an error, 3 no manager is there,
-4 a transfer was cut short, 5 an experiment's ordering did not hold; `run`: the code of its program.
+4 a transfer was cut short; `run`: the code of its program.
 A reader of standard output that goes away (a broken pipe) is no error. NO_COLOR is respected.";
 
 #[cfg(feature = "net")]
@@ -98,8 +97,6 @@ pub(crate) enum Command {
     /// How memory is divided among pools: the policies that there are, and a simulator for them.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
-    /// The CBUF paper's experiments, with real processes: what memory costs, and what policies do with it.
-    Experiment(experiment::ExperimentArgs),
     #[cfg(feature = "net")]
     /// Certificates for channels between machines: an authority of one's own, and what it signs.
     #[command(subcommand)]
@@ -120,9 +117,6 @@ pub(crate) enum Command {
     /// A consumer of the demonstration; started by `demo`, not by people.
     #[command(name = "demo-consumer", hide = true)]
     DemoConsumer(demo::ConsumerArgs),
-    /// A process of an experiment; started by `experiment`, not by people.
-    #[command(name = "experiment-part", hide = true)]
-    ExperimentPart(experiment::PartArgs),
 }
 
 #[derive(ClapArgs, Debug)]

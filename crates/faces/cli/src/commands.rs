@@ -28,7 +28,7 @@ use crate::args::{Args, Command};
 #[cfg(feature = "demo")]
 use crate::demo;
 use crate::exit::Answer;
-use crate::{doctor, experiment, output};
+use crate::{doctor, output};
 use anyhow::Result;
 
 /// Runs what the command line asks for.
@@ -57,7 +57,6 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Quota(action) => quota::run(&action),
         Command::Trace(args) => trace::run(&args),
         Command::Policy(action) => policy::run(&action),
-        Command::Experiment(args) => experiment::run(&args),
         #[cfg(feature = "net")]
         Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),
@@ -65,7 +64,6 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Man { dir } => generate::man(&dir),
         #[cfg(feature = "demo")]
         Command::DemoConsumer(args) => demo::run_consumer(&args),
-        Command::ExperimentPart(args) => experiment::run_part(&args),
     }
 }
 
@@ -77,7 +75,6 @@ fn is_read(command: &Command) -> bool {
         | Command::Stat(_)
         | Command::Quota(_)
         | Command::Trace(_)
-        | Command::Experiment(_)
         | Command::Doctor(_)
         | Command::Completions { .. } => true,
         #[cfg(feature = "demo")]

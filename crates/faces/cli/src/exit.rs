@@ -15,8 +15,6 @@ pub(crate) const ERROR: u8 = 2;
 pub(crate) const NO_MANAGER: u8 = 3;
 /// A transfer was cut short: the other end died, or left before it had everything.
 pub(crate) const CUT_SHORT: u8 = 4;
-/// An experiment ran, and what it was to show it did not show.
-pub(crate) const NOT_SHOWN: u8 = 5;
 
 /// What a command says when it did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,8 +23,6 @@ pub(crate) enum Answer {
     Yes,
     /// The answer is no; what that means has been printed.
     No,
-    /// An ordering of an experiment did not hold; which has been printed.
-    NotShown,
 }
 
 /// Prints what went wrong, if anything, and says how to end.
@@ -34,7 +30,6 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     let error = match outcome {
         Ok(Answer::Yes) => return ExitCode::from(OK),
         Ok(Answer::No) => return ExitCode::from(NEGATIVE),
-        Ok(Answer::NotShown) => return ExitCode::from(NOT_SHOWN),
         Err(error) => error,
     };
     if output::is_unread(&error) {

@@ -1,6 +1,6 @@
 //! The program `tranship`.
 //!
-//! What it is for: the manager as a daemon, a demonstration of the main job, the paper's experiments, shell-level send and receive,
+//! What it is for: the manager as a daemon, a demonstration of the main job, shell-level send and receive,
 //! and everything that can be seen from outside: domains, pools, links, and whether this machine is fit.
 //!
 //! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory, `unsafe` code
@@ -12,8 +12,8 @@ mod commands;
 mod demo;
 mod doctor;
 mod exit;
-mod experiment;
 mod output;
+#[cfg(feature = "demo")]
 mod plot;
 
 use clap::Parser;

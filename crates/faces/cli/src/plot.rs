@@ -1,12 +1,9 @@
 //! A picture of something over time, as SVG and as text.
 
-pub(crate) mod page;
 mod svg;
-#[cfg(feature = "demo")]
 mod text;
 
-pub(crate) use svg::{stack, svg};
-#[cfg(feature = "demo")]
+pub(crate) use svg::svg;
 pub(crate) use text::text;
 
 /// Curves over one time axis, with marks where something happened.
@@ -19,10 +16,6 @@ pub(crate) struct Plot {
     pub curves: Vec<Curve>,
     /// Seconds and what happened.
     pub marks: Vec<(f64, String)>,
-    /// What goes across; nothing: seconds.
-    pub across: &'static str,
-    /// Where something is written there, instead of at round numbers.
-    pub places: Vec<(f64, String)>,
 }
 
 /// One line of the picture.
@@ -95,7 +88,6 @@ fn sample() -> Plot {
             curve("lz4", &[0.0, 400.0, 0.0]),
         ],
         marks: vec![(1.5, "lz4 stopped".to_owned())],
-        ..Plot::default()
     }
 }
 

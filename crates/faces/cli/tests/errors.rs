@@ -134,7 +134,6 @@ fn each_mistake_is_named() {
         ),
         (vec!["ls", "--socket", "/"], &["it is no socket"]),
         // What was to be said and was not.
-        (vec!["policy", "simulate"], &["--scenario"]),
         (vec!["block", "bench", "tcp:127.0.0.1/disk"], &["no :PORT"]),
         (
             vec!["block", "bench", "tcp+plain:127.0.0.1:0/disk"],

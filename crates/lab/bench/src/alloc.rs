@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 
+use crate::Bench;
 use crate::clock;
-use crate::options::Common;
+use crate::options::{Common, size};
 use crate::party;
 use crate::plan::{Cell, Outcome};
-use crate::report::Key;
+use crate::report::{FASTEST, Key};
 use crate::stats::{Measured, Samples};
+use crate::systems::allocators;
 
 /// Pairs of alloc and free that one sample covers.
 const BATCH: u32 = 64;
@@ -71,30 +74,67 @@ pub const fn entry<A: Allocator>() -> AllocEntry {
     }
 }
 
-pub fn bench(common: &Common, systems: &[AllocEntry], sizes: &[usize]) -> Outcome {
-    let sizes = if sizes.is_empty() { &SIZES[..] } else { sizes };
-    let mut outcome = Outcome::default();
-    let mut ready = Vec::new();
-    for entry in systems.iter().filter(|e| common.wants(e.name)) {
-        if let Some(library) = library(entry.name, entry.preload) {
-            ready.push((entry, library));
+#[derive(Debug, clap::Args)]
+pub struct Alloc {
+    /// Sizes in bytes [default: 64 to 4K, and 1 to 256 pages].
+    #[arg(long, value_delimiter = ',', value_parser = size)]
+    payload: Vec<usize>,
+}
+
+impl Bench for Alloc {
+    const REFERENCES: &'static [&'static str] = &["glibc", FASTEST];
+
+    fn systems(&self) -> Vec<&'static str> {
+        allocators::all().iter().map(|e| e.name).collect()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let sizes = match &self.payload[..] {
+            [] => &SIZES,
+            some => some,
+        };
+        let mut outcome = Outcome::default();
+        let mut ready = Vec::new();
+        for entry in allocators::all() {
+            if !common.wants(entry.name) {
+                continue;
+            }
+            if let Some(library) = library(entry.name, entry.preload) {
+                ready.push((entry, library));
+            }
         }
+        for bytes in sizes {
+            let cells = ready.iter().map(|(entry, library)| Cell {
+                system: entry.name,
+                key: Key {
+                    mode: "hot",
+                    payload_bytes: Some(*bytes),
+                    threads: Some(1),
+                    ..Key::default()
+                },
+                measure: Box::new(move |_| {
+                    let given = Given {
+                        system: entry.name.to_owned(),
+                        bytes: *bytes,
+                        core: common.cores()[0],
+                        sample_ms: common.sample_ms().min(20),
+                    };
+                    run_child("alloc", &given, library.as_ref())
+                }),
+            });
+            outcome.group(common.runs(), cells.collect());
+        }
+        Ok(outcome)
     }
-    for bytes in sizes {
-        let cells = ready.iter().map(|(entry, library)| Cell {
-            system: entry.name,
-            key: Key {
-                mode: "hot",
-                payload_bytes: Some(*bytes),
-                pages: bytes.is_multiple_of(PAGE).then_some(bytes / PAGE),
-                threads: Some(1),
-                ..Key::default()
-            },
-            measure: Box::new(move |_| start(entry, library.as_ref(), *bytes, common)),
-        });
-        outcome.group(common.runs(), cells.collect());
-    }
-    outcome
+}
+
+/// What a process is to measure.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Given {
+    system: String,
+    bytes: usize,
+    core: usize,
+    sample_ms: u64,
 }
 
 /// The library that a system must have preloaded, if any; `None`, and a word about it, if it is not here.
@@ -128,32 +168,15 @@ fn find(preload: &Preload) -> Option<PathBuf> {
     .find(|path| path.exists())
 }
 
-/// One run, in a process of its own.
-fn start(
-    entry: &AllocEntry,
-    library: Option<&PathBuf>,
-    bytes: usize,
-    common: &Common,
-) -> Result<Vec<Measured>> {
-    let arguments = [
-        "alloc-child",
-        entry.name,
-        &bytes.to_string(),
-        &common.cores()[0].to_string(),
-        &common.sample_ms().min(20).to_string(),
-    ]
-    .map(str::to_owned);
-    run_child(&arguments, library)
-}
-
-/// Runs this program with these arguments and that library preloaded; returns what it measured.
+/// Runs this program with that library preloaded, as the child of a bench; returns what it measured.
 pub fn run_child<T: serde::de::DeserializeOwned>(
-    arguments: &[String],
+    bench: &str,
+    given: &impl Serialize,
     library: Option<&PathBuf>,
 ) -> Result<T> {
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args(arguments)
+        .args(["child", bench, &serde_json::to_string(given)?])
         .env(NS_PER_TICK, clock::ns(1).to_string())
         .env_remove("LD_PRELOAD");
     if let Some(path) = library {
@@ -162,28 +185,21 @@ pub fn run_child<T: serde::de::DeserializeOwned>(
     let output = command
         .output()
         .context("starting a process of this program")?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", said.trim());
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// The process's side: measures, and prints what it measured.
-pub fn child(
-    systems: &[AllocEntry],
-    system: &str,
-    bytes: usize,
-    core: usize,
-    sample_ms: u64,
-) -> Result<()> {
+pub fn child(given: Given) -> Result<()> {
     adopt_clock();
-    party::pin(core)?;
-    let entry = systems.iter().find(|e| e.name == system);
-    let entry = entry.with_context(|| format!("no allocator {system}"))?;
+    party::pin(given.core)?;
+    let entry = allocators::all()
+        .into_iter()
+        .find(|e| e.name == given.system);
+    let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
     check_preload(entry.preload)?;
-    let measured = (entry.measure)(bytes, sample_ms)?;
+    let measured = (entry.measure)(given.bytes, given.sample_ms)?;
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }

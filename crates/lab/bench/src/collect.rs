@@ -6,18 +6,20 @@
 
 use anyhow::{Context, Result};
 
+use crate::Bench;
 use crate::clock;
 use crate::options::Common;
 use crate::party::{self, Member, Party};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
+use crate::systems;
 
 /// The rows' operations.
-pub const CACHED: &str = "alloc and free, never sent";
-pub const COLLECTING: &str = "alloc with collection";
+const CACHED: &str = "alloc and free, never sent";
+const COLLECTING: &str = "alloc with collection";
 /// Of all allocs of one turn of the pool the slowest.
-pub const SLOWEST: &str = "slowest alloc of a turn";
+const SLOWEST: &str = "slowest alloc of a turn";
 const BUFFERS: [usize; 5] = [8, 64, 256, 1024, 4096];
 const RECEIVERS: [usize; 4] = [1, 2, 4, 8];
 /// Bytes of a buffer.
@@ -74,41 +76,42 @@ pub const fn entry<C: Collect>() -> CollectEntry {
     }
 }
 
-pub fn bench(common: &Common, systems: &[CollectEntry]) -> Outcome {
-    of(common, systems, &RECEIVERS, &BUFFERS)
-}
+#[derive(Debug, clap::Args)]
+pub struct Turns;
 
-/// With so many receivers and buffers.
-pub fn of(
-    common: &Common,
-    systems: &[CollectEntry],
-    receivers: &[usize],
-    buffers: &[usize],
-) -> Outcome {
-    let mut outcome = Outcome::default();
-    for &receivers in receivers {
-        for &buffers in buffers {
-            let size = Size {
-                buffers,
-                receivers,
-                payload: PAYLOAD,
-            };
-            let key = Key {
-                mode: "hot",
-                buffers: Some(buffers),
-                receivers: Some(receivers),
-                ..Key::default()
-            };
-            let wanted = systems.iter().filter(|e| common.wants(e.name));
-            let cells = wanted.map(|entry| Cell {
-                system: entry.name,
-                key: key.clone(),
-                measure: Box::new(move |number| once(*entry, size, common, number)),
-            });
-            outcome.group(common.runs(), cells.collect());
-        }
+impl Bench for Turns {
+    const REFERENCES: &'static [&'static str] = &["iceoryx2"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        systems::with_collect().iter().map(|e| e.name).collect()
     }
-    outcome
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let all = systems::with_collect();
+        for receivers in RECEIVERS {
+            for buffers in BUFFERS {
+                let size = Size {
+                    buffers,
+                    receivers,
+                    payload: PAYLOAD,
+                };
+                let wanted = all.iter().filter(|e| common.wants(e.name));
+                let cells = wanted.map(|entry| Cell {
+                    system: entry.name,
+                    key: Key {
+                        mode: "hot",
+                        buffers: Some(buffers),
+                        receivers: Some(receivers),
+                        ..Key::default()
+                    },
+                    measure: Box::new(move |number| once(*entry, size, common, number)),
+                });
+                outcome.group(common.runs(), cells.collect());
+            }
+        }
+        Ok(outcome)
+    }
 }
 
 fn once(entry: CollectEntry, size: Size, common: &Common, number: u64) -> Result<Vec<Measured>> {

@@ -82,15 +82,6 @@ impl Line {
         self.word(0).store(END | u64::from(said), Ordering::Release);
     }
 
-    /// Waits until the other side has heard the end: for who did not time before it, which waits for the other side, too. Both may be on
-    /// one core.
-    pub fn wait(&self) {
-        // Ordering: as in `time`.
-        while self.word(0).load(Ordering::Acquire) != 0 {
-            std::thread::yield_now();
-        }
-    }
-
     /// The other side of [`Line::time`] and [`Line::end`]: what is said at the end.
     pub fn answer(&self) -> u8 {
         let word = self.word(0);

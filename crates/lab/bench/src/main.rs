@@ -1,18 +1,14 @@
 //! `tranship-bench`: the product and its peers, measured side by side in one run.
 //!
-//! `docs/benchmarks/README.md` says how. A new system is a file in `systems/`. NOT here: tests of
-//! correctness (though every run checks what arrives), and micro benches of single functions.
+//! `docs/benchmarks/README.md` says how. A new system is a file in `systems/`; a new bench is a [`Bench`] and a line in [`Name`].
+//! NOT here: tests of correctness (though every run checks what arrives), and micro benches of single functions.
 
-mod aims;
 mod alloc;
 mod block;
 mod case;
 mod channels;
-mod cli;
 mod clock;
 mod collect;
-mod demo;
-mod histogram;
 mod instructions;
 mod line;
 mod machine;
@@ -21,54 +17,131 @@ mod mbuf;
 mod messages;
 mod met;
 mod netpath;
-mod ops;
 mod options;
 mod party;
 mod peer;
 mod placement;
 mod plan;
-mod plot;
 mod python;
 mod report;
-mod scaling;
 mod siege;
 mod slices;
 mod spike;
 mod stats;
 mod systems;
-mod tail;
-mod top;
 mod touch;
 mod zcopy;
-mod zone;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 
-use cli::{Bench, Cli};
 use machine::Machine;
 use options::Common;
 use plan::Outcome;
 use report::Report;
 
+/// Measures tranship and its peers side by side on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "tranship-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Name,
+}
+
+#[derive(Debug, Subcommand)]
+enum Name {
+    /// One message to and fro between two processes.
+    Roundtrip(Of<messages::Roundtrip>),
+    /// One way between two processes, as fast as it goes, both sides busy-polling.
+    Stream(Of<messages::Stream>),
+    /// Alloc and free in one thread, against malloc and mmap; memory untouched.
+    Alloc(Of<alloc::Alloc>),
+    /// Alloc with the collection of used buffers, against pool size and number of receivers.
+    Collect(Of<collect::Turns>),
+    /// A buffer moved to another domain and given back, by each way that bytes travel, against a socket that carries them.
+    Carriers(Of<channels::carriers::Carriers>),
+    /// Instructions, locked instructions and system calls of each operation.
+    Instructions(Of<instructions::Instructions>),
+    /// Arrays to and fro between two processes in Python, by the Python face and by its peers, beside Rust's round trip.
+    Python(Of<python::Python>),
+    /// Whole allocators, preloaded: one thread, two, mixed loads and the memory that they take.
+    Malloc(Of<malloc::Malloc>),
+    /// Packets allocated and freed against DPDK's, and the memory that packets of real sizes take.
+    Mbuf(Of<mbuf::Mbuf>),
+    /// Resident memory over time around a spike of network buffers: our mbufs, and allocators with and without reclamation (one run
+    /// unless told otherwise; 7 s each, of each system at each load).
+    MbumaFig7(Of<spike::Spike>),
+    /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
+    Netpath(Of<netpath::Netpath>),
+    /// The block service's NBD exports against nbdkit and qemu-nbd.
+    Block(Of<block::Block>),
+    /// GETs from a cache server: ours by reference, copied in batches, copied naively, and Debian's memcached.
+    ZcCache(Of<zcopy::cache::Cache>),
+    /// Debian's memcached, built of its source package as it is and with its values from zc_malloc, by UDP and by TCP. Fetches the
+    /// package (apt-get source) and builds it, the first time.
+    ZcMemcached(Of<zcopy::memcached::Memcached>),
+    /// memcached's own tests, of Debian's source package, against the cache server. Fetches the package (apt-get source) the first
+    /// time, and builds nothing.
+    ZcSuite(Of<zcopy::memcached::suite::Suite>),
+    /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
+    ZcVarnish(Of<zcopy::varnish::Varnish>),
+    /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup with an
+    /// equal share of the processors (`besieged`); beside it a session for each process (`besieged-sessions`), and all in one cgroup
+    /// (`besieged-together`).
+    Siege(Of<siege::Siege>),
+    /// A process that a bench starts of this program.
+    #[command(hide = true)]
+    Child { bench: String, given: String },
+}
+
+/// What a bench can vary, and how it measures.
+trait Bench: Args {
+    /// The systems that others are compared with.
+    const REFERENCES: &'static [&'static str] = &[];
+
+    /// The systems that `--only` can name.
+    fn systems(&self) -> Vec<&'static str>;
+
+    fn measure(&self, common: &Common) -> Result<Outcome>;
+}
+
+/// A bench's arguments: those that all benches have, and its own.
+#[derive(Debug, Args)]
+struct Of<B: Bench> {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    bench: B,
+}
+
 fn main() -> ExitCode {
     let bench = Cli::parse().bench;
     machine::begin();
     options::look();
-    if !matches!(
-        bench,
-        Bench::AllocChild { .. }
-            | Bench::ZcCacheChild { .. }
-            | Bench::ZcOrigin
-            | Bench::ZoneChild { .. }
-            | Bench::MallocChild { .. }
-            | Bench::MbumaChild { .. }
-    ) {
-        clock::calibrate();
-    }
-    match run(bench) {
+    let done = match bench {
+        Name::Roundtrip(of) => of.run("roundtrip"),
+        Name::Stream(of) => of.run("stream"),
+        Name::Alloc(of) => of.run("alloc"),
+        Name::Collect(of) => of.run("collect"),
+        Name::Carriers(of) => of.run("carriers"),
+        Name::Instructions(of) => of.run("instructions"),
+        Name::Python(of) => of.run("python"),
+        Name::Malloc(of) => of.run("malloc"),
+        Name::Mbuf(of) => of.run("mbuf"),
+        Name::MbumaFig7(of) => of.run("mbuma-fig7"),
+        Name::Netpath(of) => of.run("netpath"),
+        Name::Block(of) => of.run("block"),
+        Name::ZcCache(of) => of.run("zc-cache"),
+        Name::ZcMemcached(of) => of.run("zc-memcached"),
+        Name::ZcSuite(of) => of.run("zc-suite"),
+        Name::ZcVarnish(of) => of.run("zc-varnish"),
+        Name::Siege(of) => of.run("siege"),
+        Name::Child { bench, given } => child(&bench, &given).map(|()| true),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -78,452 +151,66 @@ fn main() -> ExitCode {
     }
 }
 
-/// True if every system could be measured.
-fn run(bench: Bench) -> Result<bool> {
+fn child(bench: &str, given: &str) -> Result<()> {
     match bench {
-        Bench::Roundtrip {
-            common,
-            mode,
-            payload,
-            buffers,
-        } => {
-            known(&common, &message_systems())?;
-            let outcome = messages::roundtrip(&common, &mode, &payload, buffers);
-            say("roundtrip", &common, outcome, &["raw", "iceoryx2"])
+        "alloc" => alloc::child(serde_json::from_str(given)?),
+        "malloc" => malloc::child(serde_json::from_str(given)?),
+        "mbuma-fig7" => spike::child(serde_json::from_str(given)?),
+        "zc-cache" => zcopy::cache::child(serde_json::from_str(given)?),
+        "zc-origin" => zcopy::varnish::origin(),
+        _ => anyhow::bail!("{bench} starts no processes of this program"),
+    }
+}
+
+impl<B: Bench> Of<B> {
+    /// Measures and prints. True if every system could be measured.
+    fn run(self, name: &'static str) -> Result<bool> {
+        let (common, bench) = (self.common, self.bench);
+        clock::calibrate();
+        let systems = bench.systems();
+        if systems::lacks_iceoryx2(&systems) {
+            eprintln!("SKIPPED: iceoryx2: build with --features iceoryx2 (make bench-build)");
         }
-        Bench::C {
-            common,
-            mode,
-            payload,
-            buffers,
-        } => {
-            let all = systems::with_c();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            common.check(&names)?;
-            let outcome = messages::roundtrip_of(&all, &common, &mode, &payload, buffers);
-            say("c", &common, outcome, &["tranship"])
-        }
-        Bench::Python {
-            common,
-            mode,
-            payload,
-            python,
-            svg,
-        } => {
-            common.check(&python::names())?;
-            let grid = python::Grid {
-                modes: &mode,
-                payloads: &payload,
-                python: python.as_deref(),
-            };
-            let outcome = python::bench(&common, &grid)?;
-            if let Some(prefix) = svg {
-                python::pictures(&outcome.rows, &prefix)?;
-            }
-            say("python", &common, outcome, &["tranship-python"])
-        }
-        Bench::Stream {
-            common,
-            mode,
-            payload,
-            buffers,
-        } => {
-            known(&common, &message_systems())?;
-            let outcome = messages::stream(&common, &mode, &payload, buffers);
-            say("stream", &common, outcome, &["raw", "iceoryx2"])
-        }
-        Bench::Ops { common } => {
-            let all = systems::with_ops();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            known(&common, &names)?;
-            let outcome = ops::bench(&common, &all);
-            say("ops", &common, outcome, &["raw", "iceoryx2"])
-        }
-        Bench::Tail {
-            common,
-            payload,
-            svg,
-        } => {
-            let all = systems::with_tail();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            known(&common, &names)?;
-            let outcome = tail::bench(&common, &all, &payload);
-            if let Some(prefix) = svg {
-                tail::pictures(&outcome.rows, &prefix)?;
-            }
-            say("tail", &common, outcome, &["raw", "iceoryx2"])
-        }
-        Bench::Instructions { common, save } => {
-            let all = systems::with_steps();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            known(&common, &names)?;
-            let outcome = instructions::bench(&common, &all, save.as_deref())?;
-            say("instructions", &common, outcome, &[])
-        }
-        Bench::Alloc { common, payload } => {
-            let all = systems::allocators::all();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            common.check(&names)?;
-            let outcome = alloc::bench(&common, &all, &payload);
-            say("alloc", &common, outcome, &["glibc", report::FASTEST])
-        }
-        Bench::AllocChild {
-            system,
-            bytes,
-            core,
-            sample_ms,
-        } => {
-            let all = systems::allocators::all();
-            alloc::child(&all, &system, bytes, core, sample_ms)?;
-            Ok(true)
-        }
-        Bench::Zone { common, payload } => {
-            common.check(&zone::names())?;
-            let outcome = zone::bench(&common, &payload);
-            say("zone", &common, outcome, &["glibc", report::FASTEST])
-        }
-        Bench::ZoneChild {
-            system,
-            work,
-            bytes,
-            core,
-            other_core,
-            sample_ms,
-        } => {
-            zone::child(&system, &work, bytes, [core, other_core], sample_ms)?;
-            Ok(true)
-        }
-        Bench::Malloc { common, payload } => {
-            common.check(&malloc::names())?;
-            let outcome = malloc::bench(&common, &payload);
-            say("malloc", &common, outcome, &["glibc", report::FASTEST])
-        }
-        Bench::MallocChild {
-            system,
-            work,
-            bytes,
-            buffers,
-            core,
-            other_core,
-            sample_ms,
-        } => {
-            let cores = [core, other_core];
-            malloc::child(&system, &work, bytes, buffers, cores, sample_ms)?;
-            Ok(true)
-        }
-        Bench::MbumaFig7 {
-            common,
-            packets,
-            steady,
-            svg,
-        } => {
-            let steady: Vec<_> = steady.iter().map(|n| n.get()).collect();
-            spike::bench(&common, packets, &steady, svg.as_deref())
-        }
-        Bench::MbumaChild {
-            system,
-            packets,
-            steady,
-            quick,
-        } => {
-            spike::child(&system, packets, steady, quick)?;
-            Ok(true)
-        }
-        Bench::Collect { common } => {
-            let all = systems::with_collect();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            known(&common, &names)?;
-            let outcome = collect::bench(&common, &all);
-            say("collect", &common, outcome, &["iceoryx2"])
-        }
-        Bench::Carriers {
-            common,
-            mode,
-            trust,
-            payload,
-            svg,
-        } => {
-            common.check(&channels::carriers::SYSTEMS)?;
-            let _credentials = channels::Credentials::make()?;
-            let outcome = channels::carriers::bench(&common, &mode, &trust, &payload);
-            if let Some(path) = svg {
-                channels::carriers::picture(&outcome.rows, &path)?;
-            }
-            say("carriers", &common, outcome, &["copy", "stream"])
-        }
-        Bench::Trust {
-            common,
-            mode,
-            payload,
-            svg,
-        } => {
-            common.check(&channels::trust::SYSTEMS)?;
-            let outcome = channels::trust::bench(&common, &mode, &payload);
-            if let Some(path) = svg {
-                channels::trust::picture(&outcome.rows, &path)?;
-            }
-            say("trust", &common, outcome, &["copy", "stream"])
-        }
-        Bench::Hops {
-            common,
-            mode,
-            trust,
-            hops,
-            payload,
-            buffers,
-            svg,
-        } => {
-            common.check(&channels::hops::SYSTEMS)?;
-            let _credentials = channels::Credentials::make()?;
-            let [one, two] = common.cores();
-            let both = [[one, one], [one, two]];
-            let grid = channels::hops::Grid {
-                modes: &mode,
-                levels: &trust,
-                hops: &hops,
-                payloads: &payload,
-                buffers,
-                placements: if one == two { &both[..1] } else { &both },
-            };
-            let outcome = channels::hops::bench(&common, &grid);
-            if let Some(path) = svg {
-                match payload.len() {
-                    1 => channels::hops::picture(&outcome.rows, &path)?,
-                    _ => channels::hops::picture_of_sizes(&outcome.rows, &path)?,
-                }
-            }
-            say("hops", &common, outcome, &["copy", "tcp+plain"])
-        }
-        Bench::Join { common } => {
-            common.check(&channels::join::SYSTEMS)?;
-            let _credentials = channels::Credentials::make()?;
-            let outcome = channels::join::bench(&common);
-            say("join", &common, outcome, &["shm"])
-        }
-        Bench::Netpath { common } => {
-            common.check(&netpath::SYSTEMS.map(|(name, _)| name))?;
-            say(
-                "netpath",
-                &common,
-                netpath::bench(&common)?,
-                &["heap", "kernel"],
-            )
-        }
-        Bench::Block {
-            common,
-            access,
-            mode,
-            payload,
-            depth,
-            svg,
-        } => {
-            common.check(&block::SYSTEMS)?;
-            let grid = block::Grid {
-                access: &access,
-                modes: &mode,
-                payloads: &payload,
-                depths: &depth,
-            };
-            let outcome = block::bench(&common, &grid)?;
-            if let Some(path) = svg {
-                block::picture(&outcome.rows, &path)?;
-            }
-            say("block", &common, outcome, &["nbdkit", "qemu-nbd"])
-        }
-        Bench::ZcSend {
-            common,
-            mode,
-            client,
-            payload,
-            depth,
-            set_mib,
-            sink,
-        } => {
-            common.check(&zcopy::SYSTEMS)?;
-            let grid = zcopy::Grid {
-                sink: &sink,
-                modes: &mode,
-                clients: &client,
-                payloads: &payload,
-                depths: &depth,
-                set: set_mib << 20,
-            };
-            say(
-                "zc-send",
-                &common,
-                zcopy::bench(&common, &grid),
-                &["batched"],
-            )
-        }
-        Bench::ZcCache {
-            common,
-            mode,
-            client,
-            payload,
-            depth,
-            set_mib,
-            break_even,
-        } => {
-            common.check(&zcopy::cache::SYSTEMS)?;
-            let grid = zcopy::cache::Grid {
-                modes: &mode,
-                clients: &client,
-                payloads: &payload,
-                depths: &depth,
-                set: set_mib << 20,
-                break_even,
-            };
-            let outcome = zcopy::cache::bench(&common, &grid);
-            say("zc-cache", &common, outcome, &["batched", "memcached"])
-        }
-        Bench::ZcCacheChild {
-            system,
-            threads,
-            memory,
-        } => {
-            zcopy::cache::child(&system, threads, memory)?;
-            Ok(true)
-        }
-        Bench::ZcPaper { common, save } => {
-            let outcome = zcopy::paper::bench(&common, save.as_deref())?;
-            say("zc-paper", &common, outcome, &["stock"])
-        }
-        Bench::ZcOrigin => {
-            zcopy::varnish::origin()?;
-            Ok(true)
-        }
-        Bench::ZcVarnish {
-            common,
-            mode,
-            payload,
-        } => {
-            common.check(&zcopy::varnish::SYSTEMS)?;
-            let outcome = zcopy::varnish::bench(&common, &mode, &payload);
-            say("zc-varnish", &common, outcome, &["stock"])
-        }
-        Bench::ZcMemcached {
-            common,
-            carrier,
-            payload,
-            threads,
-            folder,
-        } => {
-            common.check(&zcopy::memcached::SYSTEMS)?;
-            let grid = zcopy::memcached::Grid {
-                carriers: &carrier,
-                payloads: &payload,
-                threads: &threads,
-                folder: folder.as_deref(),
-            };
-            let outcome = zcopy::memcached::bench(&common, &grid);
-            say("zc-memcached", &common, outcome, &["stock"])
-        }
-        Bench::ZcSuite { common, folder } => {
-            let outcome = zcopy::memcached::suite::bench(folder.as_deref());
-            say("zc-suite", &common, outcome, &[])
-        }
-        Bench::ZcShm { common, payload } => {
-            common.check(&zcopy::shm::SYSTEMS)?;
-            let outcome = zcopy::shm::bench(&common, &payload);
-            say("zc-shm", &common, outcome, &["socket"])
-        }
-        Bench::ZcUdp {
-            common,
-            mode,
-            frame,
-            payload,
-            set_mib,
-        } => {
-            common.check(&zcopy::udp::SYSTEMS)?;
-            let grid = zcopy::udp::Grid {
-                modes: &mode,
-                frames: &frame,
-                payloads: &payload,
-                set: set_mib << 20,
-            };
-            let outcome = zcopy::udp::bench(&common, &grid);
-            say("zc-udp", &common, outcome, &["gso-copy"])
-        }
-        Bench::ZcFault { common, blocks } => {
-            common.check(&zcopy::fault::SYSTEMS)?;
-            let outcome = zcopy::fault::bench(&common, &blocks);
-            say("zc-fault", &common, outcome, &["private-view"])
-        }
-        Bench::Siege {
-            common,
-            attackers,
-            mode,
-        } => {
-            let outcome = siege::bench(&common, attackers, &mode)?;
-            say("siege", &common, outcome, &[])
-        }
-        Bench::Top { common, program } => {
-            let outcome = top::bench(&common, program.as_deref())?;
-            say("top", &common, outcome, &[])
-        }
-        Bench::Mbuf { common } => {
-            common.check(&mbuf::systems())?;
-            say(
-                "mbuf",
-                &common,
-                mbuf::bench(&common)?,
-                &["dpdk", "dpdk-mempool"],
-            )
-        }
-        Bench::Report { common, save } => {
-            for (system, feature) in systems::missing() {
-                eprintln!("SKIPPED: {system}: build with --features {feature} (make bench-build)");
-            }
-            aims::bench(&common, save.as_deref())
-        }
-        Bench::Demo { common } => {
-            let all = systems::with_fan();
-            let names: Vec<_> = all.iter().map(|e| e.name).collect();
-            common.check(&names)?;
-            let outcome = demo::bench(&common, &all);
-            say("demo", &common, outcome, &["pipe", "stream"])
+        common.check(&systems)?;
+        let mut outcome = bench.measure(&common)?;
+        report::compare(&mut outcome.rows, B::REFERENCES);
+        outcome.verdicts.extend(met::said(&outcome.rows));
+        let mut machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
+        machine.peers.extend(outcome.peers);
+        machine.cache_line_ns = line::round_trip(common.cores(), common.runs())?;
+        let report = Report {
+            bench: name,
+            machine,
+            rows: outcome.rows,
+            verdicts: outcome.verdicts,
+        };
+        let text = match common.json {
+            true => serde_json::to_string(&report)? + "\n",
+            false => report.table(),
+        };
+        match std::io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(outcome.failures == 0),
         }
     }
 }
 
-fn message_systems() -> Vec<&'static str> {
-    systems::all().iter().map(|e| e.name).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Refuses names in `--only` that nobody has; says what this program was built without.
-fn known(common: &Common, names: &[&'static str]) -> Result<()> {
-    for (system, feature) in systems::missing() {
-        eprintln!("SKIPPED: {system}: build with --features {feature} (make bench-build)");
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        let words = "b roundtrip --cores 1 --only raw,pipe --quick";
+        let Name::Roundtrip(of) = Cli::parse_from(words.split(' ')).bench else {
+            panic!("another bench")
+        };
+        let common = of.common;
+        assert_eq!((common.cores(), common.runs()), ([1, 1], 3));
+        assert!(common.check(&["raw", "pipe"]).is_ok());
+        let unknown = common.check(&["raw"]).unwrap_err();
+        assert!(unknown.to_string().contains("pipe"));
     }
-    common.check(names)
-}
-
-fn say(
-    name: &'static str,
-    common: &Common,
-    mut outcome: Outcome,
-    refs: &[&'static str],
-) -> Result<bool> {
-    report::compare(&mut outcome.rows, refs);
-    outcome.verdicts.extend(met::said(&outcome.rows));
-    let mut machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
-    machine.peers.extend(outcome.peers);
-    machine.cache_line_ns = line::round_trip(common.cores(), common.runs())?;
-    let report = Report {
-        bench: name,
-        machine,
-        rows: outcome.rows,
-        verdicts: outcome.verdicts,
-    };
-    let text = if common.json {
-        serde_json::to_string(&report)? + "\n"
-    } else {
-        report.table(refs)
-    };
-    use std::io::Write;
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
-    Ok(outcome.failures == 0)
 }

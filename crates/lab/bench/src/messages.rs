@@ -1,9 +1,11 @@
 //! `roundtrip` and `stream`.
 
 use anyhow::Result;
+use clap::Args;
 
+use crate::Bench;
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::options::Common;
+use crate::options::{Common, size};
 use crate::party::{self, Member};
 use crate::peer::{Entry, Role};
 use crate::plan::{Cell, Outcome};
@@ -14,112 +16,132 @@ use crate::systems;
 /// Most bytes of one sender's buffers when all bytes are touched: they should fit into a last-level cache.
 const TOUCHED_BYTES: usize = 16 << 20;
 
-pub fn roundtrip(common: &Common, modes: &[Wait], payloads: &[usize], buffers: usize) -> Outcome {
-    roundtrip_of(&systems::all(), common, modes, payloads, buffers)
-}
-
-/// The round trip of these systems.
-pub fn roundtrip_of(
-    systems: &[Entry],
-    common: &Common,
-    modes: &[Wait],
-    payloads: &[usize],
+#[derive(Debug, Args)]
+pub struct Roundtrip {
+    /// How the sides wait [default: spin, then block].
+    #[arg(long, value_enum)]
+    mode: Vec<Wait>,
+    /// Payload sizes, e.g. 64,4K,64K,1M.
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
+    payload: Vec<usize>,
+    /// Buffers of each sender.
+    #[arg(long, default_value_t = 256)]
     buffers: usize,
-) -> Outcome {
-    let modes = if modes.is_empty() {
-        &[Wait::Spin, Wait::Block]
-    } else {
-        modes
-    };
-    let mut outcome = Outcome::default();
-    for wait in modes {
-        for payload in common.some_of(payloads) {
-            let cores = if *wait == Wait::Spin {
-                common.cores()
-            } else {
-                common.blocking_cores()
-            };
-            let case = Case {
-                pattern: Pattern::RoundTrip,
-                wait: *wait,
-                touch: Touch::Word,
-                payload,
-                buffers: buffers.next_power_of_two().max(2),
-                loans: 1,
-                cores,
-                helper: true,
-                budget: common.budget(),
-            };
-            outcome.group(common.runs(), cells_of(systems, common, &case, true));
-        }
+}
+
+impl Bench for Roundtrip {
+    const REFERENCES: &'static [&'static str] = &["raw", "iceoryx2"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        systems::all().iter().map(|e| e.name).collect()
     }
-    outcome
-}
 
-pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: usize) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (name, touch) in [("untouched", Touch::Untouched), ("touched", Touch::Touched)] {
-        if !(modes.is_empty() || modes.iter().any(|m| m == name)) {
-            continue;
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for wait in waits(&self.mode) {
+            for payload in common.some_of(&self.payload) {
+                let case = Case {
+                    payload,
+                    buffers: self.buffers.next_power_of_two().max(2),
+                    ..trip(common, *wait)
+                };
+                outcome.group(common.runs(), cells(common, &case));
+            }
         }
-        for payload in common.some_of(payloads) {
-            let fit = if touch == Touch::Touched {
-                (TOUCHED_BYTES / payload).max(8)
-            } else {
-                usize::MAX
-            };
-            let buffers = buffers
-                .next_power_of_two()
-                .max(2)
-                .min(fit.checked_next_power_of_two().unwrap_or(fit));
-            let case = Case {
-                pattern: Pattern::Stream,
-                wait: Wait::Spin,
-                touch,
-                payload,
-                buffers,
-                loans: 1,
-                cores: common.cores(),
-                helper: true,
-                budget: common.budget(),
-            };
-            group(&mut outcome, common, &case);
-        }
+        Ok(outcome)
     }
-    outcome
 }
 
-fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
-    let cells = cells_of(&systems::all(), common, case, true);
-    outcome.group(common.runs(), cells);
+/// Those that are given, else both.
+pub fn waits(given: &[Wait]) -> &[Wait] {
+    match given {
+        [] => &[Wait::Spin, Wait::Block],
+        some => some,
+    }
 }
 
-/// A cell for each system that is wanted and can do it; placements are not told apart.
-pub fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
-    cells_of(&systems::all(), common, case, false)
+/// A round trip of 8 bytes, to be changed.
+pub fn trip(common: &Common, wait: Wait) -> Case {
+    Case {
+        pattern: Pattern::RoundTrip,
+        wait,
+        touch: Touch::Word,
+        payload: 8,
+        buffers: 2,
+        loans: 1,
+        cores: match wait {
+            Wait::Spin => common.cores(),
+            Wait::Block => common.blocking_cores(),
+        },
+        helper: true,
+        budget: common.budget(),
+    }
 }
 
-fn cells_of(systems: &[Entry], common: &Common, case: &Case, looks: bool) -> Vec<Cell<'static>> {
+#[derive(Debug, Args)]
+pub struct Stream {
+    /// How much of the payload is written and read [default: untouched, then touched].
+    #[arg(long, value_parser = ["untouched", "touched"])]
+    mode: Vec<String>,
+    /// Payload sizes, e.g. 64,4K,64K,1M.
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
+    payload: Vec<usize>,
+    /// Buffers of each sender; no more than 16 MiB of them when all bytes are touched.
+    #[arg(long, default_value_t = 64)]
+    buffers: usize,
+}
+
+impl Bench for Stream {
+    const REFERENCES: &'static [&'static str] = &["raw", "iceoryx2"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        systems::all().iter().map(|e| e.name).collect()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for (name, touch) in [("untouched", Touch::Untouched), ("touched", Touch::Touched)] {
+            if !common.is_named(&self.mode, name) {
+                continue;
+            }
+            for payload in common.some_of(&self.payload) {
+                let fit = (TOUCHED_BYTES / payload).max(8).next_power_of_two();
+                let buffers = self.buffers.next_power_of_two().max(2);
+                let case = Case {
+                    pattern: Pattern::Stream,
+                    touch,
+                    payload,
+                    buffers: match touch {
+                        Touch::Touched => buffers.min(fit),
+                        _ => buffers,
+                    },
+                    ..trip(common, Wait::Spin)
+                };
+                outcome.group(common.runs(), cells(common, &case));
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// A cell for each system that is wanted and can do it.
+fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
-    for entry in systems.iter().copied().filter(|e| common.wants(e.name)) {
+    for entry in systems::all().into_iter().filter(|e| common.wants(e.name)) {
+        let (mode, payload) = (case.mode(), case.payload);
         if let Some(why) = (entry.refuses)(case) {
-            eprintln!(
-                "skipped: {} {} of {} bytes: {why}",
-                entry.name,
-                case.mode(),
-                case.payload
-            );
+            eprintln!("skipped: {} {mode} of {payload} bytes: {why}", entry.name);
             continue;
         }
         let key = Key {
-            mode: case.mode(),
-            payload_bytes: Some(case.payload),
+            mode,
+            payload_bytes: Some(payload),
             buffers: Some(case.buffers),
             cores: Some(case.cores_used()),
             ..Key::default()
         };
         let case = case.clone();
-        let measure = Box::new(move |number| once(&entry, &case, number, looks));
+        let measure = Box::new(move |number| once(&entry, &case, number, true));
         cells.push(Cell {
             system: entry.name,
             key,

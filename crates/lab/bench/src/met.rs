@@ -1,10 +1,7 @@
 //! In words: how the cores lay while a bench measured, and what that leaves out.
 
 use crate::placement::Placement;
-use crate::report::{Row, bytes};
-
-/// Cells named that discarded most.
-const NAMED: usize = 4;
+use crate::report::{Key, Row};
 
 /// Lines for the end of a report; none of benches that do not look.
 pub fn said(rows: &[Row]) -> Vec<String> {
@@ -61,38 +58,34 @@ fn line(rows: &[&Row], placement: Placement) -> Option<String> {
     })
 }
 
-/// What nobody knows the placement of. A cell's rows all say the same number.
+/// Samples whose placement is not known.
 fn discarded(rows: &[&Row]) -> String {
+    // A cell's rows, one for each placement, all say the same number.
     let mut cells: Vec<(String, u64)> = Vec::new();
     for row in rows {
-        let key = &row.key;
-        let payload = key.payload_bytes.map(bytes).unwrap_or_default();
-        let words = [&row.system, key.mode, &key.op, &payload];
-        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let cell = (words.join(" "), row.discarded_samples.unwrap_or(0));
-        if cell.1 > 0 && !cells.contains(&cell) {
+        let key = Key {
+            placement: None,
+            ..row.key.clone()
+        };
+        let cell = (
+            format!("{} {key:?}", row.system),
+            row.discarded_samples.unwrap_or(0),
+        );
+        if !cells.contains(&cell) {
             cells.push(cell);
         }
     }
     let sum: u64 = cells.iter().map(|(_, n)| n).sum();
-    cells.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let most = cells.iter().take(NAMED);
-    let mut each: Vec<String> = most.map(|(cell, n)| format!("{cell} {n}")).collect();
-    if cells.len() > NAMED {
-        each.push(format!("and of {} more", cells.len() - NAMED));
-    }
-    let why = "discarded, as the cache line said near before and far after, far before and near after, or was disturbed:";
-    match sum {
-        0 => format!("{why} none"),
-        _ => format!("{why} {sum} samples ({})", each.join(", ")),
-    }
+    format!(
+        "discarded, as the cache line said near before and far after, far before and near after, or was disturbed: {sum} samples"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::Key;
-    use crate::stats::{Measured, Sampled};
+    use crate::stats::{Facts, Measured, Sampled};
 
     fn row(system: &str, placement: Option<Placement>, line_ns: f64, discarded: u64) -> Row {
         let run = Measured {
@@ -100,7 +93,8 @@ mod tests {
             median_ns: 1.0,
             p99_ns: 1.0,
             per_second: 1.0,
-            facts: Default::default(),
+            points: Vec::new(),
+            facts: Facts::new(),
             sampled: Some(Sampled {
                 placement,
                 samples: 10,
@@ -131,10 +125,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("cores far: not met"), "{text}");
-        assert!(
-            text.contains("disturbed: 3 samples (a spin 64 B 3)"),
-            "{text}"
-        );
+        assert!(text.contains("disturbed: 3 samples"), "{text}");
         let text = said(&[row("a", near, 80.0, 3), row("a", far, 450.0, 3)]).join("\n");
         assert!(
             !text.contains("not met") && text.contains("disturbed: 3 samples"),

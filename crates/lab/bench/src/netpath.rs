@@ -6,9 +6,10 @@
 use anyhow::Result;
 use tranship_mbuf::Mbufs;
 use tranship_netpath::lab;
-use tranship_netpath::measure::{self, Load, Measured as Network, Setup};
+use tranship_netpath::measure::{self as network, Load, Setup};
 use tranship_netpath::tap::Offload;
 
+use crate::Bench;
 use crate::options::Common;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
@@ -26,16 +27,31 @@ const TCP: [(usize, usize); 6] = [
 /// Message sizes of its UDP tests, bytes.
 const UDP: [usize; 3] = [64, 1024, 1472];
 
-type Way = fn(&Mbufs, Load, Setup) -> Result<Network>;
+type Way = fn(&Mbufs, Load, Setup) -> Result<network::Measured>;
 
 /// Who forwards.
-pub const SYSTEMS: [(&str, Way); 3] = [
-    ("mbufs", measure::forwarded),
-    ("heap", measure::forwarded_on_the_heap),
-    ("kernel", measure::routed_by_the_kernel),
+const SYSTEMS: [(&str, Way); 3] = [
+    ("mbufs", network::forwarded),
+    ("heap", network::forwarded_on_the_heap),
+    ("kernel", network::routed_by_the_kernel),
 ];
 
-pub fn bench(common: &Common) -> Result<Outcome> {
+#[derive(Debug, clap::Args)]
+pub struct Netpath;
+
+impl Bench for Netpath {
+    const REFERENCES: &'static [&'static str] = &["heap", "kernel"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        SYSTEMS.map(|(name, _)| name).to_vec()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        measure(common)
+    }
+}
+
+fn measure(common: &Common) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if let Err(missing) = lab::possible() {
         eprintln!("SKIPPED: netpath: {missing:#}");
@@ -62,7 +78,11 @@ pub fn bench(common: &Common) -> Result<Outcome> {
             key: key.clone(),
             measure: Box::new({
                 let mbufs = mbufs.clone();
-                move |_| Ok(vec![row(message, &way(&mbufs, load, setup)?)])
+                move |_| {
+                    let network = way(&mbufs, load, setup)?;
+                    let bytes = network.received_mbit_s * 1e6 / 8.0;
+                    Ok(vec![Measured::rate(bytes / message as f64)])
+                }
             }),
         });
         outcome.group(common.runs(), cells.collect());
@@ -106,19 +126,7 @@ pub fn bench(common: &Common) -> Result<Outcome> {
         "echo server, TCP",
         32768,
         stream,
-        &[("mbufs", measure::echo, setup)],
+        &[("mbufs", network::echo, setup)],
     );
     Ok(outcome)
-}
-
-fn row(message: usize, network: &Network) -> Measured {
-    let per_second = network.received_mbit_s * 1e6 / 8.0 / message as f64;
-    Measured {
-        op: String::new(),
-        median_ns: 1e9 / per_second,
-        p99_ns: 1e9 / per_second,
-        per_second,
-        facts: Default::default(),
-        sampled: None,
-    }
 }

@@ -85,24 +85,9 @@ impl Common {
         self.only.is_empty() || self.only.iter().any(|s| s == system)
     }
 
-    /// The same for these systems alone.
-    #[must_use]
-    pub fn of(&self, systems: &[&str]) -> Common {
-        let only = systems.iter().map(|&name| name.to_owned()).collect();
-        Common {
-            only,
-            ..self.clone()
-        }
-    }
-
-    /// The same with so many runs, if that is fewer.
-    #[must_use]
-    pub fn at_most(&self, runs: usize) -> Common {
-        let runs = Some(self.runs().min(runs));
-        Common {
-            runs,
-            ..self.clone()
-        }
+    /// Whether `name` is among those given, or none is given.
+    pub fn is_named(&self, given: &[String], name: &str) -> bool {
+        given.is_empty() || given.iter().any(|one| one == name)
     }
 
     /// Refuses names in `--only` that are not among `known`.
@@ -125,4 +110,42 @@ pub fn look() -> [usize; 2] {
         let one = ours.next().unwrap_or(0);
         [one, ours.next().unwrap_or(one)]
     })
+}
+
+/// A number of bytes such as 64, 4K, 1M.
+pub fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 1 << 10),
+        Some('m' | 'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let n: usize = digits.parse().map_err(|_| format!("not a size: {text}"))?;
+    match n.checked_mul(unit) {
+        Some(n) if (8..=1 << 30).contains(&n) && n.is_multiple_of(8) => Ok(n),
+        _ => Err(format!("{text}: a size is a multiple of 8 from 8 to 1024M")),
+    }
+}
+
+/// A [`size`] that is a multiple of the page.
+pub fn pages(text: &str) -> Result<usize, String> {
+    let page = rustix::param::page_size();
+    match size(text) {
+        Ok(n) if !n.is_multiple_of(page) => Err(format!("{text}: not a multiple of {page} bytes")),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64"), Ok(64));
+        assert_eq!(size("4K"), Ok(4096));
+        assert_eq!(size("1M"), Ok(1 << 20));
+        for bad in ["", "K", "7", "12x", "2048M", "99999999999999999999"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -284,8 +284,7 @@ mod tests {
             median_ns: ns,
             p99_ns: 2.0,
             per_second: 3.0,
-            facts: Default::default(),
-            sampled: None,
+            ..Measured::default()
         };
         let got = run(
             7,

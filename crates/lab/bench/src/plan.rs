@@ -116,7 +116,7 @@ pub fn number() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Sampled;
+    use crate::stats::{Facts, Sampled};
 
     #[test]
     fn placements_have_rows_of_their_own_and_unclear_samples_are_counted() {
@@ -125,7 +125,8 @@ mod tests {
             median_ns: ns,
             p99_ns: ns,
             per_second: 1e9 / ns,
-            facts: Default::default(),
+            points: Vec::new(),
+            facts: Facts::new(),
             sampled: Some(Sampled {
                 placement: Some(placement),
                 samples,
@@ -175,8 +176,7 @@ mod tests {
                         median_ns: 1.0,
                         p99_ns: 1.0,
                         per_second: 1.0,
-                        facts: Default::default(),
-                        sampled: None,
+                        ..Measured::default()
                     };
                     Ok(vec![one("send"), one("receive")])
                 }),

@@ -4,22 +4,20 @@
 //! Each system is a fresh process. A steady load of packets goes on all the time; for a moment there are very many; half of
 //! them are freed by another thread, which then sleeps. What is sampled is the resident size of the process.
 
-mod picture;
-mod series;
-
-pub use series::Series;
-
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::Bench;
 use crate::alloc;
-use crate::machine::Machine;
+use crate::clock;
 use crate::options::Common;
-use crate::stats::median;
-use crate::systems::netbufs::{self, CLUSTER, MBUF, NetBufs, Packet, resident};
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use crate::stats::{Facts, Measured, Samples, median};
+use crate::systems::netbufs::{self, NetBufs, Packet, resident};
 
 /// Packets that are out all the time; the first load is the one that is drawn.
 const STEADY: [usize; 4] = [16384, 1024, 4096, 65536];
@@ -30,125 +28,75 @@ const SAMPLE: Duration = Duration::from_millis(20);
 const PHASES_MS: [u64; 3] = [1500, 300, 4500];
 const QUICK_PHASES_MS: [u64; 3] = [200, 50, 2300];
 
-#[derive(Debug, Serialize)]
-struct Answer<'a> {
-    bench: &'static str,
-    machine: Machine,
-    rows: &'a [Series],
-}
-
-/// Runs every system; prints; draws into `svg`. True if all could be measured.
-pub fn bench(
-    common: &Common,
+#[derive(Debug, clap::Args)]
+pub struct Spike {
+    /// Packets of the spike.
+    #[arg(long, default_value_t = 65536)]
     packets: usize,
-    steady: &[usize],
-    svg: Option<&std::path::Path>,
-) -> Result<bool> {
-    common.check(&netbufs::NAMES)?;
-    let steady = match steady {
-        [] if common.is_quick() => &QUICK_STEADY[..],
-        [] => &STEADY[..],
-        some => some,
-    };
-    let (rows, failures) = measure(common, packets, steady);
-    if let Some(path) = svg {
-        let first = rows.iter().filter(|row| row.steady == steady[0]);
-        std::fs::write(path, picture::draw(&first.collect::<Vec<_>>()))
-            .with_context(|| format!("writing {}", path.display()))?;
-    }
-    if common.json {
-        let answer = Answer {
-            bench: "mbuma-fig7",
-            machine: Machine::look(common.cores(), 1, common.sample_ms()),
-            rows: &rows,
-        };
-        println!("{}", serde_json::to_string(&answer)?);
-    } else {
-        println!(
-            "mbuma-fig7: resident memory around a spike of {packets} packets of {} bytes\n\n  {:<10}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}",
-            MBUF + CLUSTER,
-            "",
-            "all the time",
-            "before",
-            "peak",
-            "after 2 s",
-            "x before",
-            "get+put",
-            "reclaims"
-        );
-        for row in &rows {
-            let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
-            println!(
-                "  {:<10}{:>12}{:>12}{:>12}{:>12}{:>12.3}{:>12}{:>10}",
-                row.system,
-                row.steady,
-                mib(row.before_bytes),
-                mib(row.peak_bytes),
-                mib(row.after_2s_bytes),
-                row.after_2s_ratio,
-                format!("{:.1} ns", row.median_ns),
-                row.reclaims
-            );
-        }
-    }
-    Ok(failures == 0)
+    /// Packets that are out all the time: several loads [default: 16384, 1024, 4096, 65536; with --quick 4096].
+    #[arg(long, value_delimiter = ',')]
+    steady: Vec<std::num::NonZeroUsize>,
 }
 
-/// Of each load and system the run with the middle ratio; and how many runs failed.
-pub fn measure(common: &Common, packets: usize, steady: &[usize]) -> (Vec<Series>, usize) {
-    let mut rows = Vec::new();
-    let mut failures = 0;
-    let names = || netbufs::NAMES.into_iter().filter(|name| common.wants(name));
-    let mut all: Vec<(&str, usize, Vec<Series>)> = steady
-        .iter()
-        .flat_map(|&steady| names().map(move |name| (name, steady, Vec::new())))
-        .collect();
-    let once = |name: &str, steady: usize| {
-        let numbers = [packets.to_string(), steady.to_string()];
-        let mut arguments = vec!["mbuma-child", name, &numbers[0], &numbers[1]];
-        arguments.extend(common.is_quick().then_some("--quick"));
-        let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
-        alloc::run_child::<Series>(&arguments, None)
-    };
-    for _ in 0..common.runs_or(1) {
-        let each = all.iter().map(|(name, steady, _)| (*name, *steady));
-        let runs: Vec<Result<Series>> = match common.is_quick() {
-            // Mostly they wait for what the others do not disturb: their memory.
-            true => std::thread::scope(|scope| {
-                let begun = each.map(|(name, steady)| scope.spawn(move || once(name, steady)));
-                let begun: Vec<_> = begun.collect();
-                let ended = begun.into_iter().map(|one| one.join());
-                ended.map(|one| one.expect("no panic")).collect()
-            }),
-            false => each.map(|(name, steady)| once(name, steady)).collect(),
+/// What a process is to measure.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Given {
+    system: String,
+    packets: usize,
+    steady: usize,
+    phases_ms: [u64; 3],
+}
+
+impl Bench for Spike {
+    const REFERENCES: &'static [&'static str] = &["4.x"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        netbufs::NAMES.to_vec()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let (steady, phases_ms) = match common.is_quick() {
+            true => (&QUICK_STEADY[..], QUICK_PHASES_MS),
+            false => (&STEADY[..], PHASES_MS),
         };
-        for ((name, _, seen), run) in all.iter_mut().zip(runs) {
-            match run {
-                Ok(series) => seen.push(series),
-                Err(error) => {
-                    failures += 1;
-                    eprintln!("FAILED: {name}: {error:#}");
-                }
-            }
+        let given: Vec<_> = self.steady.iter().map(|n| n.get()).collect();
+        let steady = match &given[..] {
+            [] => steady,
+            some => some,
+        };
+        let mut outcome = Outcome::default();
+        for &steady in steady {
+            let names = netbufs::NAMES.into_iter().filter(|name| common.wants(name));
+            let cells = names.map(|system| Cell {
+                system,
+                key: Key {
+                    mode: "spike",
+                    buffers: Some(steady),
+                    ..Key::default()
+                },
+                measure: Box::new(move |_| {
+                    let given = Given {
+                        system: system.to_owned(),
+                        packets: self.packets,
+                        steady,
+                        phases_ms,
+                    };
+                    let measured: Measured = alloc::run_child("mbuma-fig7", &given, None)?;
+                    Ok(vec![measured])
+                }),
+            });
+            outcome.group(common.runs_or(1), cells.collect());
         }
+        Ok(outcome)
     }
-    for (_, _, mut seen) in all {
-        seen.sort_by(|a, b| a.after_2s_ratio.total_cmp(&b.after_2s_ratio));
-        let ratios = seen.iter().map(|series| series.after_2s_ratio).collect();
-        let middle = seen.len() / 2;
-        rows.extend(seen.into_iter().nth(middle).map(|series| Series {
-            after_2s_ratios: ratios,
-            ..series
-        }));
-    }
-    (rows, failures)
 }
 
 /// The process's side.
-pub fn child(system: &str, packets: usize, steady: usize, quick: bool) -> Result<()> {
-    let bufs = netbufs::open(system)?;
-    let series = watch(&*bufs, system, packets, steady, quick)?;
-    println!("{}", serde_json::to_string(&series)?);
+pub fn child(given: Given) -> Result<()> {
+    alloc::adopt_clock();
+    let bufs = netbufs::open(&given.system)?;
+    let measured = watch(&*bufs, &given)?;
+    println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }
 
@@ -159,19 +107,21 @@ fn take(bufs: &dyn NetBufs) -> Result<Packet> {
     Ok(packet)
 }
 
-fn pair_ns(bufs: &dyn NetBufs) -> Result<f64> {
-    const PAIRS: u32 = 20_000;
-    let mut runs = Vec::new();
-    for _ in 0..11 {
-        let begun = Instant::now();
+/// A packet taken and given back, hot.
+fn pair(bufs: &dyn NetBufs) -> Result<Measured> {
+    const PAIRS: u32 = 64;
+    let mut samples = Samples::new(4096, PAIRS);
+    loop {
+        let begun = clock::ticks();
         for _ in 0..PAIRS {
             let packet = bufs.get().context("out of memory")?;
             // SAFETY: just taken.
             unsafe { bufs.put(std::hint::black_box(packet)) };
         }
-        runs.push(begun.elapsed().as_secs_f64() * 1e9 / f64::from(PAIRS));
+        if !samples.push(clock::ticks() - begun) {
+            return samples.finish("").context("no samples");
+        }
     }
-    Ok(median(runs))
 }
 
 struct Watch<'a> {
@@ -211,16 +161,10 @@ impl Watch<'_> {
     }
 }
 
-fn watch(
-    bufs: &dyn NetBufs,
-    system: &str,
-    packets: usize,
-    steady: usize,
-    quick: bool,
-) -> Result<Series> {
-    let phases = if quick { QUICK_PHASES_MS } else { PHASES_MS };
-    let [before, held, after] = phases.map(Duration::from_millis);
-    let median_ns = pair_ns(bufs)?;
+fn watch(bufs: &dyn NetBufs, given: &Given) -> Result<Measured> {
+    let [before, held, after] = given.phases_ms.map(Duration::from_millis);
+    let (packets, steady) = (given.packets, given.steady);
+    let pair = pair(bufs)?;
     let mut watch = Watch {
         bufs,
         begun: Instant::now(),
@@ -288,19 +232,19 @@ fn watch(
     };
     let before_bytes = of(begin * 0.5, begin);
     let after_2s_bytes = of(freed_ms + 2000.0, freed_ms + 2250.0);
-    Ok(Series {
-        system: system.to_owned(),
-        mode: "spike".to_owned(),
-        reclaims: bufs.reclaims(),
-        packets,
-        steady,
-        median_ns: (median_ns * 100.0).round() / 100.0,
-        freed_ms: freed_ms.round(),
-        before_bytes,
-        peak_bytes: points.iter().fold(0.0, |most, (_, bytes)| bytes.max(most)),
-        after_2s_bytes,
-        after_2s_ratios: Vec::new(),
-        after_2s_ratio: (after_2s_bytes / before_bytes * 1e3).round() / 1e3,
+    let peak = points
+        .iter()
+        .fold(0.0f64, |most, (_, bytes)| bytes.max(most));
+    Ok(Measured {
+        facts: Facts::from([
+            ("before_bytes".into(), before_bytes),
+            ("peak_bytes".into(), peak),
+            ("after_2s_bytes".into(), after_2s_bytes),
+            ("after_2s_ratio".into(), after_2s_bytes / before_bytes),
+            ("freed_ms".into(), freed_ms),
+            ("reclaims".into(), f64::from(u8::from(bufs.reclaims()))),
+        ]),
         points,
+        ..pair
     })
 }

@@ -1,27 +1,43 @@
 //! Samples of one run, and what is reported of several.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::placement::Placement;
 
 /// What else a run says, by its unit: `wasted_bytes_per_packet`, for example.
-pub type Facts = std::collections::BTreeMap<&'static str, f64>;
+pub type Facts = std::collections::BTreeMap<Cow<'static, str>, f64>;
 
 /// What one run of one system says about one operation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// The operation, where a run measures several; else empty.
     pub op: String,
     pub median_ns: f64,
     pub p99_ns: f64,
     pub per_second: f64,
-    /// Not for processes that report in JSON.
-    #[serde(skip)]
+    #[serde(default)]
     pub facts: Facts,
+    /// What was seen over time: milliseconds from the start, and a figure.
+    #[serde(default)]
+    pub points: Vec<(f64, f64)>,
     /// Of benches that tell placements apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
+}
+
+impl Measured {
+    /// A rate that is measured as a whole: every operation takes the same time.
+    pub fn rate(per_second: f64) -> Measured {
+        Measured {
+            median_ns: 1e9 / per_second,
+            p99_ns: 1e9 / per_second,
+            per_second,
+            ..Measured::default()
+        }
+    }
 }
 
 /// What else is known of samples that were all taken while the cores lay in one way.
@@ -105,8 +121,7 @@ pub fn of_sorted(taken: &[u64], batch: u32, op: &str) -> Option<Measured> {
         median_ns: clock::ns(1) * grouped_median(taken) / batch,
         p99_ns: clock::ns(at_permille(taken, 990)) / batch,
         per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
-        facts: Facts::new(),
-        sampled: None,
+        ..Measured::default()
     })
 }
 

@@ -24,7 +24,7 @@ const HOUSE: &[Folder] = &[
     Folder::new("block", 2, &["block"]),
     Folder::new("heap", 2, &["malloc", "preload"]),
     Folder::new("faces", 3, &["tranship", "observe", "cli", "capi", "py"]),
-    Folder::new("lab", 4, &["testkit", "model", "bench", "xtask"]),
+    Folder::new("lab", 4, &["testkit", "model", "bench", "experiments", "xtask"]),
 ];
 
 /// One folder. Crates of folders on the same floor do not know each other; their tests may.
@@ -143,7 +143,11 @@ struct Place {
 
 impl Place {
     fn of(package: &str) -> Option<Place> {
-        let name = package.strip_prefix("tranship-").unwrap_or(package);
+        let name = match package.strip_prefix("tranship-") {
+            // By its program.
+            Some("lab") => "experiments",
+            name => name.unwrap_or(package),
+        };
         HOUSE.iter().find_map(|folder| {
             let at = folder.crates.iter().position(|known| *known == name)?;
             Some(Place { folder, at })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PolicyAction {
-    /// The policies that there are, and the scenarios in which they can be tried.
+    /// The policies that there are.
     List {
         /// One JSON object.
         #[arg(long)]
@@ -18,38 +18,8 @@ pub(crate) enum PolicyAction {
     /// others by a rule `[[policy_run]]` in the manager's configuration, whose `policy` has to be "static". One runs at a time. The manager checks all that
     /// it sets. When it ends, however it does, the last quotas stay, and another one may go on.
     Run(RunArgs),
-    /// Writes what a running manager tells its policy of all pools into a file, for `policy simulate`: a line each period.
+    /// Writes what a running manager tells its policy of all pools into a file, a line each period: `tranship-lab simulate` plays it.
     Record(RecordArgs),
-    /// Plays a recorded trace, or a scenario, under policies; needs no manager.
-    ///
-    /// A trace says what pools used and missed. Each of its pools becomes a program that wants as much, whatever it gets.
-    Simulate(SimulateArgs),
-}
-
-#[derive(ClapArgs, Debug)]
-pub(crate) struct SimulateArgs {
-    /// The trace: JSON lines, as `docs/scheduling.md` says.
-    #[arg(conflicts_with = "scenario")]
-    pub trace: Option<PathBuf>,
-    /// Instead of a trace: `paper`, `step` and others (see `tranship policy list`); `paper:PAGES:TARGET` and `pressure:TARGET`, such as
-    /// `paper:260:0.05`.
-    #[arg(long, value_name = "NAME")]
-    pub scenario: Option<String>,
-    /// A policy; may be given several times. Default: all of them.
-    #[arg(long, value_name = "NAME")]
-    pub policy: Vec<String>,
-    /// One JSON object instead of tables.
-    #[arg(long)]
-    pub json: bool,
-    /// With --json: every period of every run, too.
-    #[arg(long, requires = "json")]
-    pub frames: bool,
-    /// Draws throughput, waiting and quotas over time into an SVG file.
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-    /// The same and the tables into one HTML page that needs no other file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 }
 
 #[derive(ClapArgs, Debug)]

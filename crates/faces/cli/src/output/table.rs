@@ -29,18 +29,6 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Heading and rows.
-    pub(crate) fn cells(&self) -> (Vec<&str>, &[Vec<String>]) {
-        (self.titles(), &self.rows)
-    }
-
-    /// Whether a column is text, and not aligned to the right.
-    pub(crate) fn is_text(&self, column: usize) -> bool {
-        self.heading
-            .get(column)
-            .is_some_and(|it| !it.starts_with('>'))
-    }
-
     fn titles(&self) -> Vec<&str> {
         let titles = self.heading.iter();
         titles

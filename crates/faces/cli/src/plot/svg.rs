@@ -64,10 +64,7 @@ pub(crate) fn svg(plot: &Plot) -> String {
         r##"<text x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"##,
         WIDTH - RIGHT,
         HEIGHT - 6.0,
-        match plot.across {
-            "" => "seconds",
-            across => across,
-        }
+        "seconds"
     ));
     for (time, _) in &plot.marks {
         put(format_args!(
@@ -110,11 +107,8 @@ pub(crate) fn svg(plot: &Plot) -> String {
     out
 }
 
-/// Where something is written below the axis: the places that the plot names, or round numbers, ten at most.
+/// Where a number is written below the axis: round ones, ten at most.
 fn places(plot: &Plot) -> Vec<(f64, String)> {
-    if !plot.places.is_empty() {
-        return plot.places.clone();
-    }
     let end = plot.end();
     let step = super::round_up(end / 10.0);
     let digits = usize::from(step < 1.0) + usize::from(step < 0.1);
@@ -123,28 +117,6 @@ fn places(plot: &Plot) -> Vec<(f64, String)> {
         .take_while(|at| *at <= end * 1.001)
         .map(|at| (at, format!("{at:.digits$}")))
         .collect()
-}
-
-/// Several pictures below each other, under a line that says what they are.
-pub(crate) fn stack(title: &str, plots: &[Plot]) -> String {
-    let head = 40.0;
-    #[allow(clippy::cast_precision_loss)] // few
-    let high = head + HEIGHT * plots.len() as f64;
-    let mut out = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {high}" font-family="sans-serif" font-size="14">
-<rect width="100%" height="100%" fill="#fff"/>
-<text x="16" y="26">{}</text>
-"##,
-        escape(title)
-    );
-    let mut at = head;
-    for plot in plots {
-        let place = format!(r#"<svg y="{at}" width="{WIDTH}" height="{HEIGHT}" "#);
-        out.push_str(&svg(plot).replacen("<svg ", &place, 1));
-        at += HEIGHT;
-    }
-    out.push_str("</svg>\n");
-    out
 }
 
 /// With as many places as the axis needs.
@@ -159,7 +131,7 @@ fn number(value: f64, top: f64) -> String {
     format!("{value:.places$}")
 }
 
-pub(super) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -14,60 +14,74 @@ mod work;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
-use crate::options::Common;
+use crate::Bench;
+use crate::options::{Common, pages};
 use crate::plan::{Cell, Outcome};
-use crate::plot::{self, Along};
-use crate::report::{Key, Row};
+use crate::report::Key;
 use servers::{Place, Servers};
 use work::Work;
-pub use work::{Access, SYSTEMS};
+use work::{Access, SYSTEMS};
 
 /// The ways of asking, in the order of [`Work::mode`].
-pub const MODES: [&str; 4] = ["read", "random-read", "write", "random-write"];
+const MODES: [&str; 4] = ["read", "random-read", "write", "random-write"];
 
-/// What to vary.
-#[derive(Debug)]
-pub struct Grid<'a> {
-    pub access: &'a [Access],
-    pub modes: &'a [String],
-    pub payloads: &'a [usize],
-    pub depths: &'a [usize],
+#[derive(Debug, clap::Args)]
+pub struct Block {
+    /// With the page cache, or without it [default: both].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    access: Vec<Access>,
+    /// What is asked [default: all].
+    #[arg(long, value_delimiter = ',', value_parser = MODES)]
+    mode: Vec<String>,
+    /// Bytes of a request, multiples of the page.
+    #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "64K", "1M"])]
+    payload: Vec<usize>,
+    /// Requests under way at a time.
+    #[arg(long, value_delimiter = ',', default_values = ["1", "16"])]
+    depth: Vec<usize>,
 }
 
-pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let here = std::env::current_exe()?;
-    let folder = here.parent().context("where is this program?")?.to_owned();
-    let dir = folder.join(format!("block-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&dir)?;
-    let all = [Access::Buffered, Access::Direct];
-    let access = if grid.access.is_empty() {
-        &all[..]
-    } else {
-        grid.access
-    };
-    let done = access
-        .iter()
-        .try_for_each(|access| groups(common, grid, *access, &dir, &mut outcome));
-    let _ = std::fs::remove_dir_all(&dir);
-    done.map(|()| outcome)
+impl Bench for Block {
+    const REFERENCES: &'static [&'static str] = &["nbdkit", "qemu-nbd"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        SYSTEMS.to_vec()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let here = std::env::current_exe()?;
+        let folder = here.parent().context("where is this program?")?;
+        let dir = folder.join(format!("block-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&dir)?;
+        let access = match &self.access[..] {
+            [] => Access::value_variants(),
+            some => some,
+        };
+        let mut each = access.iter();
+        let done = each.try_for_each(|access| groups(common, self, *access, &dir, &mut outcome));
+        let _ = std::fs::remove_dir_all(&dir);
+        done.map(|()| outcome)
+    }
 }
 
 fn groups(
     common: &Common,
-    grid: &Grid<'_>,
+    grid: &Block,
     access: Access,
     dir: &Path,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let servers = Servers::start(common, access, dir)?;
-    let modes = MODES.into_iter().enumerate().filter(|(_, mode)| {
-        grid.modes.is_empty() || grid.modes.iter().any(|wanted| wanted == mode)
-    });
+    let modes = MODES
+        .into_iter()
+        .enumerate()
+        .filter(|(_, mode)| common.is_named(&grid.mode, mode));
     for (number, mode) in common.some_of(&modes.collect::<Vec<_>>()) {
-        for bytes in common.some_of(grid.payloads) {
-            for &depth in grid.depths {
+        for bytes in common.some_of(&grid.payload) {
+            for &depth in &grid.depth {
                 let work = Work::new(number, bytes, depth, common);
                 let cells = servers.places().map(|(system, place)| Cell {
                     system,
@@ -88,7 +102,7 @@ fn groups(
                             Place::Channel(endpoint) => channel::measure(endpoint, work)?,
                         };
                         let rate = measured.per_second * work.bytes as f64 / f64::from(1 << 20);
-                        measured.facts.insert("mib_per_second", rate);
+                        measured.facts.insert("mib_per_second".into(), rate);
                         if access == Access::Direct {
                             measured.op = "direct".to_owned();
                         }
@@ -100,24 +114,4 @@ fn groups(
         }
     }
     Ok(())
-}
-
-/// Time per request over its size: one at a time, all systems, the mode that was measured first.
-pub fn picture(rows: &[Row], path: &Path) -> Result<()> {
-    let Some(first) = rows.first() else {
-        return Ok(());
-    };
-    let (mode, depth) = (
-        first.key.mode,
-        rows.iter().filter_map(|r| r.key.depth).max(),
-    );
-    let name = |row: &Row| {
-        let same = row.key.mode == mode && row.key.op == first.key.op && row.key.depth == depth;
-        same.then(|| row.system.clone())
-    };
-    let point = |row: &Row| Some((row.key.payload_bytes? as f64, 1e9 / row.per_second));
-    let lines = plot::lines(rows, name, point);
-    let depth = depth.unwrap_or(1);
-    let title = format!("Block service, {mode}, {depth} under way: time per request over its size");
-    plot::save(path, &title, Along::Bytes, &lines)
 }

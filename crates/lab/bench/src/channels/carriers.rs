@@ -1,94 +1,97 @@
 //! `carriers`: a buffer is moved and given back, one in flight, by each way that bytes travel; next to a socket that carries them.
 
 use anyhow::Result;
+use clap::ValueEnum;
 
+use super::Level;
+use super::meet::Credentials;
 use super::way::{STREAM, Way};
-use super::{Level, given_to, has_levels, levels};
+use crate::Bench;
 use crate::case::Touch;
-use crate::options::Common;
+use crate::options::{Common, pages};
 use crate::plan::{Cell, Outcome};
-use crate::plot::{self, Along};
-use crate::report::{Key, Row};
+use crate::report::Key;
 
-pub const SYSTEMS: [&str; 6] = ["shm", "local", "copy", "tcp+plain", "tcp", STREAM];
+const SYSTEMS: [&str; 6] = ["shm", "local", "copy", "tcp+plain", "tcp", STREAM];
 
-pub fn bench(common: &Common, touches: &[String], given: &[Level], payloads: &[usize]) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (touch, name) in [(Touch::Untouched, "untouched"), (Touch::Word, "touched")] {
-        if !(touches.is_empty() || touches.iter().any(|t| t == name)) {
-            continue;
-        }
-        // All sizes in turn: whether they are alike is what is asked.
-        let all = common.some_of(payloads).into_iter().flat_map(|payload| {
-            cells(common, name, levels(given), |scheme, level| Way {
-                scheme,
-                level,
-                touch,
-                shares: None,
-                payload,
-                cores: common.cores(),
-                budget: common.budget(),
-            })
-        });
-        outcome.group(common.runs(), all.collect());
+#[derive(Debug, clap::Args)]
+pub struct Carriers {
+    /// Whether 8 bytes of the buffer are written and read, or travel as metadata [default: untouched, then touched].
+    #[arg(long, value_parser = ["untouched", "touched"])]
+    mode: Vec<String>,
+    /// Levels of trust [default: all].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    trust: Vec<Level>,
+    /// Buffer sizes, multiples of the page.
+    #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "16K", "64K", "256K", "1M", "4M"])]
+    payload: Vec<usize>,
+}
+
+impl Bench for Carriers {
+    const REFERENCES: &'static [&'static str] = &["copy", STREAM];
+
+    fn systems(&self) -> Vec<&'static str> {
+        SYSTEMS.to_vec()
     }
-    outcome
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let _credentials = Credentials::make()?;
+        let mut outcome = Outcome::default();
+        for (mode, touch) in [("untouched", Touch::Untouched), ("touched", Touch::Word)] {
+            if !common.is_named(&self.mode, mode) {
+                continue;
+            }
+            // All sizes in turn: whether they are alike is what is asked.
+            let mut cells = Vec::new();
+            for payload in common.some_of(&self.payload) {
+                cells.extend(self.cells(common, mode, touch, payload));
+            }
+            outcome.group(common.runs(), cells);
+        }
+        Ok(outcome)
+    }
 }
 
-/// One size of buffers, whose first 8 bytes are written and read.
-pub fn touched(common: &Common, given: &[Level], payload: usize) -> Vec<Cell<'static>> {
-    cells(common, "touched", given, |scheme, level| Way {
-        scheme,
-        level,
-        touch: Touch::Word,
-        shares: None,
-        payload,
-        cores: common.cores(),
-        budget: common.budget(),
-    })
-}
-
-fn cells(
-    common: &Common,
-    mode: &'static str,
-    given: &[Level],
-    way: impl Fn(&'static str, Level) -> Way,
-) -> Vec<Cell<'static>> {
-    let mut out = Vec::new();
-    for system in SYSTEMS.into_iter().filter(|name| common.wants(name)) {
-        for level in given_to(system, given) {
-            let way = way(system, *level);
-            let key = Key {
-                mode,
-                payload_bytes: Some(way.payload),
-                cores: Some(1 + usize::from(way.cores[0] != way.cores[1])),
-                trust: has_levels(system).then(|| level.name()),
-                ..Key::default()
+impl Carriers {
+    fn cells(
+        &self,
+        common: &Common,
+        mode: &'static str,
+        touch: Touch,
+        payload: usize,
+    ) -> Vec<Cell<'static>> {
+        let mut out = Vec::new();
+        for system in SYSTEMS.into_iter().filter(|name| common.wants(name)) {
+            // Inside a process handles travel, and carriers carry bytes: both cost the same at every level.
+            let has_levels = system == "shm";
+            let levels = match &self.trust[..] {
+                _ if !has_levels => &[Level::Producer],
+                [] => Level::value_variants(),
+                some => some,
             };
-            out.push(Cell {
-                system,
-                key,
-                measure: Box::new(move |number| way.measure(number)),
-            });
+            for level in levels {
+                let way = Way {
+                    scheme: system,
+                    level: *level,
+                    touch,
+                    payload,
+                    cores: common.cores(),
+                    budget: common.budget(),
+                };
+                let key = Key {
+                    mode,
+                    payload_bytes: Some(payload),
+                    cores: Some(1 + usize::from(way.cores[0] != way.cores[1])),
+                    trust: has_levels.then(|| level.name()),
+                    ..Key::default()
+                };
+                out.push(Cell {
+                    system,
+                    key,
+                    measure: Box::new(move |number| way.measure(number)),
+                });
+            }
         }
+        out
     }
-    out
-}
-
-/// Latency over the size of the buffer (the report's figure 5.5).
-pub fn picture(rows: &[Row], path: &std::path::Path) -> Result<()> {
-    let touched = rows.iter().filter(|row| row.key.mode == "touched");
-    let touched: Vec<Row> = touched.cloned().collect();
-    let name = |row: &Row| {
-        let trust = row.key.trust;
-        let trust = trust.map_or(String::new(), |trust| format!(", {trust}"));
-        let one = match row.key.cores {
-            Some(1) => ", one core",
-            _ => "",
-        };
-        Some(format!("{}{trust}{one}", row.system))
-    };
-    let lines = plot::lines(&touched, name, plot::median_over_payload);
-    let title = "A buffer moved and given back: latency over its size";
-    plot::save(path, title, Along::Bytes, &lines)
 }

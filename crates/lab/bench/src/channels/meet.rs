@@ -5,10 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::time::{ClockId, clock_gettime};
-use tranship_core::{
-    Domain, DomainId, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Wait,
-};
+use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Wait};
 use tranship_transport::net::{CREDENTIALS_VARIABLE, certificate};
 
 use super::Level;
@@ -90,21 +87,6 @@ pub fn pool(domain: &Domain, buffers: usize, payload: usize, level: Level) -> Re
     Ok(domain.create_pool(options)?)
 }
 
-/// A pool of level `none`, whose buffers are sealed from so many bytes on.
-pub fn sealing(domain: &Domain, buffers: usize, payload: usize, from: u64) -> Result<Pool> {
-    let (bytes, chunk, slots) = tranship::shape_of(buffers, payload);
-    let options = PoolOptions::new(bytes)
-        .chunk_bytes(chunk)
-        .slots(slots)
-        .trust(Level::None.trust())
-        .seal_from(from);
-    let options = match from {
-        u64::MAX => options.preallocate(bytes),
-        _ => options.huge_pages(true),
-    };
-    Ok(domain.create_pool(options)?)
-}
-
 /// Options of both ends. What is copied goes to `copies`.
 pub fn options(wait: Wait, copies: Option<&Pool>) -> LinkOptions {
     let options = LinkOptions::new().wait(wait);
@@ -151,30 +133,6 @@ impl Side<'_> {
                 Ok(())
             }
         }
-    }
-
-    /// The domains of the others, for the first of them; none where all have one.
-    pub fn others(&self, count: usize) -> Result<Vec<DomainId>> {
-        match (self.me, &self.others) {
-            (_, Others::Threads(_)) => Ok(Vec::new()),
-            (0, Others::Processes(party)) => (1..count)
-                .map(|other| Ok(DomainId(u32::try_from(party.hear(other)?)?)))
-                .collect(),
-            (_, Others::Processes(party)) => {
-                party.tell(0, self.domain.id().0.into())?;
-                Ok(Vec::new())
-            }
-        }
-    }
-
-    /// Processor time so far: of this process; of the thread, where all sides are one process.
-    pub fn cpu_ns(&self) -> f64 {
-        let clock = match self.others {
-            Others::Processes(_) => ClockId::ProcessCPUTime,
-            Others::Threads(_) => ClockId::ThreadCPUTime,
-        };
-        let now = clock_gettime(clock);
-        now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
     }
 }
 

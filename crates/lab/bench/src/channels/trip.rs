@@ -10,7 +10,6 @@ use crate::clock;
 use crate::party::Party;
 use crate::stats::{Measured, Samples};
 use crate::systems::kernel;
-use crate::touch;
 
 /// The stamp that ends a run.
 pub const STOP: u64 = u64::MAX;
@@ -46,8 +45,6 @@ pub fn sample(budget: Duration, mut trip: impl FnMut(u64) -> Result<()>) -> Resu
 /// `stream`: a Unix socket that carries the bytes there, and eight back.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
-    /// All bytes are written and read, not only carried.
-    pub touched: bool,
     pub payload: usize,
     pub budget: Duration,
 }
@@ -66,13 +63,7 @@ impl Stream {
         let mut words = vec![1u64; self.payload / 8];
         let mut back = [0u64];
         let mut trip = |stamp: u64| -> Result<()> {
-            match self.touched {
-                // SAFETY: our own vector of words, that many bytes.
-                true => unsafe {
-                    touch::fill(words.as_mut_ptr().cast(), self.payload, stamp);
-                },
-                false => words[0] = stamp,
-            }
+            words[0] = stamp;
             kernel::write_all(&socket, kernel::bytes(&words))?;
             kernel::read_all(&socket, kernel::bytes_mut(&mut back))?;
             ensure!(back[0] == stamp, "sent {stamp}, got {} back", back[0]);
@@ -92,12 +83,6 @@ impl Stream {
         loop {
             kernel::read_all(&socket, kernel::bytes_mut(&mut words))?;
             let stamp = words[0];
-            if self.touched {
-                // SAFETY: our own vector of words, that many bytes.
-                let sum = unsafe { touch::sum(words.as_ptr().cast(), self.payload) };
-                let expected = touch::expected(self.payload, stamp);
-                ensure!(sum == expected, "bytes of message {stamp} changed");
-            }
             kernel::write_all(&socket, kernel::bytes(&words[..1]))?;
             if stamp == STOP {
                 return Ok(());

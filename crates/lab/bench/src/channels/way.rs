@@ -14,7 +14,6 @@ use super::trip::{STOP, Stream, sample};
 use crate::case::Touch;
 use crate::party::{self, Member, Party};
 use crate::stats::Measured;
-use crate::touch;
 
 /// A Unix socket, for comparison.
 pub const STREAM: &str = "stream";
@@ -32,8 +31,6 @@ pub struct Way {
     pub scheme: &'static str,
     pub level: Level,
     pub touch: Touch,
-    /// It is not moved but shared, and let go by both; at level `none` it is sealed from so many bytes on.
-    pub shares: Option<u64>,
     pub payload: usize,
     pub cores: [usize; 2],
     pub budget: Duration,
@@ -58,7 +55,6 @@ impl Way {
 
     fn socket(self, number: u64) -> Result<Vec<Measured>> {
         let stream = Stream {
-            touched: self.touch == Touch::Touched,
             payload: self.payload,
             budget: self.budget,
         };
@@ -95,11 +91,6 @@ impl Way {
             // From here on it is ready to be written in place.
             buf.write(0, &stamp.to_le_bytes())?;
         }
-        if self.touch == Touch::Touched {
-            let view = buf.view();
-            // SAFETY: a buffer that this side alone has and may write, all of it, whole pages.
-            unsafe { touch::fill(view.as_ptr().cast_mut(), view.len(), stamp) }
-        }
         Ok(())
     }
 
@@ -107,16 +98,7 @@ impl Way {
     fn look(self, view: View<'_>, meta: u64) -> Result<u64> {
         match self.touch {
             Touch::Untouched => Ok(meta),
-            Touch::Word => Ok(view.read_u64(0)?),
-            Touch::Touched => {
-                let len = view.len();
-                ensure!(len == self.payload, "a buffer of {len} bytes");
-                // SAFETY: all of a buffer, whole pages; the other side is ours too, and does not write what it sent.
-                let sum = unsafe { touch::sum(view.as_ptr(), len) };
-                let expected = touch::expected(len, meta);
-                ensure!(sum == expected, "bytes of buffer {meta} changed");
-                Ok(meta)
-            }
+            _ => Ok(view.read_u64(0)?),
         }
     }
 }
@@ -132,10 +114,7 @@ impl Near {
     fn open(way: Way, side: &Side<'_>) -> Result<Near> {
         let domain = &side.domain;
         let options = meet::options(way.wait(), None);
-        let pool = match way.shares {
-            None => meet::pool(domain, BUFFERS, way.payload, way.level)?,
-            Some(from) => meet::sealing(domain, BUFFERS, way.payload, from)?,
-        };
+        let pool = meet::pool(domain, BUFFERS, way.payload, way.level)?;
         let sender = meet::sender(domain, &way.address(side, OUT), options.clone())?;
         let back = match way.copies() {
             true => Some(meet::receiver(domain, &way.address(side, BACK), options)?),
@@ -160,10 +139,7 @@ impl Near {
     fn trip(&mut self, stamp: u64) -> Result<()> {
         let mut buf = self.pool.alloc(self.way.payload)?;
         self.way.fill(&mut buf, stamp)?;
-        match self.way.shares {
-            None => self.sender.move_buffer_with(buf, stamp)?,
-            Some(_) => self.sender.send_with(buf, stamp)?,
-        };
+        self.sender.move_buffer_with(buf, stamp)?;
         let back = match &mut self.back {
             Some(back) => back.recv()?.meta,
             None => passed_back(&mut self.sender)?.meta,
@@ -218,19 +194,8 @@ impl Far {
     fn answer(mut self, side: &Side<'_>) -> Result<()> {
         loop {
             let message = self.receiver.recv().context("the next buffer")?;
-            let buf = match message.body {
-                Body::Moved(buf) => buf,
-                Body::Buf(buf) if self.way.shares.is_some() => {
-                    let stamp = self.way.look(buf.view(), message.meta)?;
-                    drop(buf);
-                    let back = self.back.as_mut().context("a way back")?;
-                    back.send_inline(&[], stamp)?;
-                    if stamp == STOP {
-                        return side.meet();
-                    }
-                    continue;
-                }
-                other => bail!("instead of a buffer {other:?}"),
+            let Body::Moved(buf) = message.body else {
+                bail!("a message without a moved buffer");
             };
             let stamp = self.way.look(buf.view(), message.meta)?;
             match &mut self.back {

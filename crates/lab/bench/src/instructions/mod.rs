@@ -1,40 +1,55 @@
-//! `instructions`: what each operation executes, counted by stepping through a number of messages, by function. Unlike a time it is the
+//! `instructions`: what each operation executes, counted by stepping through a number of messages. Unlike a time the count is the
 //! same in every run, so that a change shows.
 //!
 //! Both sides warm up untraced. Then each is stepped through its batches while the other waits for a word, not for a message: nobody is
 //! counted while it spins.
 
-mod listing;
-mod names;
 mod opcode;
 mod tracer;
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 
-use self::listing::Counted;
 use self::tracer::{Tally, Tracer, mark};
+use crate::Bench;
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::ops::{BATCH, Ops};
 use crate::options::Common;
 use crate::party::{self, Member, Party};
-use crate::peer::Role;
+use crate::peer::{Peer, Role};
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
 use crate::stats::{Facts, Measured};
+use crate::systems;
 
+/// Messages in a row; a sender has at least twice as many buffers.
+const BATCH: u32 = 32;
 const PAYLOAD: usize = 4096;
 const BUFFERS: usize = 256;
 /// Batches before anything is counted: every buffer was used several times.
 const WARM: usize = 64;
 
 /// The operations, by the number that [`mark`] gets.
-const OPS: [&str; 4] = ["alloc", "send", "receive", "release"];
+const OPS: [&str; tracer::OPS] = ["alloc", "send", "receive", "release"];
 const ALLOC: u64 = 1;
 const SEND: u64 = 2;
 const RECEIVE: u64 = 3;
 const RELEASE: u64 = 4;
+
+/// A system whose operations can be told apart.
+pub trait Ops: Peer {
+    /// A buffer to write, not yet sent.
+    type Loan;
+    /// A received buffer.
+    type Held;
+
+    /// Takes a buffer.
+    fn alloc(&mut self) -> Result<Self::Loan>;
+    /// Writes 8 bytes, freezes, sends.
+    fn give(&mut self, loan: Self::Loan, stamp: u64) -> Result<()>;
+    /// Receives a message that is there, and reads 8 bytes.
+    fn take(&mut self) -> Result<(Self::Held, u64)>;
+    /// Gives a received buffer back.
+    fn release(&mut self, held: Self::Held) -> Result<()>;
+}
 
 /// A system in the list.
 #[derive(Debug, Clone, Copy)]
@@ -65,63 +80,56 @@ impl Steps {
     }
 }
 
-/// The file too is written, if it has a name.
-pub fn bench(common: &Common, systems: &[StepsEntry], save: Option<&Path>) -> Result<Outcome> {
-    let (mut outcome, mut all) = (Outcome::default(), Vec::new());
-    if let Err(why) = tracer::is_possible() {
-        eprintln!("SKIPPED: instructions: {why:#}");
-        return Ok(outcome);
+/// What the command line can vary: nothing.
+#[derive(Debug, clap::Args)]
+pub struct Instructions;
+
+impl Bench for Instructions {
+    fn systems(&self) -> Vec<&'static str> {
+        systems::with_steps().iter().map(|e| e.name).collect()
     }
-    for system in systems.iter().filter(|e| common.wants(e.name)) {
-        match count(common, system) {
-            Ok(counted) => all.extend(counted),
-            Err(error) => {
-                outcome.failures += 1;
-                eprintln!("FAILED: {}: {error:#}", system.name);
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        if let Err(why) = tracer::is_possible() {
+            eprintln!("SKIPPED: instructions: {why:#}");
+            return Ok(outcome);
+        }
+        let all = systems::with_steps();
+        for system in all.iter().filter(|e| common.wants(e.name)) {
+            match count(common, system) {
+                Ok(rows) => outcome.rows.extend(rows),
+                Err(error) => {
+                    outcome.failures += 1;
+                    eprintln!("FAILED: {}: {error:#}", system.name);
+                }
             }
         }
+        Ok(outcome)
     }
-    outcome.rows.extend(all.iter().map(row));
-    outcome.verdicts.extend(all.iter().map(Counted::line));
-    if let (Some(path), 0) = (save, outcome.failures) {
-        std::fs::write(path, listing::file(&all))
-            .with_context(|| format!("writing {}", path.display()))?;
-    }
-    Ok(outcome)
 }
 
-fn row(counted: &Counted) -> Row {
-    let facts: Facts = [
-        ("instructions", counted.instructions),
-        ("own_instructions", counted.instructions - counted.bench),
-        ("locked", counted.locked),
-        ("locked_in_collection", counted.collecting),
-        (
-            "locked_outside_collection",
-            counted.locked - counted.collecting,
-        ),
-        ("system_calls", counted.calls),
-    ]
-    .into();
+fn row(system: &str, op: &str, tally: Tally, messages: f64) -> Row {
+    let of = |count: u64| count as f64 / messages;
     let measured = Measured {
-        op: counted.op.to_owned(),
-        median_ns: 0.0,
-        p99_ns: 0.0,
-        per_second: 0.0,
-        facts,
-        sampled: None,
+        facts: Facts::from([
+            ("instructions".into(), of(tally.instructions)),
+            ("locked".into(), of(tally.locked)),
+            ("system_calls".into(), of(tally.calls)),
+        ]),
+        ..Measured::default()
     };
     let key = Key {
         mode: "a message",
-        op: counted.op.to_owned(),
+        op: op.to_owned(),
         payload_bytes: Some(PAYLOAD),
         buffers: Some(BUFFERS),
         ..Key::default()
     };
-    Row::of(counted.system, key, &[measured])
+    Row::of(system, key, &[measured])
 }
 
-fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Counted>> {
+fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let steps = Steps {
         batches: if common.is_quick() { 2 } else { 16 },
@@ -153,12 +161,10 @@ fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Counted>> {
     let mut all = Vec::new();
     for role in [Role::Ping, Role::Pong] {
         let text = std::fs::read(steps.tally(role)).context("what was counted")?;
-        let tally: Vec<Tally> = serde_json::from_slice(&text)?;
-        let names = names::of(tally.iter().map(|t| t.at))?;
-        for (number, op) in (1..).zip(OPS) {
-            let of: Vec<&Tally> = tally.iter().filter(|t| t.op == number).collect();
-            if !of.is_empty() {
-                all.push(Counted::of(system.name, op, &of, &names, messages));
+        let tallies: [Tally; tracer::OPS] = serde_json::from_slice(&text)?;
+        for (op, tally) in OPS.into_iter().zip(tallies) {
+            if tally.instructions > 0 {
+                all.push(row(system.name, op, tally, messages));
             }
         }
     }

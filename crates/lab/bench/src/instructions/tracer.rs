@@ -2,7 +2,6 @@
 //!
 //! It is a fork of what it traces, so it reads the instructions in its own memory.
 
-use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -12,16 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use super::opcode;
 
-/// How often an instruction was executed in an operation.
-#[derive(Debug, Serialize, Deserialize)]
+/// Operations that can be told apart, counted from 1.
+pub const OPS: usize = 4;
+
+/// What one operation executed.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Tally {
-    /// The operation's number.
-    pub op: u64,
-    /// The instruction's address.
-    pub at: u64,
-    pub times: u64,
-    pub is_locked: bool,
-    pub is_call: bool,
+    pub instructions: u64,
+    pub locked: u64,
+    pub calls: u64,
 }
 
 /// An operation begins, or, 0, it has ended. Only for who is traced: for others it is a crash.
@@ -123,7 +121,7 @@ fn trace(thread: Pid, tally: &Path, ready: impl FnOnce() -> Result<()>) -> Resul
     tracee.wait()?;
     tracee.request(libc::PTRACE_CONT, 0)?;
     ready()?;
-    let mut counts: HashMap<(u64, u64), u64> = HashMap::new();
+    let mut counts = [Tally::default(); OPS + 1];
     loop {
         let signal = tracee.wait()?;
         if signal != libc::SIGTRAP {
@@ -133,39 +131,33 @@ fn trace(thread: Pid, tally: &Path, ready: impl FnOnce() -> Result<()>) -> Resul
         match tracee.place()?.1 {
             0 => {}
             END => break,
-            op => step_through(&tracee, op, &mut counts)?,
+            op => {
+                let op = usize::try_from(op)?;
+                step_through(&tracee, counts.get_mut(op).context("no such operation")?)?;
+            }
         }
         tracee.request(libc::PTRACE_CONT, 0)?;
     }
-    let all = counts.iter().map(|(&(op, at), &times)| {
-        // SAFETY: the traced process is at this address, and this one is a copy of it.
-        let bytes = unsafe { instruction(at) };
-        Tally {
-            op,
-            at,
-            times,
-            is_locked: opcode::is_locked(&bytes),
-            is_call: opcode::is_call(&bytes),
-        }
-    });
-    let all: Vec<Tally> = all.collect();
-    std::fs::write(tally, serde_json::to_vec(&all)?)?;
+    std::fs::write(tally, serde_json::to_vec(&counts[1..])?)?;
     tracee.request(libc::PTRACE_DETACH, 0)
 }
 
 /// Counts up to the next trap, which is not executed yet then.
-fn step_through(tracee: &Tracee, op: u64, counts: &mut HashMap<(u64, u64), u64>) -> Result<()> {
+fn step_through(tracee: &Tracee, tally: &mut Tally) -> Result<()> {
     let mut before = 0;
     let mut signal = 0;
     loop {
         let (at, _) = tracee.place()?;
-        // SAFETY: as in `trace`.
-        if unsafe { instruction(at) }[0] == opcode::INT3 {
+        // SAFETY: the traced process is at this address, and this one is a copy of it.
+        let bytes = unsafe { instruction(at) };
+        if bytes[0] == opcode::INT3 {
             return Ok(());
         }
         // A string instruction stops at each of its rounds.
         if at != before {
-            *counts.entry((op, at)).or_default() += 1;
+            tally.instructions += 1;
+            tally.locked += u64::from(opcode::is_locked(&bytes));
+            tally.calls += u64::from(opcode::is_call(&bytes));
         }
         before = at;
         tracee.request(libc::PTRACE_SINGLESTEP, signal)?;

@@ -14,7 +14,7 @@ use crate::stats::Measured;
 type Work = fn(seed: u64, core: usize, end: Instant) -> Result<u64>;
 
 /// Runs a load on two threads; the time of an operation, as both together count them, and the memory that it took.
-pub fn run(work: Work, cores: [usize; 2], time: Duration) -> Result<(Measured, Option<f64>)> {
+pub fn run(work: Work, cores: [usize; 2], time: Duration) -> Result<Measured> {
     let before = status("VmRSS:")?;
     let begun = Instant::now();
     let counts = std::thread::scope(|scope| {
@@ -27,16 +27,12 @@ pub fn run(work: Work, cores: [usize; 2], time: Duration) -> Result<(Measured, O
         operations += count.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
     }
     ensure!(operations > 0, "nothing was done in {time:?}");
-    let ns = begun.elapsed().as_nanos() as f64 / operations as f64;
-    let measured = Measured {
-        op: String::new(),
-        median_ns: ns,
-        p99_ns: ns,
-        per_second: 1e9 / ns,
-        facts: Default::default(),
-        sampled: None,
-    };
-    Ok((measured, Some((status("VmHWM:")? - before).max(0.0))))
+    let rate = operations as f64 / begun.elapsed().as_secs_f64();
+    let peak = (status("VmHWM:")? - before).max(0.0);
+    Ok(Measured {
+        facts: [("peak_bytes".into(), peak)].into(),
+        ..Measured::rate(rate)
+    })
 }
 
 /// 5000 blocks of 8 to 1000 bytes; each operation replaces one. Every 100,000 operations a new thread takes over.

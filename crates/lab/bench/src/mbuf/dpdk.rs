@@ -74,12 +74,10 @@ impl Dpdk {
         };
         let batch = BATCH as f64;
         Ok(vec![Measured {
-            op: String::new(),
             median_ns: clock::ns(median) / batch,
             p99_ns: clock::ns(p99) / batch,
             per_second: 1e9 * batch * samples as f64 / clock::ns(all),
-            facts: Default::default(),
-            sampled: None,
+            ..Measured::default()
         }])
     }
 }

@@ -1,14 +1,13 @@
-//! `mbuf`: packets allocated and freed in one thread, against DPDK's; what the packet zone is worth; what packets of
-//! real sizes cost in memory.
+//! `mbuf`: packets allocated and freed in one thread, against DPDK's, and the memory that packets of real sizes take.
 
 mod dpdk;
-mod split;
 mod trace;
 
 use anyhow::{Result, ensure};
 use std::mem::MaybeUninit;
 use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, NoBuffers};
 
+use crate::Bench;
 use crate::clock;
 use crate::options::Common;
 use crate::party;
@@ -89,63 +88,62 @@ const PAIRS: &[Pair] = &[
     },
 ];
 
-pub fn systems() -> Vec<&'static str> {
-    let mut names: Vec<_> = PAIRS.iter().map(|pair| pair.system).collect();
-    names.extend(trace::SYSTEMS);
-    names.extend(split::SYSTEMS);
-    names
-}
+#[derive(Debug, clap::Args)]
+pub struct Mbuf;
 
-pub fn bench(common: &Common) -> Result<Outcome> {
-    let mut outcome = pairs(common)?;
-    trace::bench(common, &mut outcome)?;
-    split::bench(common, &mut outcome)?;
-    Ok(outcome)
-}
+impl Bench for Mbuf {
+    const REFERENCES: &'static [&'static str] = &["dpdk", "dpdk-mempool"];
 
-/// Alloc and free alone.
-pub fn pairs(common: &Common) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let core = common.cores()[0];
-    let dpdk = match Dpdk::start(core) {
-        Ok(dpdk) => {
-            eprintln!("dpdk {}", dpdk.version);
-            Some(dpdk)
-        }
-        Err(error) => {
-            eprintln!("SKIPPED: dpdk: {error:#}");
-            None
-        }
-    };
-    party::pin(core)?;
-    let mbufs = MbufOptions::new().limits(Limits::NONE).build()?;
-    for op in ["packet", "mbuf"] {
-        for distinct in DISTINCT {
-            let wanted = PAIRS
-                .iter()
-                .filter(|pair| pair.op == op && common.wants(pair.system))
-                .filter(|pair| dpdk.is_some() || matches!(pair.how, How::Ours(_)));
-            let cells = wanted.map(|pair| Cell {
-                system: pair.system,
-                key: Key {
-                    mode: if op == "packet" { "packet" } else { "mbuf" },
-                    buffers: Some(distinct),
-                    threads: Some(1),
-                    ..Key::default()
-                },
-                measure: Box::new(|_| match (pair.how, &dpdk) {
-                    (How::Ours(run), _) => run(&mbufs, distinct, common.sample_ms()),
-                    (How::Dpdk(what), Some(dpdk)) => {
-                        dpdk.measure(what, distinct, common.sample_ms())
-                    }
-                    (How::Dpdk(_), None) => anyhow::bail!("no DPDK"),
-                }),
-            });
-            outcome.group(common.runs(), cells.collect());
-        }
+    fn systems(&self) -> Vec<&'static str> {
+        let names = PAIRS.iter().map(|pair| pair.system);
+        names.chain(trace::SYSTEMS).collect()
     }
-    ensure!(mbufs.stats().outstanding() == 0, "mbufs were lost");
-    Ok(outcome)
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let core = common.cores()[0];
+        let dpdk = match Dpdk::start(core) {
+            Ok(dpdk) => Some(dpdk),
+            Err(error) => {
+                eprintln!("SKIPPED: dpdk: {error:#}");
+                None
+            }
+        };
+        if let Some(dpdk) = &dpdk {
+            let version = dpdk.version.clone();
+            outcome.peers.insert("dpdk".to_owned(), version);
+        }
+        party::pin(core)?;
+        let mbufs = MbufOptions::new().limits(Limits::NONE).build()?;
+        for op in ["packet", "mbuf"] {
+            for distinct in DISTINCT {
+                let wanted = PAIRS
+                    .iter()
+                    .filter(|pair| pair.op == op && common.wants(pair.system))
+                    .filter(|pair| dpdk.is_some() || matches!(pair.how, How::Ours(_)));
+                let cells = wanted.map(|pair| Cell {
+                    system: pair.system,
+                    key: Key {
+                        mode: op,
+                        buffers: Some(distinct),
+                        threads: Some(1),
+                        ..Key::default()
+                    },
+                    measure: Box::new(|_| match (pair.how, &dpdk) {
+                        (How::Ours(run), _) => run(&mbufs, distinct, common.sample_ms()),
+                        (How::Dpdk(what), Some(dpdk)) => {
+                            dpdk.measure(what, distinct, common.sample_ms())
+                        }
+                        (How::Dpdk(_), None) => anyhow::bail!("no DPDK"),
+                    }),
+                });
+                outcome.group(common.runs(), cells.collect());
+            }
+        }
+        ensure!(mbufs.stats().outstanding() == 0, "mbufs were lost");
+        trace::bench(common, &mut outcome);
+        Ok(outcome)
+    }
 }
 
 /// The loop: so many packets are taken, then given back.

@@ -60,7 +60,7 @@ impl Sizes {
     }
 }
 
-pub fn bench(common: &Common, outcome: &mut Outcome) -> Result<()> {
+pub fn bench(common: &Common, outcome: &mut Outcome) {
     for trace in &TRACES {
         let mut cells: Vec<Cell<'_>> = Vec::new();
         if common.wants("tranship") {
@@ -79,7 +79,6 @@ pub fn bench(common: &Common, outcome: &mut Outcome) -> Result<()> {
         }
         outcome.group(common.runs().min(5), cells);
     }
-    Ok(())
 }
 
 fn key(trace: &Sizes) -> Key {
@@ -115,18 +114,21 @@ fn ours(trace: &Sizes) -> Result<Vec<Measured>> {
             drop(flight.pop_front());
         }
     }
-    let ns = clock::ns(clock::ticks() - begun) / PACKETS as f64;
+    let ns = clock::ns(clock::ticks() - begun);
     let stats = mbufs.stats();
     let percent = |zone: &tranship_mbuf::ZoneUse| zone.hits as f64 * 100.0 / zone.allocs as f64;
     let facts = Facts::from([
         (
-            "wasted_bytes_per_packet",
+            "wasted_bytes_per_packet".into(),
             (memory - bytes) as f64 / PACKETS as f64,
         ),
-        ("packet_cache_hit_percent", percent(&stats.packets)),
-        ("mbuf_cache_hit_percent", percent(&stats.mbufs)),
+        ("packet_cache_hit_percent".into(), percent(&stats.packets)),
+        ("mbuf_cache_hit_percent".into(), percent(&stats.mbufs)),
     ]);
-    Ok(vec![one(ns, facts)])
+    Ok(vec![Measured {
+        facts,
+        ..Measured::rate(PACKETS as f64 * 1e9 / ns)
+    }])
 }
 
 /// The exact-size scheme, by the sums.
@@ -139,8 +141,11 @@ fn counted(trace: &Sizes) -> Measured {
         let buffer = (size + HEAD_ROOM).next_multiple_of(64) + SHARED_PART;
         wasted += DESCRIPTION + class(buffer) - size;
     }
-    let facts = Facts::from([("wasted_bytes_per_packet", wasted as f64 / PACKETS as f64)]);
-    one(0.0, facts)
+    let wasted = wasted as f64 / PACKETS as f64;
+    Measured {
+        facts: Facts::from([("wasted_bytes_per_packet".into(), wasted)]),
+        ..Measured::default()
+    }
 }
 
 /// Size classes of a general-purpose slab allocator: powers of two and two between the small ones.
@@ -151,16 +156,5 @@ fn class(bytes: usize) -> usize {
         97..=128 => 128,
         129..=192 => 192,
         _ => bytes.next_power_of_two(),
-    }
-}
-
-fn one(ns: f64, facts: Facts) -> Measured {
-    Measured {
-        op: String::new(),
-        median_ns: ns,
-        p99_ns: ns,
-        per_second: if ns > 0.0 { 1e9 / ns } else { 0.0 },
-        facts,
-        sampled: None,
     }
 }

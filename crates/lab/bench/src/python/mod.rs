@@ -3,24 +3,21 @@
 //! Each system is a small program in `programs/`, of which `run.py` runs both sides.
 
 mod environment;
-mod picture;
 mod run;
 mod system;
-mod verdicts;
 
-use crate::case::{Case, Pattern, Touch, Wait};
-use crate::options::Common;
+use crate::Bench;
+use crate::case::{Case, Wait};
+use crate::options::{Common, size};
 use crate::peer::Entry;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::{messages, systems};
 use anyhow::Result;
-use std::path::Path;
-
-pub use picture::save as pictures;
+use std::path::PathBuf;
 
 use environment::Environment;
-use system::{BOTH, RUST, SYSTEMS, System, name_of};
+use system::{ARRAYS, BOTH, RUST, SYSTEMS, System, name_of};
 
 /// Most bytes of one sender's buffers, but for [`FEWEST`] of them.
 const POOL_BYTES: usize = 16 << 20;
@@ -29,28 +26,36 @@ const FEWEST: usize = 4;
 /// Largest array with `--quick`.
 const QUICK: usize = 64 << 10;
 
-/// What can be named.
-pub fn names() -> Vec<&'static str> {
-    let python = SYSTEMS.iter().map(|system| system.name);
-    [RUST].into_iter().chain(python).collect()
+#[derive(Debug, clap::Args)]
+pub struct Python {
+    /// How the sides wait [default: spin, then block].
+    #[arg(long, value_enum)]
+    mode: Vec<Wait>,
+    /// Sizes of the arrays, e.g. 64,4K,64K,1M.
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M"])]
+    payload: Vec<usize>,
+    /// The interpreter [default: of an environment that is made under the target folder; with --quick python3, if there is none].
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
 }
 
-/// What to vary.
-#[derive(Debug)]
-pub struct Grid<'a> {
-    pub modes: &'a [Wait],
-    pub payloads: &'a [usize],
-    pub python: Option<&'a Path>,
+impl Bench for Python {
+    const REFERENCES: &'static [&'static str] = &[ARRAYS];
+
+    fn systems(&self) -> Vec<&'static str> {
+        let python = SYSTEMS.iter().map(|system| system.name);
+        [RUST].into_iter().chain(python).collect()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        measure(common, self)
+    }
 }
 
-pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
-    let modes = match grid.modes {
-        [] => &[Wait::Spin, Wait::Block],
-        some => some,
-    };
+fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
     let wanted = SYSTEMS.iter().filter(|one| common.wants(one.name));
     let needs = wanted.flat_map(|one| one.needs).copied().collect();
-    let environment = Environment::find(grid.python, common.is_quick(), &needs)?;
+    let environment = Environment::find(grid.python.as_deref(), common.is_quick(), &needs)?;
     let rust = systems::all().into_iter().find(|one| one.name == RUST);
     let mut outcome = Outcome {
         peers: environment
@@ -61,22 +66,13 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
     let able = SYSTEMS.iter().filter(|one| common.wants(one.name));
     let able = able.filter(|one| environment.as_ref().is_some_and(|there| there.has(one)));
     let able: Vec<&System> = able.collect();
-    for wait in modes {
-        for payload in sizes(common, grid.payloads) {
+    for wait in messages::waits(&grid.mode) {
+        for payload in sizes(common, &grid.payload) {
             let fit = (POOL_BYTES / payload).max(FEWEST);
             let case = Case {
-                pattern: Pattern::RoundTrip,
-                wait: *wait,
-                touch: Touch::Word,
                 payload,
                 buffers: BUFFERS.min(fit).next_power_of_two(),
-                loans: 1,
-                cores: match wait {
-                    Wait::Spin => common.cores(),
-                    Wait::Block => common.blocking_cores(),
-                },
-                helper: true,
-                budget: common.budget(),
+                ..messages::trip(common, *wait)
             };
             let rust = rust.filter(|one| common.wants(one.name));
             let mut cells: Vec<Cell<'_>> =
@@ -92,7 +88,6 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
             outcome.group(common.runs(), cells);
         }
     }
-    outcome.verdicts = verdicts::of(&outcome.rows);
     Ok(outcome)
 }
 

@@ -6,6 +6,7 @@ use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::stats::Measured;
 use serde::{Deserialize, Serialize};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_proto::{Event, ManagerStat, Req, Request, Role, StatRecord};
@@ -51,6 +52,21 @@ pub struct Times {
     pub p99: f64,
     pub max: f64,
     pub sum: f64,
+}
+
+impl Times {
+    /// As a row has it.
+    #[allow(clippy::cast_precision_loss, reason = "counts")]
+    pub fn measured(&self, op: &str) -> Measured {
+        Measured {
+            op: op.to_owned(),
+            median_ns: self.median,
+            p99_ns: self.p99,
+            per_second: self.count as f64 * 1e9 / self.sum,
+            facts: [("max_ns".into(), self.max)].into(),
+            ..Measured::default()
+        }
+    }
 }
 
 /// Programs of the honest user that begin in a second, each with a domain that joins and asks for a few things. Nobody begins

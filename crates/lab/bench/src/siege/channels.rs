@@ -12,7 +12,7 @@ use super::stage::Stage;
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
-use crate::stats::{Facts, Measured, median};
+use crate::stats::{Measured, median};
 
 /// Of what is sampled elsewhere.
 const LONGER: u32 = 10;
@@ -85,18 +85,8 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts")]
 fn row<'a>(mode: &'static str, kind: Kind, of: impl Iterator<Item = &'a Times>) -> Row {
-    let measured: Vec<Measured> = of
-        .map(|times| Measured {
-            op: kind.name().to_owned(),
-            median_ns: times.median,
-            p99_ns: times.p99,
-            per_second: times.count as f64 * 1e9 / times.sum,
-            facts: Facts::new(),
-            sampled: None,
-        })
-        .collect();
+    let measured: Vec<Measured> = of.map(|times| times.measured(kind.name())).collect();
     let key = Key {
         mode,
         op: kind.name().to_owned(),

@@ -17,12 +17,12 @@ use super::watch::{self, Held};
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
-use crate::stats::{Facts, Measured, median};
+use crate::stats::{Facts, Measured};
 
 /// So much longer than what is sampled elsewhere.
 const LONGER: u32 = 40;
 /// What is asked for; what there is to be said in all grows with what there is, so that nothing is promised of it.
-pub const PROMISED: [&str; 6] = ["join", "name", "pool", "grant", "show", "stat"];
+const PROMISED: [&str; 6] = ["join", "name", "pool", "grant", "show", "stat"];
 /// Nor of the first parts of a join: the client wakes when it is due, and waits for room in the listener's queue.
 const MORE: [&str; 3] = ["late", "join-connected", "stat-all"];
 /// What an honest client's answer may take beside hostile ones, of a hundred all but one.
@@ -110,9 +110,9 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
     }
     let said = &besieged.last().context("no runs")?.1.said;
     let facts = Facts::from([
-        ("bursts", bursts as f64),
-        ("attackers", attackers as f64),
-        ("longest_turn_ns", said.longest_turn_us as f64 * 1e3),
+        ("bursts".into(), bursts as f64),
+        ("attackers".into(), attackers as f64),
+        ("longest_turn_ns".into(), said.longest_turn_us as f64 * 1e3),
     ]);
     judge(outcome, manager, said, [before, peak, after], facts)
 }
@@ -137,25 +137,13 @@ pub fn until_all_attack(load: &Load, attackers: usize) -> Result<()> {
 fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool) {
     for op in PROMISED.into_iter().chain(MORE) {
         let of = runs.iter().filter_map(|run| run.answers.get(op));
-        let measured: Vec<Measured> = of
-            .clone()
-            .map(|times| Measured {
-                op: op.to_owned(),
-                median_ns: times.median,
-                p99_ns: times.p99,
-                per_second: times.count as f64 * 1e9 / times.sum,
-                facts: Facts::new(),
-                sampled: None,
-            })
-            .collect();
+        let measured: Vec<Measured> = of.map(|times| times.measured(op)).collect();
         let key = Key {
             mode,
             op: op.to_owned(),
             ..Key::default()
         };
-        let mut row = Row::of("tranship", key, &measured);
-        row.facts
-            .insert("max_ns", of.map(|t| t.max).fold(0.0, f64::max));
+        let row = Row::of("tranship", key, &measured);
         let late = row.p99_ns > P99.as_nanos() as f64;
         if counts && late && PROMISED.contains(&op) {
             outcome.verdicts.push(format!(
@@ -176,27 +164,33 @@ fn shares(mode: &'static str, runs: &[&Seen]) -> Row {
         op: "processor".to_owned(),
         ..Key::default()
     };
-    let mut row = Row::of("tranship", key, &[]);
-    (row.median_ns, row.p99_ns, row.per_second) = (0.0, 0.0, 0.0);
-    let mut add = |name, of: &dyn Fn(&Seen) -> f64| {
-        let value = median(runs.iter().map(|seen| of(seen)));
-        row.facts.insert(name, value);
-    };
     let percent =
         |part: Duration, seen: &Seen| 100.0 * part.as_secs_f64() / seen.took.as_secs_f64();
     let each = |of: Scheduled| of.waited.as_secs_f64() * 1e9 / of.times.max(1) as f64;
-    add("manager_ran_percent", &|seen| {
-        percent(seen.manager.ran, seen)
-    });
-    add("manager_waited_percent", &|seen| {
-        percent(seen.manager.waited, seen)
-    });
-    add("manager_waited_each_ns", &|seen| each(seen.manager));
-    add("client_waited_percent", &|seen| {
-        percent(seen.client.waited, seen)
-    });
-    add("client_waited_each_ns", &|seen| each(seen.client));
-    row
+    let facts = |seen: &&Seen| {
+        Facts::from([
+            (
+                "manager_ran_percent".into(),
+                percent(seen.manager.ran, seen),
+            ),
+            (
+                "manager_waited_percent".into(),
+                percent(seen.manager.waited, seen),
+            ),
+            ("manager_waited_each_ns".into(), each(seen.manager)),
+            (
+                "client_waited_percent".into(),
+                percent(seen.client.waited, seen),
+            ),
+            ("client_waited_each_ns".into(), each(seen.client)),
+        ])
+    };
+    let measured = |seen| Measured {
+        facts: facts(seen),
+        ..Measured::default()
+    };
+    let all: Vec<Measured> = runs.iter().map(measured).collect();
+    Row::of("tranship", key, &all)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
@@ -230,17 +224,18 @@ fn judge(
         ("rss_after_bytes", after.memory.rss as f64),
         ("memory_limit_bytes", memory as f64),
     ] {
-        facts.insert(name, value);
+        facts.insert(name.into(), value);
     }
     let key = Key {
         mode: "besieged",
         op: "manager".to_owned(),
         ..Key::default()
     };
-    let mut row = Row::of("tranship", key, &[]);
-    (row.median_ns, row.p99_ns, row.per_second) = (0.0, 0.0, 0.0);
-    row.facts = facts;
-    outcome.rows.push(row);
+    let measured = Measured {
+        facts,
+        ..Measured::default()
+    };
+    outcome.rows.push(Row::of("tranship", key, &[measured]));
     let mut wrong = |what: String| {
         eprintln!("FAILED: {what}");
         outcome.verdicts.push(what);

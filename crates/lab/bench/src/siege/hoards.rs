@@ -19,7 +19,7 @@ use super::stage::{ATTACKERS, Stage};
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
-use crate::stats::{Facts, Measured};
+use crate::stats::Measured;
 
 /// Of what is sampled elsewhere.
 const LONGER: u32 = 10;
@@ -203,27 +203,13 @@ pub fn measure(common: &Common, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts")]
 fn row(mode: &'static str, op: &str, payload_bytes: Option<usize>, of: &[Times]) -> Row {
-    let measured: Vec<Measured> = of
-        .iter()
-        .map(|times| Measured {
-            op: op.to_owned(),
-            median_ns: times.median,
-            p99_ns: times.p99,
-            per_second: times.count as f64 * 1e9 / times.sum,
-            facts: Facts::new(),
-            sampled: None,
-        })
-        .collect();
+    let measured: Vec<Measured> = of.iter().map(|times| times.measured(op)).collect();
     let key = Key {
         mode,
         op: op.to_owned(),
         payload_bytes,
         ..Key::default()
     };
-    let mut row = Row::of("tranship", key, &measured);
-    let max = of.iter().map(|times| times.max).fold(0.0, f64::max);
-    row.facts.insert("max_ns", max);
-    row
+    Row::of("tranship", key, &measured)
 }

@@ -17,32 +17,48 @@ use anyhow::Result;
 use tranship_testkit::hostile::Load;
 use tranship_testkit::is_root;
 
+use crate::Bench;
 use crate::options::Common;
 use crate::plan::Outcome;
-pub use clients::PROMISED;
 
 /// What is measured.
-pub const MODES: [&str; 3] = ["clients", "channels", "hoards"];
+const MODES: [&str; 3] = ["clients", "channels", "hoards"];
 
-/// Measures; nothing without root, after saying so.
-pub fn bench(common: &Common, attackers: usize, modes: &[String]) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    if !is_root() {
-        eprintln!("SKIPPED: siege: needs root, to be four users");
-        return Ok(outcome);
+#[derive(Debug, clap::Args)]
+pub struct Siege {
+    /// Attacking processes, of two users.
+    #[arg(long, default_value_t = 8)]
+    attackers: usize,
+    /// What is measured [default: all].
+    #[arg(long, value_delimiter = ',', value_parser = MODES)]
+    mode: Vec<String>,
+}
+
+impl Bench for Siege {
+    /// The product alone.
+    fn systems(&self) -> Vec<&'static str> {
+        Vec::new()
     }
-    if let Err(why) = Load::whole() {
-        eprintln!("SKIPPED: of siege, files that nobody answers for: {why}");
+
+    /// Nothing without root, after saying so.
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        if !is_root() {
+            eprintln!("SKIPPED: siege: needs root, to be four users");
+            return Ok(outcome);
+        }
+        if let Err(why) = Load::whole() {
+            eprintln!("SKIPPED: of siege, files that nobody answers for: {why}");
+        }
+        if common.is_named(&self.mode, "clients") {
+            clients::measure(common, self.attackers, &mut outcome)?;
+        }
+        if common.is_named(&self.mode, "channels") {
+            channels::measure(common, self.attackers, &mut outcome)?;
+        }
+        if common.is_named(&self.mode, "hoards") {
+            hoards::measure(common, &mut outcome)?;
+        }
+        Ok(outcome)
     }
-    let wants = |mode: &str| modes.is_empty() || modes.iter().any(|m| m == mode);
-    if wants("clients") {
-        clients::measure(common, attackers, &mut outcome)?;
-    }
-    if wants("channels") {
-        channels::measure(common, attackers, &mut outcome)?;
-    }
-    if wants("hoards") {
-        hoards::measure(common, &mut outcome)?;
-    }
-    Ok(outcome)
 }

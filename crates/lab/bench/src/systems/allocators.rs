@@ -67,6 +67,15 @@ whose!(
     )
 );
 
+/// Whole allocators, ours among them.
+pub const MALLOCS: [(&str, Option<Preload>); 5] = [
+    (Ours::NAME, Ours::PRELOAD),
+    (Glibc::NAME, Glibc::PRELOAD),
+    (Jemalloc::NAME, Jemalloc::PRELOAD),
+    (Tcmalloc::NAME, Tcmalloc::PRELOAD),
+    (Mimalloc::NAME, Mimalloc::PRELOAD),
+];
+
 pub struct Malloc<W> {
     bytes: usize,
     whose: std::marker::PhantomData<W>,

@@ -11,7 +11,7 @@ use tranship_ring::{Consumer, Lines, Producer, Publish, Push};
 
 use super::shared::Shared;
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::ops::Ops;
+use crate::instructions::Ops;
 use crate::party::Party;
 use crate::peer::{Peer, Role};
 use crate::touch;
@@ -143,12 +143,6 @@ impl Ops for Raw {
         }
         self.loaned += 1;
         Ok(self.producer.tail() + self.loaned - 1)
-    }
-
-    #[inline(always)]
-    fn free(&mut self, _position: u64) -> Result<()> {
-        self.loaned -= 1;
-        Ok(())
     }
 
     #[inline(always)]

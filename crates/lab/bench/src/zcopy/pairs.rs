@@ -32,27 +32,12 @@ impl Ratio {
         })
     }
 
-    /// Whether a bound from below is kept, missed, or neither can be said.
-    pub fn verdict(&self, at_least: f64) -> &'static str {
-        match *self {
-            _ if self.median >= at_least => "shown",
-            _ if self.high >= at_least => "not told apart from it",
-            _ => "MISSED",
-        }
-    }
-
     /// For people.
     pub fn text(&self) -> String {
         format!(
             "{:.2}x [{:.2}, {:.2}] of {} pairs",
             self.median, self.low, self.high, self.pairs
         )
-    }
-
-    /// A line with a bound, for people.
-    pub fn line(&self, what: &str, at_least: f64) -> String {
-        let (text, verdict) = (self.text(), self.verdict(at_least));
-        format!("{what}: {text}, at least {at_least:.2}x: {verdict}")
     }
 }
 
@@ -86,9 +71,6 @@ mod tests {
         let nine = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0, 5.0];
         let ratio = Ratio::over(nine.into_iter()).expect("nine");
         assert_eq!((ratio.low, ratio.median, ratio.high), (2.0, 5.0, 8.0));
-        assert_eq!(ratio.verdict(5.0), "shown");
-        assert_eq!(ratio.verdict(7.5), "not told apart from it");
-        assert_eq!(ratio.verdict(8.5), "MISSED");
         assert!(Ratio::over(std::iter::empty()).is_none());
     }
 }

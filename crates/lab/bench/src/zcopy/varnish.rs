@@ -5,10 +5,11 @@
 
 use super::cache::{cpu_of, on_cores};
 use super::pairs::Ratio;
-use crate::options::Common;
+use crate::Bench;
+use crate::options::{Common, size};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, bytes};
-use crate::stats::{Facts, Measured};
+use crate::stats::Measured;
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What can be named.
-pub const SYSTEMS: [&str; 3] = ["preload", "preload-1k", "stock"];
+const SYSTEMS: [&str; 3] = ["preload", "preload-1k", "stock"];
 const LIBRARY: &str = "libtranship_zcopy.so";
 /// Its rules are compiled first, by a C compiler.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -52,7 +53,30 @@ impl Mode {
     }
 }
 
-pub fn bench(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
+#[derive(Debug, clap::Args)]
+pub struct Varnish {
+    /// What is asked for.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["hot", "cold"])]
+    mode: Vec<Mode>,
+    /// Bytes of an object.
+    #[arg(long, value_delimiter = ',', value_parser = size,
+        default_values = ["1K", "2K", "4K", "6K", "8K", "16K", "64K", "256K"])]
+    payload: Vec<usize>,
+}
+
+impl Bench for Varnish {
+    const REFERENCES: &'static [&'static str] = &["stock"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        SYSTEMS.to_vec()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        Ok(measure(common, &self.mode, &self.payload))
+    }
+}
+
+fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
     let mut outcome = Outcome::default();
     let started = missing().and_then(|client| Ok((client, started(common)?)));
     let (client, (_origin, servers)) = match started {
@@ -138,14 +162,14 @@ impl Drop for Ended {
     }
 }
 
-struct Varnish {
+struct Running {
     system: &'static str,
     manager: Ended,
     port: u16,
     _folder: tempfile::TempDir,
 }
 
-fn started(common: &Common) -> Result<(Ended, Vec<Varnish>)> {
+fn started(common: &Common) -> Result<(Ended, Vec<Running>)> {
     let exe = std::env::current_exe()?;
     let library = exe.parent().context("no folder")?.join(LIBRARY);
     ensure!(
@@ -155,7 +179,7 @@ fn started(common: &Common) -> Result<(Ended, Vec<Varnish>)> {
     );
     let mut origin = Command::new(exe);
     origin
-        .arg("zc-origin")
+        .args(["child", "zc-origin", ""])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     on_cores(&mut origin, common.cores(), 1);
@@ -164,17 +188,17 @@ fn started(common: &Common) -> Result<(Ended, Vec<Varnish>)> {
     BufReader::new(origin.0.stdout.take().context("no output")?).read_line(&mut line)?;
     let port: u16 = line.trim().parse()?;
     let wanted = SYSTEMS.into_iter().filter(|name| common.wants(name));
-    let all = wanted.map(|system| Varnish::start(common, system, &library, port));
+    let all = wanted.map(|system| Running::start(common, system, &library, port));
     Ok((origin, all.collect::<Result<_>>()?))
 }
 
-impl Varnish {
+impl Running {
     fn start(
         common: &Common,
         system: &'static str,
         library: &Path,
         origin: u16,
-    ) -> Result<Varnish> {
+    ) -> Result<Running> {
         let folder = tempfile::tempdir()?;
         let free = TcpListener::bind("127.0.0.1:0")?;
         let port = free.local_addr()?.port();
@@ -208,7 +232,7 @@ impl Varnish {
             command.env("TRANSHIP_ZCOPY_MIN", "1KiB");
         }
         on_cores(&mut command, common.cores(), 1);
-        let mut varnish = Varnish {
+        let mut varnish = Running {
             system,
             manager: Ended(command.spawn()?),
             port,
@@ -296,15 +320,10 @@ impl Varnish {
         let rate = number(&said, &["Requests/sec:", "Requests per second:"]);
         let rate = rate.with_context(|| format!("{client} said no rate: {said}"))?;
         let cpu = cpu_of(server)? - before;
-        let mut facts = Facts::new();
-        facts.insert(CPU, cpu as f64 / (rate * time));
+        let cost = cpu as f64 / (rate * time);
         Ok((rate > 0.0).then(|| Measured {
-            op: String::new(),
-            median_ns: 1e9 / rate,
-            p99_ns: 0.0,
-            per_second: rate,
-            facts,
-            sampled: None,
+            facts: [(CPU.into(), cost)].into(),
+            ..Measured::rate(rate)
         }))
     }
 

@@ -1,12 +1,14 @@
 //! `tranship policy record`.
 
 use super::super::connect;
-use super::trace::VERSION;
 use crate::args::policy::RecordArgs;
 use crate::output;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::{Duration, Instant};
+
+/// The version of the format.
+const VERSION: u32 = 1;
 
 pub(super) fn run(args: &RecordArgs) -> Result<()> {
     let domain = connect::look(&args.connect)?;

@@ -21,7 +21,7 @@ use iceoryx2::sample::Sample;
 use iceoryx2::sample_mut_uninit::SampleMutUninit;
 
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::ops::Ops;
+use crate::instructions::Ops;
 use crate::party::Party;
 use crate::peer::{Peer, Role};
 use crate::touch;
@@ -194,12 +194,6 @@ impl Ops for Iceoryx2 {
         self.publisher
             .loan_slice_uninit(self.words)
             .map_err(text("loan"))
-    }
-
-    #[inline(always)]
-    fn free(&mut self, loan: Self::Loan) -> Result<()> {
-        drop(loan);
-        Ok(())
     }
 
     #[inline(always)]

@@ -4,16 +4,14 @@
 
 mod alloc;
 mod collect;
-mod fan;
 mod forwarded;
 mod inline;
 pub mod join;
 mod moved;
-pub use join::{domain, shape_of, socket};
+pub use join::{domain, shape_of};
 
 pub use alloc::Zones;
 pub use collect::Turns;
-pub use fan::Shared;
 pub use forwarded::Forwarded;
 pub use inline::Inlined;
 pub use moved::Moved;
@@ -22,7 +20,7 @@ use anyhow::{Context, Result, ensure};
 use tranship_core::{Cbuf, CbufMut, Domain, Pool, Receiver, Sender};
 
 use crate::case::{Case, Touch};
-use crate::ops::Ops;
+use crate::instructions::Ops;
 use crate::party::Party;
 use crate::peer::{Peer, Role};
 use crate::touch;
@@ -83,12 +81,6 @@ impl Ops for Tranship {
     #[inline(always)]
     fn alloc(&mut self) -> Result<CbufMut> {
         Ok(self.pool.alloc(self.payload)?)
-    }
-
-    #[inline(always)]
-    fn free(&mut self, loan: CbufMut) -> Result<()> {
-        drop(loan);
-        Ok(())
     }
 
     #[inline(always)]

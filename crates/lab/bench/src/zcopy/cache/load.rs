@@ -2,7 +2,7 @@
 //! dropped or copied. They never wait in the kernel.
 
 use crate::clock;
-use crate::stats::{Facts, Measured, Samples};
+use crate::stats::{Measured, Samples};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -40,36 +40,28 @@ pub struct Load {
     pub budget: Duration,
 }
 
-/// A row for the answers of some time, and one for the processor time that they cost the server: facts do not travel between processes.
-pub fn rows(measured: Measured, served: u64, time: Duration, cpu: u64) -> Vec<Measured> {
+/// The answers of some time, and the processor time that they cost the server.
+pub fn row(measured: Measured, served: u64, time: Duration, cpu: u64) -> Vec<Measured> {
     let seconds = time.as_secs_f64();
-    let cost = Measured {
-        op: CPU.to_owned(),
-        median_ns: cpu as f64 / served as f64,
-        p99_ns: cpu as f64 / seconds / 1e9,
-        per_second: 0.0,
-        facts: Facts::new(),
-        sampled: None,
-    };
-    let per_second = served as f64 / seconds;
-    vec![
-        Measured {
-            per_second,
-            ..measured
-        },
-        cost,
-    ]
+    let facts = [
+        (CPU.into(), cpu as f64 / served as f64),
+        (SHARE.into(), cpu as f64 / seconds / 1e7),
+    ];
+    vec![Measured {
+        per_second: served as f64 / seconds,
+        facts: facts.into(),
+        ..measured
+    }]
 }
 
-/// The [`rows`] of a client as one.
-pub fn told(rows: Vec<Vec<Measured>>, op: &str) -> Result<Vec<Measured>> {
-    let mut rows = rows.into_iter().flatten();
-    let mut measured = rows.next().context("no client")?;
-    let cost = rows.find(|row| row.op == CPU).context("no cost")?;
-    measured.op = op.to_owned();
-    measured.facts.insert(CPU, cost.median_ns);
-    measured.facts.insert(SHARE, cost.p99_ns * 100.0);
-    Ok(vec![measured])
+/// The [`row`] of a client.
+pub fn told(rows: Vec<Vec<Measured>>, op: &str) -> Vec<Measured> {
+    let rows = rows.into_iter().flatten();
+    let named = |measured| Measured {
+        op: op.to_owned(),
+        ..measured
+    };
+    rows.map(named).collect()
 }
 
 /// The command for a value.
@@ -265,7 +257,7 @@ pub fn ask(load: Load) -> Result<Vec<Measured>> {
             Some(begun) if begun.elapsed() > load.budget && served > 0 => {
                 let cpu = cpu_of(load.pid)? - cpu;
                 let measured = samples.finish("").context("no sample")?;
-                return Ok(rows(measured, served, begun.elapsed(), cpu));
+                return Ok(row(measured, served, begun.elapsed(), cpu));
             }
             _ => {}
         }

@@ -7,15 +7,15 @@
 mod load;
 mod served;
 
-pub use load::{CPU, Load, Numbers, answer, cpu_of, fill, get, rows, told};
+pub use load::{CPU, Load, Numbers, answer, cpu_of, fill, get, row, told};
 pub use served::{Place, Served, child, on_cores};
 
 use load::{ask, overwrite};
 use served::debians;
 
 use super::pairs::Ratio;
-use super::{CLIENTS, HOT, MODES, QUICK, wanted};
-use crate::options::Common;
+use crate::Bench;
+use crate::options::{Common, size};
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row, bytes};
@@ -23,7 +23,7 @@ use crate::stats::Measured;
 use anyhow::{Context, Result};
 
 /// What can be named; the last two only are where they are named.
-pub const SYSTEMS: [&str; 6] = [
+const SYSTEMS: [&str; 6] = [
     "tranship",
     "batched",
     "naive",
@@ -38,17 +38,33 @@ const OFFERED: f64 = 0.5;
 /// Of a hundred requests that many store, in the mixed load.
 const SETS: u64 = 50;
 
-/// What to vary.
-#[derive(Debug)]
-pub struct Grid<'a> {
-    pub modes: &'a [String],
-    pub clients: &'a [String],
-    pub payloads: &'a [usize],
-    pub depths: &'a [usize],
-    /// Bytes of the cold set.
-    pub set: usize,
-    /// Look for the size from which on references pay.
-    pub break_even: bool,
+/// Which values are asked for.
+const MODES: [&str; 2] = ["cold", "hot"];
+/// What the client does with them.
+const CLIENTS: [&str; 2] = ["drop", "copy"];
+/// Bytes of the hot set.
+const HOT: usize = 1 << 20;
+/// Bytes of the cold set with `--quick`, at most.
+const QUICK: usize = 8 << 20;
+
+#[derive(Debug, clap::Args)]
+pub struct Cache {
+    /// A set of 512 MiB, or one of 1 MiB [default: both].
+    #[arg(long, value_delimiter = ',', value_parser = MODES)]
+    mode: Vec<String>,
+    /// What the client does with the values [default: both].
+    #[arg(long, value_delimiter = ',', value_parser = CLIENTS)]
+    client: Vec<String>,
+    /// Bytes of a value.
+    #[arg(long, value_delimiter = ',', value_parser = size,
+        default_values = ["512", "1K", "2K", "4K", "16K", "64K", "256K", "1M"])]
+    payload: Vec<usize>,
+    /// Requests under way on each connection.
+    #[arg(long, value_delimiter = ',', default_values = ["1", "8"])]
+    depth: Vec<usize>,
+    /// Size of the cold set, MiB.
+    #[arg(long, default_value_t = 512)]
+    set_mib: usize,
 }
 
 /// Servers that hold the same values.
@@ -59,36 +75,38 @@ struct Rig {
     client_core: usize,
 }
 
-pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
-    let systems = systems(common, &mut outcome);
-    for mode in MODES.into_iter().filter(|mode| wanted(grid.modes, mode)) {
-        for value in common.some_of(grid.payloads) {
-            let set = match mode {
-                "hot" => HOT,
-                _ if common.is_quick() => grid.set.min(QUICK),
-                _ => grid.set,
-            };
-            match Rig::start(common, &systems, value, set) {
-                Ok(rig) => rig.measure(common, grid, mode, &mut outcome),
-                Err(error) => {
-                    outcome.failures += 1;
-                    eprintln!("FAILED: zc-cache, values of {}: {error:#}", bytes(value));
+impl Bench for Cache {
+    const REFERENCES: &'static [&'static str] = &["batched", "memcached"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        SYSTEMS.to_vec()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let systems = systems(common, &mut outcome);
+        for mode in MODES {
+            if !common.is_named(&self.mode, mode) {
+                continue;
+            }
+            for value in common.some_of(&self.payload) {
+                let set = match mode {
+                    "hot" => HOT,
+                    _ if common.is_quick() => QUICK.min(self.set_mib << 20),
+                    _ => self.set_mib << 20,
+                };
+                match Rig::start(common, &systems, value, set) {
+                    Ok(rig) => rig.measure(common, self, mode, &mut outcome),
+                    Err(error) => {
+                        outcome.failures += 1;
+                        eprintln!("FAILED: zc-cache, values of {}: {error:#}", bytes(value));
+                    }
                 }
             }
         }
+        outcome.verdicts = verdicts(&outcome.rows);
+        Ok(outcome)
     }
-    outcome.verdicts = verdicts(&outcome.rows);
-    if grid.break_even {
-        match break_even(common, grid) {
-            Ok(found) => outcome.verdicts.push(found),
-            Err(error) => {
-                outcome.failures += 1;
-                eprintln!("FAILED: zc-cache, break-even: {error:#}");
-            }
-        }
-    }
-    outcome
 }
 
 fn systems(common: &Common, outcome: &mut Outcome) -> Vec<&'static str> {
@@ -166,12 +184,12 @@ impl Rig {
         }
     }
 
-    fn measure(&self, common: &Common, grid: &Grid<'_>, mode: &'static str, outcome: &mut Outcome) {
+    fn measure(&self, common: &Common, grid: &Cache, mode: &'static str, outcome: &mut Outcome) {
         for client in CLIENTS
             .into_iter()
-            .filter(|name| wanted(grid.clients, name))
+            .filter(|name| common.is_named(&grid.client, name))
         {
-            for depth in common.some_of(grid.depths) {
+            for depth in common.some_of(&grid.depth) {
                 let change = |load: Load| Load {
                     depth,
                     copies: client == "copy",
@@ -246,92 +264,30 @@ fn run(number: u64, core: usize, load: Load, op: &str) -> Result<Vec<Measured>> 
         core,
         body: Box::new(move |_| ask(load)),
     }];
-    told(party::run(number, members)?, op)
+    Ok(told(party::run(number, members)?, op))
 }
 
-/// By how much our rate must be that of another at least, if by anything.
-fn bound(ours: &Row, theirs: &str) -> Option<f64> {
-    let value = ours.key.payload_bytes?;
-    let main = ours.key.mode == "cold" && ours.key.depth == Some(1) && ours.key.op == "drop";
-    Some(match (theirs, ours.key.op.as_str()) {
-        ("batched", "drop") if main => match value {
-            4096 => 1.13,
-            16384 => 1.32,
-            65536 => 1.72,
-            262_144.. => 2.14,
-            _ => 0.97,
-        },
-        ("batched", "drop" | "half-sets") => 0.97,
-        ("memcached", "drop") if main && value <= 4096 => 1.0,
-        ("memcached", "drop") if main && value == 65536 => 1.5,
-        _ => return None,
-    })
-}
-
+/// Ours over each other server, pair by pair.
 fn verdicts(rows: &[Row]) -> Vec<String> {
-    let ours = rows.iter().filter(|row| row.system == "tranship");
     let mut out = Vec::new();
-    for row in ours {
-        for other in rows.iter().filter(|other| other.key == row.key) {
-            let Some(at_least) = bound(row, &other.system) else {
+    for row in rows.iter().filter(|row| row.system == "tranship") {
+        let key = &row.key;
+        for other in rows.iter().filter(|other| other.key == *key) {
+            let Some(ratio) = Ratio::of(row, other, |run| run.per_second) else {
                 continue;
             };
-            let key = &row.key;
-            let what = format!(
-                "{} {}, {} under way, {}, over {}",
-                key.mode,
-                bytes(key.payload_bytes.unwrap_or(0)),
-                key.depth.unwrap_or(1),
-                key.op,
-                other.system
-            );
-            out.extend(
-                Ratio::of(row, other, |run| run.per_second)
-                    .map(|ratio| ratio.line(&what, at_least)),
-            );
+            if other.system != row.system {
+                out.push(format!(
+                    "{} {}, {} under way, {}, over {}: {}",
+                    key.mode,
+                    bytes(key.payload_bytes.unwrap_or(0)),
+                    key.depth.unwrap_or(1),
+                    key.op,
+                    other.system,
+                    ratio.text()
+                ));
+            }
         }
     }
     out
-}
-
-/// Sizes of values between which the search ends.
-const CLOSE: f64 = 1.2;
-
-/// The smallest value that costs less by reference than copied: cold, one request under way, dropped. By halves.
-fn break_even(common: &Common, grid: &Grid<'_>) -> Result<String> {
-    let gain = |value: usize| -> Result<Ratio> {
-        let set = if common.is_quick() {
-            grid.set.min(QUICK)
-        } else {
-            grid.set
-        };
-        let rig = Rig::start(common, &["vmsplice", "batched"], value, set)?;
-        let mut outcome = Outcome::default();
-        rig.group(common, "cold", "drop", |load| load, &mut outcome);
-        let [ours, theirs] = &outcome.rows[..] else {
-            anyhow::bail!("a run failed");
-        };
-        Ratio::of(ours, theirs, |run| run.per_second).context("no pairs")
-    };
-    let (mut low, mut high) = (512usize, 64 << 10);
-    let mut last = None;
-    while high as f64 > low as f64 * CLOSE {
-        let middle = (low * high).isqrt() / 64 * 64;
-        let ratio = gain(middle)?;
-        if ratio.median > 1.0 {
-            (high, last) = (middle, Some(ratio));
-        } else {
-            low = middle;
-        }
-        if common.is_quick() {
-            break;
-        }
-    }
-    Ok(match last {
-        Some(ratio) => format!(
-            "cold values pay by reference from {high} bytes on ({:.2}x [{:.2}, {:.2}] there), not at {low}",
-            ratio.median, ratio.low, ratio.high
-        ),
-        None => format!("cold values do not pay by reference up to {high} bytes"),
-    })
 }

@@ -61,8 +61,12 @@ impl Served {
     pub fn ours(system: &str, place: Place) -> Result<Served> {
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["zc-cache-child", system, &place.threads.to_string()])
-            .arg(place.memory.to_string())
+            .args(["child", "zc-cache"])
+            .arg(serde_json::to_string(&(
+                system,
+                place.threads,
+                place.memory,
+            ))?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         on_cores(&mut command, place.cores, place.threads);
@@ -166,7 +170,7 @@ pub fn debians() -> Option<PathBuf> {
 }
 
 /// The process that [`Served::ours`] starts.
-pub fn child(system: &str, threads: usize, memory: u64) -> Result<()> {
+pub fn child((system, threads, memory): (String, usize, u64)) -> Result<()> {
     let (_, sending) = OURS
         .iter()
         .find(|(name, _)| *name == system)

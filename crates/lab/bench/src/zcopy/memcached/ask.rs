@@ -1,6 +1,6 @@
 //! The paper's two loads: GETs by UDP over many sockets in a closed loop, and TCP connections of one GET each.
 
-use super::super::cache::{Load, Numbers, answer, cpu_of, get, rows};
+use super::super::cache::{Load, Numbers, answer, cpu_of, get, row};
 use crate::clock;
 use crate::stats::{Measured, Samples};
 use anyhow::{Context, Result, ensure};
@@ -65,7 +65,7 @@ fn run<A: Asks>(load: Load) -> Result<Vec<Measured>> {
             Some(begun) if begun.elapsed() > load.budget && served > 0 => {
                 let cpu = cpu_of(load.pid)? - cpu;
                 let measured = samples.finish("").context("no sample")?;
-                return Ok(rows(measured, served, begun.elapsed(), cpu));
+                return Ok(row(measured, served, begun.elapsed(), cpu));
             }
             _ => {}
         }

@@ -6,10 +6,10 @@ mod ask;
 mod source;
 pub mod suite;
 
-use super::cache::{CPU, Load, Place, Served, fill};
+use super::cache::{CPU, Load, Place, Served, fill, told};
 use super::pairs::Ratio;
-use super::wanted;
-use crate::options::Common;
+use crate::Bench;
+use crate::options::{Common, size};
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, bytes};
@@ -20,50 +20,63 @@ use std::path::{Path, PathBuf};
 use tranship_zcopy::{Counts, Report};
 
 /// What can be named.
-pub const SYSTEMS: [&str; 2] = ["ported", "stock"];
+const SYSTEMS: [&str; 2] = ["ported", "stock"];
 /// How the values are asked for.
-pub const CARRIERS: [&str; 2] = ["udp", "tcp"];
+const CARRIERS: [&str; 2] = ["udp", "tcp"];
 /// Values, as in the paper; with `--quick` fewer.
 const COUNT: usize = 10_000;
 const QUICK: usize = 500;
 
-/// What to vary.
-#[derive(Debug)]
-pub struct Grid<'a> {
-    pub carriers: &'a [String],
-    pub payloads: &'a [usize],
-    pub threads: &'a [usize],
-    /// Where the package is unpacked and built.
-    pub folder: Option<&'a Path>,
+#[derive(Debug, clap::Args)]
+pub struct Memcached {
+    /// By UDP from 36 sockets, or by TCP with one request for each connection [default: both].
+    #[arg(long, value_delimiter = ',', value_parser = CARRIERS)]
+    carrier: Vec<String>,
+    /// Bytes of a value.
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["256", "512", "768", "1K", "2K"])]
+    payload: Vec<usize>,
+    /// Worker threads of the server: with one it has one core, with more both.
+    #[arg(long, value_delimiter = ',', default_values = ["1", "2"])]
+    threads: Vec<usize>,
+    /// Where the package is unpacked and built [default: zc-memcached, beside this program].
+    #[arg(long)]
+    folder: Option<PathBuf>,
 }
 
-pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
-    let built = folder(grid.folder).and_then(|folder| source::built(&folder, !common.is_quick()));
-    let built = match built {
-        Ok(built) => built,
-        Err(error) => {
-            eprintln!("SKIPPED: zc-memcached: {error:#}");
-            return outcome;
-        }
-    };
-    for carrier in CARRIERS
-        .into_iter()
-        .filter(|name| wanted(grid.carriers, name))
-    {
-        for threads in common.some_of(grid.threads) {
-            for value in common.some_of(grid.payloads) {
-                if let Err(error) = group(common, &built, carrier, threads, value, &mut outcome) {
-                    outcome.failures += 1;
-                    eprintln!(
-                        "FAILED: zc-memcached, {carrier}, {}: {error:#}",
-                        bytes(value)
-                    );
+impl Bench for Memcached {
+    const REFERENCES: &'static [&'static str] = &["stock"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        SYSTEMS.to_vec()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let folder = folder(self.folder.as_deref());
+        let built = match folder.and_then(|it| source::built(&it, !common.is_quick())) {
+            Ok(built) => built,
+            Err(error) => {
+                eprintln!("SKIPPED: zc-memcached: {error:#}");
+                return Ok(outcome);
+            }
+        };
+        for carrier in CARRIERS {
+            if !common.is_named(&self.carrier, carrier) {
+                continue;
+            }
+            for threads in common.some_of(&self.threads) {
+                for value in common.some_of(&self.payload) {
+                    if let Err(error) = group(common, &built, carrier, threads, value, &mut outcome)
+                    {
+                        outcome.failures += 1;
+                        let value = bytes(value);
+                        eprintln!("FAILED: zc-memcached, {carrier}, {value}: {error:#}");
+                    }
                 }
             }
         }
+        Ok(outcome)
     }
-    outcome
 }
 
 fn folder(named: Option<&Path>) -> Result<PathBuf> {
@@ -166,5 +179,5 @@ fn run(number: u64, core: usize, load: Load, carrier: &str) -> Result<Vec<Measur
         core,
         body: Box::new(move |_| ask(load)),
     }];
-    super::cache::told(party::run(number, members)?, "")
+    Ok(told(party::run(number, members)?, ""))
 }

@@ -2,6 +2,8 @@
 //! of it by `T_MEMD_USE_DAEMON`. Nothing is built: what they ask the program itself for, how it was configured, a script answers.
 
 use super::source;
+use crate::Bench;
+use crate::options::Common;
 use crate::plan::Outcome;
 use anyhow::{Context, Result, ensure};
 use std::net::SocketAddr;
@@ -29,27 +31,34 @@ fn inside(name: &str) -> Option<&'static str> {
     whys.next()?.strip_suffix(" |")
 }
 
-/// Runs all files; one that passes or fails against the list is a failure.
-pub fn bench(folder: Option<&Path>) -> Outcome {
-    let mut outcome = Outcome::default();
-    let folder = super::folder(folder).and_then(|folder| prepared(&folder));
-    let source = match folder {
-        Ok(source) => source,
-        Err(error) => {
-            eprintln!("SKIPPED: zc-suite: {error:#}");
-            return outcome;
-        }
-    };
-    match files(&source) {
-        Ok(files) => files
-            .iter()
-            .for_each(|name| run(&source, name, &mut outcome)),
-        Err(error) => {
-            outcome.failures += 1;
-            eprintln!("FAILED: zc-suite: {error:#}");
-        }
+#[derive(Debug, clap::Args)]
+pub struct Suite {
+    /// Where the package is unpacked [default: zc-memcached, beside this program].
+    #[arg(long)]
+    folder: Option<PathBuf>,
+}
+
+impl Bench for Suite {
+    fn systems(&self) -> Vec<&'static str> {
+        Vec::new()
     }
-    outcome
+
+    /// Runs all files; one that passes or fails against the list is a failure.
+    fn measure(&self, _common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let folder = super::folder(self.folder.as_deref());
+        let source = match folder.and_then(|folder| prepared(&folder)) {
+            Ok(source) => source,
+            Err(error) => {
+                eprintln!("SKIPPED: zc-suite: {error:#}");
+                return Ok(outcome);
+            }
+        };
+        for name in files(&source)? {
+            run(&source, &name, &mut outcome);
+        }
+        Ok(outcome)
+    }
 }
 
 /// The source's folder, with what stands for the program.

@@ -1,0 +1,163 @@
+//! The command line.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// A paper's experiments on memory scheduling with real processes, and a simulator of policies.
+#[derive(Parser, Debug)]
+#[command(name = "tranship-lab", version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// The CBUF paper's experiments, with real processes: what memory costs, and what policies do with it.
+    Experiment(ExperimentArgs),
+    /// Plays a recorded trace, or a scenario, under policies; needs no manager.
+    ///
+    /// A trace says what pools used and missed. Each of its pools becomes a program that wants as much, whatever it gets.
+    Simulate(SimulateArgs),
+    /// The policies that there are, and the scenarios in which they can be tried.
+    List {
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// A process of an experiment; started by `experiment`, not by people.
+    #[command(name = "part", hide = true)]
+    Part(PartArgs),
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct SimulateArgs {
+    /// The trace: JSON lines, as `docs/scheduling.md` says.
+    #[arg(conflicts_with = "scenario")]
+    pub trace: Option<PathBuf>,
+    /// Instead of a trace: `paper`, `step` and others (see `tranship-lab list`); `paper:PAGES:TARGET` and `pressure:TARGET`, such as
+    /// `paper:260:0.05`.
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// A policy; may be given several times. Default: all of them.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Vec<String>,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: every period of every run, too.
+    #[arg(long, requires = "json")]
+    pub frames: bool,
+}
+
+/// Which figure of the paper.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Figure {
+    /// What a page costs, by the pool's size and by how many domains it is shared with.
+    CbufFig7,
+    /// A server of six processes and an interferer, under each policy.
+    CbufFig10,
+    /// The same under `qos` with several targets, while the interferer takes all it can.
+    CbufFig11,
+}
+
+impl Figure {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::CbufFig7 => "cbuf-fig7",
+            Self::CbufFig10 => "cbuf-fig10",
+            Self::CbufFig11 => "cbuf-fig11",
+        }
+    }
+}
+
+/// Runs it with a manager of its own and real processes, and says which of the orderings that the paper found hold.
+#[derive(ClapArgs, Debug)]
+#[command(after_help = "\
+At scale 1 cbuf-fig10 and cbuf-fig11 take 65 s for each policy or target, cbuf-fig7 takes seconds. At a smaller scale quotas are set as often as the \
+manager can, every 100 ms, which is less often than the scale would have it: below 0.4 the figures show how it goes, and not how well.
+Exit code 5: an ordering did not hold.")]
+pub(crate) struct ExperimentArgs {
+    /// The figure.
+    pub figure: Figure,
+    /// How long a second of the paper's takes, in seconds; of cbuf-fig7: the part of its 100,000 operations.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_scale)]
+    pub scale: f64,
+    /// Only this policy; may be given several times. Default: all that the figure has.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Vec<String>,
+    /// cbuf-fig11: the server's targets, as shares of its callers' time.
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = parse_share, default_value = "0.01,0.05,0.1,0.25")]
+    pub target: Vec<f64>,
+    /// Plays the simulator's programs instead of processes: the same figures each time, at once.
+    #[arg(long)]
+    pub simulated: bool,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// With --json: every period of every run, too.
+    #[arg(long, requires = "json")]
+    pub frames: bool,
+}
+
+/// What a process of an experiment does.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PartRole {
+    /// Sends requests into the pipeline, the next one when one is answered.
+    Client,
+    /// A stage of the pipeline.
+    Stage,
+    /// Takes pages, holds them for a while, and takes others.
+    Interferer,
+    /// Measures what pages cost.
+    Writer,
+    /// Is sent them.
+    Reader,
+}
+
+impl PartRole {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Stage => "stage",
+            Self::Interferer => "interferer",
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+        }
+    }
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct PartArgs {
+    /// What it does.
+    pub role: PartRole,
+    /// The manager's socket.
+    #[arg(long)]
+    pub socket: PathBuf,
+    /// Which of several, from 1 on; of a writer: how many readers.
+    #[arg(long, default_value = "0")]
+    pub number: u32,
+    /// How long a page is held, ms; of a writer: how many operations.
+    #[arg(long, default_value = "0")]
+    pub amount: u64,
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale: f64 = text.parse().map_err(|why| format!("{why}"))?;
+    if (0.02..=10.0).contains(&scale) {
+        Ok(scale)
+    } else {
+        Err("a scale is from 0.02 to 10".to_owned())
+    }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|why| format!("{why}"))?;
+    if share > 0.0 && share < 1.0 {
+        Ok(share)
+    } else {
+        Err("a target is a share of time, above 0 and below 1, such as 0.05".to_owned())
+    }
+}

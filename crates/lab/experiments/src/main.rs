@@ -1,0 +1,46 @@
+//! `tranship-lab`: a paper's experiments on memory scheduling with real processes, and a simulator of policies.
+//!
+//! NOT here: what a user's program runs, and pictures (`scripts/plot.py` draws what `--json` says).
+
+mod args;
+mod bar;
+mod experiment;
+mod figure7;
+mod lines;
+mod machine;
+mod orderings;
+mod output;
+mod part;
+mod plan;
+mod played;
+mod processes;
+mod real;
+mod report;
+mod residency;
+mod simulate;
+mod tables;
+mod trace;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// An ordering of an experiment did not hold.
+const NOT_SHOWN: u8 = 5;
+
+fn main() -> ExitCode {
+    let held = match Args::parse().command {
+        Command::Experiment(args) => experiment::run(&args),
+        Command::Simulate(args) => simulate::run(&args).map(|()| true),
+        Command::List { json } => simulate::list(json).map(|()| true),
+        Command::Part(args) => part::run(&args).map(|()| true),
+    };
+    match held {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(NOT_SHOWN),
+        Err(error) => {
+            eprintln!("tranship-lab: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
