@@ -34,14 +34,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sender = server.listen("responses", Role::Source)?.accept_sender()?;
 
     let document = bodies
-        .alloc_from(b"ignored <b>the document</b> ignored")?
+        .copy(b"ignored <b>the document</b> ignored")?
         .freeze();
     for n in 0..3 {
         let mut response = Aggregate::new();
         response.push_back(document.slice(8..27))?; // a part, without copying
-        response.push_back(bodies.alloc_from(b"\n")?.freeze())?;
+        response.push_back(bodies.copy(b"\n")?.freeze())?;
         let header = format!("{n}: {} bytes: ", response.len());
-        response.push_front(headers.alloc_from(header.as_bytes())?.freeze())?;
+        response.push_front(headers.copy(header.as_bytes())?.freeze())?;
         sender.send(response)?;
     }
     drop(sender);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{Cbuf, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship_core::{Buffer, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender};
 use tranship_sys::process;
 use tranship_testkit::resource::{self, Scheduled};
 
@@ -60,7 +60,7 @@ struct Way {
     sender: Sender,
     receiver: Receiver,
     /// What the receiver keeps.
-    _held: Option<Cbuf>,
+    _held: Option<Buffer>,
 }
 
 /// Domains, their channels, and a pool with a channel whose ends are both this thread's.
@@ -71,7 +71,7 @@ struct Crowd {
 }
 
 fn link(from: &Domain, to: &Domain, name: &str) -> Result<(Sender, Receiver)> {
-    let options = || LinkOptions::new().lines(64);
+    let options = || ChannelOptions::new().lines(64);
     let listener = from.listen_with(name, Role::Source, options())?;
     std::thread::scope(|s| {
         let receiver = s.spawn(|| to.open_receiver_with(name, options()));
@@ -82,13 +82,13 @@ fn link(from: &Domain, to: &Domain, name: &str) -> Result<(Sender, Receiver)> {
 }
 
 /// A first buffer: the pool is assigned, and the receiver holds something of it.
-fn first(pool: &Pool, sender: &mut Sender, receiver: &mut Receiver) -> Result<Option<Cbuf>> {
+fn first(pool: &Pool, sender: &mut Sender, receiver: &mut Receiver) -> Result<Option<Buffer>> {
     let buf = pool.alloc(64)?.freeze();
     std::thread::scope(|s| {
         let taken = s.spawn(|| receiver.recv());
         sender.send(buf).map_err(|e| e.error)?;
         let message = taken.join().ok().context("a thread ended")??;
-        Ok(message.into_buf())
+        Ok(message.into_buffer())
     })
 }
 

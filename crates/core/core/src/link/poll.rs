@@ -94,7 +94,7 @@ impl<'a> PollItem<'a> {
     pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Sender(sender))
     }
-    /// Ready when the receiver has sent something back, or is gone: `try_recv_control` says which.
+    /// Ready when the receiver has sent something back, or is gone: `try_recv_back` says which.
     pub fn control(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Control(sender))
     }
@@ -167,7 +167,7 @@ type Sleep = Option<(u32, Instant)>;
 /// For receivers alone [`select`](crate::select) needs no descriptors. Here each channel gets one at its first wait.
 ///
 /// # Errors
-/// [`Kind::Forked`](crate::Kind::Forked) for what belongs to the parent; [`Kind::System`](crate::Kind::System) where the kernel cannot
+/// [`ErrorKind::Forked`](crate::ErrorKind::Forked) for what belongs to the parent; [`ErrorKind::System`](crate::ErrorKind::System) where the kernel cannot
 /// wait on a descriptor.
 pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec<usize>, Error> {
     let deadline = timeout.and_then(|t| Instant::now().checked_add(t));

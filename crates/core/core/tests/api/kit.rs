@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tranship_core::{
-    Body, Cbuf, CbufMut, Domain, Error, Limit, LinkOptions, Message, Pool, PoolOptions, Receiver,
-    Refusal, RefusalCode, Role, Sender, Shortage, Trust,
+    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Limit, Message, Pool, PoolOptions,
+    Receiver, Refusal, RefusalCode, Role, Sender, Shortage, Trust,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -54,14 +54,14 @@ pub(crate) fn bare_pair() -> (Domain, Domain) {
 
 /// A link between two domains.
 pub(crate) fn link(from: &Domain, to: &Domain, name: &str) -> (Sender, Receiver) {
-    link_with(from, to, name, LinkOptions::new())
+    link_with(from, to, name, ChannelOptions::new())
 }
 
 pub(crate) fn link_with(
     from: &Domain,
     to: &Domain,
     name: &str,
-    options: LinkOptions,
+    options: ChannelOptions,
 ) -> (Sender, Receiver) {
     let listener = from
         .listen_with(name, Role::Source, options.clone())
@@ -115,16 +115,16 @@ pub(crate) fn until(mut so: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Cbuf {
+pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Buffer {
     let mut buf = pool.alloc(len).expect("alloc");
     buf.fill(byte);
     buf.freeze()
 }
 
 #[track_caller]
-pub(crate) fn buf(message: Message) -> Cbuf {
+pub(crate) fn buf(message: Message) -> Buffer {
     match message.body {
-        Body::Buf(buf) => buf,
+        Body::Buffer(buf) => buf,
         other => panic!("a buffer was expected, not {other:?}"),
     }
 }
@@ -141,11 +141,11 @@ pub(crate) fn uses(pool: &Pool, buffers: u64) {
 
 /// `try_alloc` where the manager's answer is waited for, however busy the machine is.
 pub(crate) trait AllocNow {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error>;
+    fn alloc_now(&self, len: usize) -> Result<BufferMut, Error>;
 }
 
 impl AllocNow for Pool {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error> {
+    fn alloc_now(&self, len: usize) -> Result<BufferMut, Error> {
         loop {
             match self.try_alloc(len) {
                 Err(error)

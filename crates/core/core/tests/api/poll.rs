@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Domain, Kind, LinkOptions, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
+    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
     poll as poll_set, select,
 };
 
@@ -48,7 +48,7 @@ fn select_finds_the_one_that_has_something() {
             s.spawn(move || sender.send_inline(b"", round as u64).expect("send"));
             assert_eq!(select(&mut all, None), Some(at));
             let got = all[at].try_recv().expect("open").expect("there");
-            assert_eq!(got.meta, round as u64);
+            assert_eq!(got.word, round as u64);
         });
     }
     // The first of several; and the end of a link counts.
@@ -78,13 +78,13 @@ fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
     receiver.set_pollable().expect("nobody is there to wake it");
     assert!(!receiver.arm());
     receiver.disarm();
-    assert_eq!(receiver.recv().expect("a message").meta, 7);
+    assert_eq!(receiver.recv().expect("a message").word, 7);
     assert!(!receiver.arm());
     receiver.disarm();
     assert!(
         receiver
             .try_recv()
-            .is_err_and(|error| error == Kind::PeerGone)
+            .is_err_and(|error| error == ErrorKind::PeerGone)
     );
 }
 
@@ -123,7 +123,7 @@ fn select_serves_more_links_than_the_kernel_waits_on() {
     for _ in 0..140 {
         thread::scope(|s| {
             let opening = s.spawn(|| {
-                let options = LinkOptions::new().lines(2);
+                let options = ChannelOptions::new().lines(2);
                 b.open_receiver_with("many", options).expect("open")
             });
             senders.push(listener.accept_sender().expect("accept"));
@@ -136,7 +136,7 @@ fn select_serves_more_links_than_the_kernel_waits_on() {
             let sender = &mut senders[at];
             s.spawn(move || sender.send_inline(b"", at as u64).expect("send"));
             assert_eq!(select(&mut all, None), Some(at));
-            assert_eq!(all[at].recv().expect("recv").meta, at as u64);
+            assert_eq!(all[at].recv().expect("recv").word, at as u64);
         });
     }
 }
@@ -170,7 +170,7 @@ fn one_descriptor_tells_of_every_pollable_link() {
         r2.disarm();
         let receiver = if round % 2 == 0 { &mut r1 } else { &mut r2 };
         assert_eq!(
-            receiver.try_recv().expect("open").expect("there").meta,
+            receiver.try_recv().expect("open").expect("there").word,
             round
         );
     }
@@ -200,7 +200,7 @@ fn the_descriptor_tells_when_a_turn_is_due() {
         let opening = s.spawn(|| b.open_receiver("x").expect("open"));
         while !readable(&a, Duration::from_secs(1)) {}
         let _sender = listener
-            .accept_sender_within(Duration::ZERO)
+            .accept_sender_timeout(Duration::ZERO)
             .or_else(|_| listener.accept_sender())
             .expect("accept");
         opening.join().expect("opener");
@@ -212,7 +212,7 @@ fn the_descriptor_tells_when_a_turn_is_due() {
 fn one_set_of_channels_listeners_domains_and_descriptors() {
     let _dog = dog();
     let (a, b) = bare_pair();
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut other, mut unused) = link(&a, &b, "y");
     let listener = b.listen("z", Role::Sink).expect("listen");
     let (mut near, mut far) = UnixStream::pair().expect("a socket");
@@ -243,7 +243,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
         });
         match round % 2 {
             0 => assert_eq!(
-                receiver.try_recv().expect("open").expect("there").meta,
+                receiver.try_recv().expect("open").expect("there").word,
                 round
             ),
             _ => near.read_exact(&mut [0]).expect("read"),
@@ -259,7 +259,10 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
     drop((sender, far));
     other.send_inline(b"", 7).expect("send");
     until(|| set(&mut receiver, &mut unused, &near, None) == [0, 1, 3]);
-    assert_eq!(receiver.recv().expect_err("the end").kind(), Kind::PeerGone);
+    assert_eq!(
+        receiver.recv().expect_err("the end").kind(),
+        ErrorKind::PeerGone
+    );
     drop(opened);
 }
 
@@ -267,7 +270,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
 fn a_set_waits_for_room_and_for_news() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let wait = |sender: &mut Sender, timeout| {
         let mut items = [PollItem::sender(sender)];
         poll_set(&mut items, timeout).expect("poll")
@@ -320,7 +323,7 @@ fn ways_to_wait_do_not_disturb_each_other() {
             let sender = &mut sender;
             s.spawn(move || sender.send_inline(b"", round).expect("send"));
             match round % 4 {
-                0 => assert_eq!(block_on(receiver.recv_async()).expect("recv").meta, round),
+                0 => assert_eq!(block_on(receiver.recv_async()).expect("recv").word, round),
                 1 => {
                     let ready = poll_set(&mut [PollItem::receiver(&mut receiver)], None);
                     assert_eq!(ready.expect("poll"), [0]);
@@ -337,7 +340,7 @@ fn ways_to_wait_do_not_disturb_each_other() {
         });
         if round % 4 != 0 {
             assert_eq!(
-                receiver.try_recv().expect("open").expect("there").meta,
+                receiver.try_recv().expect("open").expect("there").word,
                 round
             );
         }

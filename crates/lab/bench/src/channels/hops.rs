@@ -5,7 +5,9 @@
 //! nothing to do, so that the processor time of all of them, over the buffers, is what a buffer costs.
 
 use anyhow::{Context, Result, bail, ensure};
-use tranship_core::{Body, CbufMut, LinkOptions, Message, Pool, Receiver, Sender, Wait, select};
+use tranship_core::{
+    Body, BufferMut, ChannelOptions, Message, Pool, Receiver, Sender, Wait, select,
+};
 
 use super::meet::{self, Side};
 use super::trip::{STOP, sample};
@@ -172,7 +174,7 @@ struct Ends {
 
 impl Ends {
     /// To the domain before, which listens.
-    fn up(side: &Side<'_>, case: Case, options: &LinkOptions) -> Result<Ends> {
+    fn up(side: &Side<'_>, case: Case, options: &ChannelOptions) -> Result<Ends> {
         let at = between(case, side, side.me - 1);
         Ok(Ends {
             from: side.domain.open_receiver_with(&at.out, options.clone())?,
@@ -181,7 +183,7 @@ impl Ends {
     }
 
     /// To the next one.
-    fn down(side: &Side<'_>, case: Case, options: &LinkOptions) -> Result<Ends> {
+    fn down(side: &Side<'_>, case: Case, options: &ChannelOptions) -> Result<Ends> {
         let at = between(case, side, side.me);
         Ok(Ends {
             to: meet::sender(&side.domain, &at.out, options.clone())?,
@@ -242,9 +244,9 @@ fn each(op: &str, ns: f64) -> Measured {
     }
 }
 
-fn buffer(message: Message) -> Result<(CbufMut, u64)> {
+fn buffer(message: Message) -> Result<(BufferMut, u64)> {
     match message.body {
-        Body::Moved(buf) => Ok((buf, message.meta)),
+        Body::BufferMut(buf) => Ok((buf, message.word)),
         other => bail!("instead of a buffer {other:?}"),
     }
 }

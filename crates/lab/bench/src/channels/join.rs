@@ -1,7 +1,7 @@
 //! `join`: what comes before and after all messages. A domain joins its manager and leaves; a channel is opened, carries its first buffer, and is closed.
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{Domain, Kind, Receiver, Role, Wait};
+use tranship_core::{Domain, ErrorKind, Receiver, Role, Wait};
 
 use super::Level;
 use super::meet::{self, Side};
@@ -145,8 +145,8 @@ fn is_last(mut receiver: Receiver) -> Result<bool> {
     let mut last = false;
     loop {
         match receiver.recv() {
-            Ok(message) => last |= message.meta == STOP,
-            Err(end) if end.kind() == Kind::PeerGone => return Ok(last),
+            Ok(message) => last |= message.word == STOP,
+            Err(end) if end.kind() == ErrorKind::PeerGone => return Ok(last),
             Err(error) => bail!("a channel ended: {error}"),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
 use tranship_core::{
-    Domain, DomainId, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Wait,
+    ChannelOptions, Domain, DomainId, Pool, PoolOptions, Receiver, Role, Sender, Wait,
 };
 use tranship_transport::net::{CREDENTIALS_VARIABLE, certificate};
 
@@ -106,8 +106,8 @@ pub fn sealing(domain: &Domain, buffers: usize, payload: usize, from: u64) -> Re
 }
 
 /// Options of both ends. What is copied goes to `copies`.
-pub fn options(wait: Wait, copies: Option<&Pool>) -> LinkOptions {
-    let options = LinkOptions::new().wait(wait);
+pub fn options(wait: Wait, copies: Option<&Pool>) -> ChannelOptions {
+    let options = ChannelOptions::new().wait(wait);
     match copies {
         Some(pool) => options.snapshots(pool.id()),
         None => options,
@@ -115,14 +115,14 @@ pub fn options(wait: Wait, copies: Option<&Pool>) -> LinkOptions {
 }
 
 /// Listens there for the one that receives.
-pub fn sender(domain: &Domain, address: &str, options: LinkOptions) -> Result<Sender> {
+pub fn sender(domain: &Domain, address: &str, options: ChannelOptions) -> Result<Sender> {
     let listener = domain.listen_with(address, Role::Source, options);
     let listener = listener.with_context(|| format!("listening at {address}"))?;
     Ok(listener.accept_sender()?)
 }
 
 /// Listens there for the one that sends.
-pub fn receiver(domain: &Domain, address: &str, options: LinkOptions) -> Result<Receiver> {
+pub fn receiver(domain: &Domain, address: &str, options: ChannelOptions) -> Result<Receiver> {
     let listener = domain.listen_with(address, Role::Sink, options);
     let listener = listener.with_context(|| format!("listening at {address}"))?;
     Ok(listener.accept_receiver()?)

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use tranship_core::{Body, CbufMut, Message, Pool, Receiver, Sender, View, Wait};
+use tranship_core::{Body, BufferMut, Message, Pool, Receiver, Sender, View, Wait};
 
 use super::Level;
 use super::meet::{self, Side};
@@ -90,7 +90,7 @@ impl Way {
     }
 
     /// Writes as much as is to be written.
-    fn fill(self, buf: &mut CbufMut, stamp: u64) -> Result<()> {
+    fn fill(self, buf: &mut BufferMut, stamp: u64) -> Result<()> {
         if self.touch != Touch::Untouched {
             // From here on it is ready to be written in place.
             buf.write(0, &stamp.to_le_bytes())?;
@@ -104,18 +104,18 @@ impl Way {
     }
 
     /// Reads as much as is to be read; gives the stamp.
-    fn look(self, view: View<'_>, meta: u64) -> Result<u64> {
+    fn look(self, view: View<'_>, word: u64) -> Result<u64> {
         match self.touch {
-            Touch::Untouched => Ok(meta),
+            Touch::Untouched => Ok(word),
             Touch::Word => Ok(view.read_u64(0)?),
             Touch::Touched => {
                 let len = view.len();
                 ensure!(len == self.payload, "a buffer of {len} bytes");
                 // SAFETY: all of a buffer, whole pages; the other side is ours too, and does not write what it sent.
                 let sum = unsafe { touch::sum(view.as_ptr(), len) };
-                let expected = touch::expected(len, meta);
-                ensure!(sum == expected, "bytes of buffer {meta} changed");
-                Ok(meta)
+                let expected = touch::expected(len, word);
+                ensure!(sum == expected, "bytes of buffer {word} changed");
+                Ok(word)
             }
         }
     }
@@ -165,8 +165,8 @@ impl Near {
             Some(_) => self.sender.send_with(buf, stamp)?,
         };
         let back = match &mut self.back {
-            Some(back) => back.recv()?.meta,
-            None => passed_back(&mut self.sender)?.meta,
+            Some(back) => back.recv()?.word,
+            None => passed_back(&mut self.sender)?.word,
         };
         ensure!(back == stamp, "sent {stamp}, got {back} back");
         Ok(())
@@ -176,7 +176,7 @@ impl Near {
 #[inline]
 fn passed_back(sender: &mut Sender) -> Result<Message> {
     loop {
-        match sender.try_recv_control()? {
+        match sender.try_recv_back()? {
             Some(message) => return Ok(message),
             None => std::hint::spin_loop(),
         }
@@ -219,9 +219,9 @@ impl Far {
         loop {
             let message = self.receiver.recv().context("the next buffer")?;
             let buf = match message.body {
-                Body::Moved(buf) => buf,
-                Body::Buf(buf) if self.way.shares.is_some() => {
-                    let stamp = self.way.look(buf.view(), message.meta)?;
+                Body::BufferMut(buf) => buf,
+                Body::Buffer(buf) if self.way.shares.is_some() => {
+                    let stamp = self.way.look(buf.view(), message.word)?;
                     drop(buf);
                     let back = self.back.as_mut().context("a way back")?;
                     back.send_inline(&[], stamp)?;
@@ -232,7 +232,7 @@ impl Far {
                 }
                 other => bail!("instead of a buffer {other:?}"),
             };
-            let stamp = self.way.look(buf.view(), message.meta)?;
+            let stamp = self.way.look(buf.view(), message.word)?;
             match &mut self.back {
                 None => self.receiver.pass_with(buf, stamp)?,
                 Some(back) => {

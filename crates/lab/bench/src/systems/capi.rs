@@ -29,7 +29,7 @@ pub fn is_there() -> bool {
 struct Buf {
     ptr: *mut c_void,
     len: usize,
-    meta: u64,
+    word: u64,
     kind: u32,
     flags: u32,
     words: [MaybeUninit<u64>; 6],
@@ -62,7 +62,7 @@ struct PoolOptions {
 
 /// `tranship_link_options`.
 #[repr(C)]
-struct LinkOptions {
+struct ChannelOptions {
     size: usize,
     lines: u32,
     wait: u32,
@@ -103,11 +103,11 @@ functions! {
     embedded(*const DomainOptions, *mut Handle, Errors) -> i32;
     connect(*const DomainOptions, *mut Handle, Errors) -> i32;
     pool_create(Handle, u64, *const PoolOptions, *mut Handle, Errors) -> i32;
-    listen(Handle, *const c_char, u32, *const LinkOptions, *mut Handle, Errors) -> i32;
+    listen(Handle, *const c_char, u32, *const ChannelOptions, *mut Handle, Errors) -> i32;
     accept_sender(Handle, i64, *mut Handle, Errors) -> i32;
     accept_receiver(Handle, i64, *mut Handle, Errors) -> i32;
-    open_sender(Handle, *const c_char, *const LinkOptions, i64, *mut Handle, Errors) -> i32;
-    open_receiver(Handle, *const c_char, *const LinkOptions, i64, *mut Handle, Errors) -> i32;
+    open_sender(Handle, *const c_char, *const ChannelOptions, i64, *mut Handle, Errors) -> i32;
+    open_receiver(Handle, *const c_char, *const ChannelOptions, i64, *mut Handle, Errors) -> i32;
     assign(Handle, Handle, i64, Errors) -> i32;
     alloc(Handle, usize, i64, *mut Buf, Errors) -> i32;
     send(Handle, *mut Buf, i64, Errors) -> i32;
@@ -180,8 +180,8 @@ impl C {
     }
 
     fn links(&mut self, domain: Handle, case: &Case, role: Role) -> Result<()> {
-        let options = LinkOptions {
-            size: size_of::<LinkOptions>(),
+        let options = ChannelOptions {
+            size: size_of::<ChannelOptions>(),
             lines: 0,
             wait: match case.wait {
                 Wait::Spin => WAIT_SPIN,
@@ -331,7 +331,7 @@ impl Peer for C {
         let mut buf = self.allocated()?;
         // SAFETY: ours alone, and at least 8 bytes.
         unsafe { buf.ptr.cast::<u64>().write_unaligned(stamp) };
-        buf.meta = stamp;
+        buf.word = stamp;
         // SAFETY: as `tranship.h` says.
         let status = unsafe { (self.c.send)(self.sender, &mut buf, FOREVER, &mut self.error) };
         self.good(status)

@@ -1,7 +1,7 @@
 //! Allocs that look into the counters of every reader.
 
 use anyhow::{Context, Result};
-use tranship_core::{CbufMut, Domain, Pool, Receiver, Role as Way, Sender};
+use tranship_core::{BufferMut, Domain, Pool, Receiver, Role as Way, Sender};
 
 use super::join;
 use crate::case::Wait;
@@ -12,7 +12,7 @@ use crate::party::Party;
 pub struct Turns;
 
 pub struct Owner {
-    taken: Vec<CbufMut>,
+    taken: Vec<BufferMut>,
     senders: Vec<Sender>,
     pool: Pool,
     payload: usize,

@@ -72,7 +72,7 @@ impl Fan for Shared {
         let End::Consumer(receiver) = &mut self.end else {
             bail!("the producer receives");
         };
-        let frame = receiver.recv()?.into_buf().context("no frame")?;
+        let frame = receiver.recv()?.into_buffer().context("no frame")?;
         ensure!(frame.len() == FRAME, "a frame of {} bytes", frame.len());
         let view = frame.view();
         let stamp = view.read_u64(0)?;
