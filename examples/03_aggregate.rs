@@ -1,6 +1,5 @@
 //! One message out of pieces of several buffers: a header in front, nothing copied, written out with one `writev`.
 
-use std::io::Write;
 use std::thread;
 use tranship::{Aggregate, Body, Domain, PoolOptions, Role};
 
@@ -19,11 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Body::Aggregate(response) = message.body else {
                 panic!("an aggregate was expected");
             };
-            // The server's memory itself, ready for writev.
-            let slices = response.io_slices().expect("trusted");
-            assert_eq!(slices.len(), 3);
-            let written = out.write_vectored(&slices).expect("write");
-            assert_eq!(written, response.len());
+            // Out of the server's memory itself.
+            assert_eq!(response.pieces().len(), 3);
+            response.write_to(&mut out).expect("write");
         }
         String::from_utf8(out).expect("text")
     });

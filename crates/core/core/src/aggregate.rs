@@ -111,14 +111,6 @@ impl Aggregate {
         &self.pieces
     }
 
-    /// The pieces as slices for `writev`, if all of them can be read as slices (see [`Buffer::bytes`]).
-    pub fn io_slices(&self) -> Option<Vec<IoSlice<'_>>> {
-        self.pieces
-            .iter()
-            .map(|piece| piece.bytes().map(IoSlice::new))
-            .collect()
-    }
-
     /// A [`bytes::Buf`] over all pieces, if all of them can be read as slices.
     pub fn reader(&self) -> Option<AggregateReader<'_>> {
         let slices = self

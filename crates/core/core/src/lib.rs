@@ -53,7 +53,6 @@ pub use heap::Heap;
 pub use link::{
     Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening, Outlet,
     Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull, poll,
-    select,
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};

@@ -44,7 +44,6 @@ pub struct PoolOptions {
     pub(crate) preallocated_bytes: u64,
     pub(crate) trust: Trust,
     /// Slices although others can write.
-    pub(crate) trusted: bool,
     pub(crate) align_bytes: u64,
     /// Where the pool is mapped here, if not anywhere.
     pub(crate) addresses: Option<Range<usize>>,
@@ -69,7 +68,6 @@ impl PoolOptions {
             keep_bytes: 0,
             preallocated_bytes: 0,
             trust: Trust::default(),
-            trusted: false,
             align_bytes: 1,
             addresses: None,
             readers_forward: false,
@@ -148,16 +146,6 @@ impl PoolOptions {
     /// its own cgroup pays for the page. Receivers refuse buffers of several chunks that have holes; they cannot tell of others.
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
-        self
-    }
-    /// Lets buffers of a pool of level [`Full`](Trust::Full) or [`Half`](Trust::Half) be used as plain slices, as those of the other
-    /// levels can be. Without it they are written by [`BufferMut::write`](crate::BufferMut::write) and read by views.
-    ///
-    /// # Safety
-    /// Every domain that has the pool can write all of it at any time. None may write a buffer that it has not got to write: as
-    /// with a shared mapping of a file, one that does makes slices change under the program's feet.
-    pub unsafe fn trust_others(mut self) -> Self {
-        self.trusted = true;
         self
     }
     /// At level [`None`](Trust::None): buffers of at least so many bytes (4097 or more) are not copied by their receivers. Each lies in chunks of its own, and when
@@ -243,7 +231,7 @@ impl HeapOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Look again and again. Lowest latency, one core. The sender is told and publishes without a locked instruction; a receiver that then sleeps
-    /// after all, as one that is polled, awaited or [set](crate::Receiver::set_wait) to sleep, makes every processor of the machine fence first, which blocks for milliseconds, once.
+    /// after all, as one that is polled or awaited, makes every processor of the machine fence first, which blocks for milliseconds, once.
     Spin,
     /// Look that many times, then sleep until woken.
     SpinThenSleep(u32),

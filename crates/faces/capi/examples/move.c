@@ -75,7 +75,7 @@ static void *camera(void)
     memset(frame.ptr, 1, frame.len);
     CHECK(tranship_move(sender, &frame, TRANSHIP_FOREVER, &error));
     pthread_join(thread, &wrong);
-    CHECK(tranship_recv_control(sender, TRANSHIP_FOREVER, &frame, &error)); /* also when the receiver is gone */
+    CHECK(tranship_recv_back(sender, TRANSHIP_FOREVER, &frame, &error)); /* also when the receiver is gone */
     printf("back: %zu bytes of %d, word %d\n", frame.len, *(const unsigned char *)frame.ptr, (int)frame.word);
     tranship_release(&frame);
 

@@ -154,7 +154,7 @@ enum {
 /** Pieces of several buffers, as one message. */
 #define TRANSHIP_BUF_AGGREGATE 4
 
-/** From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
+/** From tranship_recv_back: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
 #define TRANSHIP_BUF_RELEASED 5
 
 /** In `flags`: the bytes may be written. */
@@ -682,7 +682,7 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
 
 /**
  * Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
- * tranship_recv_control. `buf` then holds nothing; on failure it is as before.
+ * tranship_recv_back. `buf` then holds nothing; on failure it is as before.
  *
  * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
  * the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
@@ -694,7 +694,7 @@ tranship_status tranship_pass(struct tranship_receiver *receiver,
 
 /**
  * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
- * tranship_recv_control. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
+ * tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
  */
 tranship_status tranship_release_with(struct tranship_receiver *receiver,
                                       struct tranship_buf *buf,
@@ -782,10 +782,10 @@ tranship_status tranship_move(struct tranship_sender *sender,
  * of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
  * said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
  */
-tranship_status tranship_recv_control(struct tranship_sender *sender,
-                                      int64_t timeout_ns,
-                                      struct tranship_buf *out,
-                                      struct tranship_error **error);
+tranship_status tranship_recv_back(struct tranship_sender *sender,
+                                   int64_t timeout_ns,
+                                   struct tranship_buf *out,
+                                   struct tranship_error **error);
 
 /**
  * Asks the receiver to take a pool, ahead of the first send out of it. With TRANSHIP_NOW it does not wait: TRANSHIP_ERR_POOL_PENDING if the

@@ -18,7 +18,7 @@ pub const BUF_INLINE: u32 = 3;
 /// Pieces of several buffers, as one message.
 pub const BUF_AGGREGATE: u32 = 4;
 
-/// From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id.
+/// From tranship_recv_back: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id.
 pub const BUF_RELEASED: u32 = 5;
 
 /// In `flags`: the bytes may be written.

@@ -47,7 +47,7 @@ pub extern "C" fn tranship_recv(
 }
 
 /// Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
-/// tranship_recv_control. `buf` then holds nothing; on failure it is as before.
+/// tranship_recv_back. `buf` then holds nothing; on failure it is as before.
 ///
 /// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
 /// the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
@@ -72,7 +72,7 @@ pub extern "C" fn tranship_pass(
 }
 
 /// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
-/// tranship_recv_control. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
+/// tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_release_with(
     receiver: Option<&mut Receiver>,

@@ -162,7 +162,7 @@ pub extern "C" fn tranship_move(
 /// of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
 /// said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_recv_control(
+pub extern "C" fn tranship_recv_back(
     sender: Option<&mut Sender>,
     timeout_ns: i64,
     out: Option<&mut MaybeUninit<Buf>>,

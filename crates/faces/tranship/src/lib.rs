@@ -110,7 +110,6 @@ pub use tranship_core::{
     WhenFull,
     WithWhenFull,
     poll,
-    select,
 };
 
 /// What carries channels to where no shared memory is, for carriers of one's own ([`Domain::add_carrier`]).

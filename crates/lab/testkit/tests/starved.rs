@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Awaited, Domain, ErrorKind, Pool, PoolOptions, PoolPending, Role, Sender, TimedOut, WhenFull,
-    select,
+    Awaited, Domain, ErrorKind, PollItem, Pool, PoolOptions, PoolPending, Role, Sender, TimedOut,
+    WhenFull, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
@@ -51,7 +51,8 @@ child!(
                     assert!(receiver.try_recv().expect("no error").is_none());
                 }
                 let soon = Some(Duration::from_millis(20));
-                assert_eq!(select(&mut [&mut receiver], soon), None);
+                let ready = poll(&mut [PollItem::receiver(&mut receiver)], soon);
+                assert!(ready.unwrap().is_empty());
                 assert!(receiver.arm(), "it may sleep");
                 receiver.disarm();
                 let soon = receiver.recv_timeout(Duration::from_millis(20));

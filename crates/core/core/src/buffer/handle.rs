@@ -176,7 +176,7 @@ impl Handle {
         if !self.tag.has(Tag::TRUSTED) {
             return None;
         }
-        // SAFETY: in an own pool only this domain writes (the kernel, or `trust_others`, says so), and a frozen buffer is written by
+        // SAFETY: in an own pool only this domain writes (the kernel says so), and a frozen buffer is written by
         // nobody until the last handle is gone, a writable one by its only handle; in a trusted pool the user vouched for the same
         // (`trust_writer`). The range was checked against the window when the handle was made, and the window stays mapped.
         Some(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) })

@@ -295,8 +295,7 @@ impl Drop for BufferMut {
     }
 }
 
-/// Panics where there is no slice: if others can write the pool, and
-/// [`PoolOptions::trust_others`](crate::PoolOptions::trust_others) was not said.
+/// Panics where there is no slice: if others can write the pool.
 impl Deref for BufferMut {
     type Target = [u8];
     #[inline]
@@ -316,7 +315,7 @@ impl DerefMut for BufferMut {
 #[cold]
 fn no_slice() -> ! {
     panic!(
-        "no slice of this buffer can be had, as it cannot be written here, or others can write its pool: use BufferMut::is_writable, write and view, or say PoolOptions::trust_others or Receiver::trust_writer"
+        "no slice of this buffer can be had, as it cannot be written here, or others can write its pool: use BufferMut::is_writable, write and view, or say Receiver::trust_writer"
     )
 }
 

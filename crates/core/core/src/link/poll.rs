@@ -164,7 +164,7 @@ type Sleep = Option<(u32, Instant)>;
 /// Waits until at least one of these is ready, at most `timeout` (`None`: for ever). Gives the places of all that are, in order; none
 /// when the time is over. Takes the manager's news meanwhile, for every domain that is among them or has a channel or listener there.
 ///
-/// For receivers alone [`select`](crate::select) needs no descriptors. Here each channel gets one at its first wait.
+/// Each channel gets a descriptor at its first wait.
 ///
 /// # Errors
 /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) for what belongs to the parent; [`ErrorKind::System`](crate::ErrorKind::System) where the kernel cannot

@@ -421,11 +421,6 @@ impl Receiver {
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
-    /// How this end waits from now on.
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.wait = wait;
-        self.say_spinning();
-    }
     /// Whether a message waits that can be received.
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()

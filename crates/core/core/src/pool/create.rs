@@ -105,7 +105,7 @@ impl OwnPool {
         let classes = Classes::up_to(chunk, seals_from - 1);
         let least_bytes = options.align_bytes.max(if half { PAGE } else { 1 });
         let flags = {
-            let slices = !options.trust.all_write() || options.trusted;
+            let slices = !options.trust.all_write();
             let flag = |yes, flag| if yes { flag } else { 0 };
             let long = half || domain.leaks.is_some();
             flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG)

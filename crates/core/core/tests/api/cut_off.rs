@@ -5,7 +5,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranship_core::{
-    Barrier, Domain, Error, ErrorKind, Limit, PoolOptions, RefusalCode, Role, Shortage, select,
+    Barrier, Domain, Error, ErrorKind, Limit, PoolOptions, RefusalCode, Role, Shortage,
 };
 use tranship_manager::{Config, Embedded, Rule, Who};
 use tranship_testkit::{Control, child, is_root, skipped};
@@ -66,7 +66,7 @@ child!(
         };
         never(&receiver.recv().unwrap_err());
         assert_eq!(domain.cut_off(), Some(barrier));
-        assert_eq!(select(&mut [&mut receiver], None), Some(0));
+        assert_eq!(first_ready(&mut [&mut receiver], None), Some(0));
         never(&receiver.try_recv().unwrap_err());
         never(
             &receiver

@@ -169,7 +169,6 @@ fn a_receiver_that_spins_can_be_awaited() {
                 _ => block_on(receiver.recv_async()),
             };
             assert_eq!(message.expect("recv").word, n);
-            receiver.set_wait(Wait::Spin);
         }
     });
 }

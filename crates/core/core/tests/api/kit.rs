@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 use tranship_core::{
-    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Limit, Message, Pool, PoolOptions,
-    Receiver, Refusal, RefusalCode, Role, Sender, Shortage, Trust,
+    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Limit, Message, PollItem, Pool,
+    PoolOptions, Receiver, Refusal, RefusalCode, Role, Sender, Shortage, Trust, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -71,6 +72,18 @@ pub(crate) fn link_with(
         let sender = listener.accept_sender().expect("accept");
         (sender, receiver.join().expect("opener"))
     })
+}
+
+/// The first of these receivers that is ready within `timeout`.
+pub(crate) fn first_ready(all: &mut [&mut Receiver], timeout: Option<Duration>) -> Option<usize> {
+    let mut items: Vec<_> = all.iter_mut().map(|one| PollItem::receiver(one)).collect();
+    poll(&mut items, timeout).expect("poll").first().copied()
+}
+
+/// The bytes of `buf` to write: in place if nobody else has it, else a copy out of `pool`.
+pub(crate) fn writable(buf: Buffer, pool: &Pool) -> BufferMut {
+    let copy = |buf: Buffer| pool.copy(&buf.to_vec()).expect("a copy");
+    buf.try_into_mut().unwrap_or_else(copy)
 }
 
 /// A pool of so many chunks.

@@ -63,16 +63,10 @@ fn every_way_of_waiting_delivers() {
             s.spawn(move || {
                 for i in 0..300u64 {
                     assert_eq!(receiver.recv().expect("recv").word, i);
-                    if i == 100 {
-                        receiver.set_wait(Wait::Sleep);
-                    }
                 }
             });
             for i in 0..300u64 {
                 sender.send_with(filled(&pool, 64, 0), i).expect("send");
-                if i == 150 {
-                    sender.set_wait(Wait::Sleep);
-                }
             }
         });
     }
@@ -219,9 +213,8 @@ fn a_blocked_sender_goes_on_when_the_receiver_takes() {
 fn receiving_with_a_time_limit() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for wait in [Wait::Sleep, Wait::Spin, Wait::SpinThenSleep(5)] {
-        receiver.set_wait(wait);
+        let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(256).wait(wait));
         assert!(receiver.try_recv().expect("open").is_none());
         let error = receiver
             .recv_timeout(Duration::from_millis(20))

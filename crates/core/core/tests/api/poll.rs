@@ -1,4 +1,4 @@
-//! Waiting for many things at once: `select`, and one descriptor for any epoll loop.
+//! Waiting for many things at once: `poll`, and one descriptor for any epoll loop.
 
 use crate::kit::*;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
     ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
-    poll as poll_set, select,
+    poll as poll_set,
 };
 
 fn readable(domain: &Domain, timeout: Duration) -> bool {
@@ -31,22 +31,21 @@ fn settle(domain: &Domain, links: &mut [&mut Receiver]) {
 }
 
 #[test]
-fn select_finds_the_one_that_has_something() {
+fn poll_finds_the_one_that_has_something() {
     let _dog = dog();
     let (a, b) = pair();
     let mut links: Vec<_> = (0..5).map(|n| link(&a, &b, &format!("s{n}"))).collect();
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = links.drain(..).unzip();
     let mut all: Vec<_> = receivers.iter_mut().collect();
     let begun = Instant::now();
-    assert_eq!(select(&mut all, Some(Duration::from_millis(20))), None);
+    assert_eq!(first_ready(&mut all, Some(Duration::from_millis(20))), None);
     assert!(begun.elapsed() >= Duration::from_millis(20));
-    assert_eq!(select(&mut [], None), None);
     for round in 0..100usize {
         let at = (round * 7) % 5;
         thread::scope(|s| {
             let sender = &mut senders[at];
             s.spawn(move || sender.send_inline(b"", round as u64).expect("send"));
-            assert_eq!(select(&mut all, None), Some(at));
+            assert_eq!(first_ready(&mut all, None), Some(at));
             let got = all[at].try_recv().expect("open").expect("there");
             assert_eq!(got.word, round as u64);
         });
@@ -54,10 +53,10 @@ fn select_finds_the_one_that_has_something() {
     // The first of several; and the end of a link counts.
     senders[3].send_inline(b"", 0).expect("send");
     senders.remove(1);
-    assert_eq!(select(&mut all, None), Some(1));
+    assert_eq!(first_ready(&mut all, None), Some(1));
     assert!(all[1].try_recv().is_err());
     all.remove(1);
-    assert_eq!(select(&mut all, None), Some(2));
+    assert_eq!(first_ready(&mut all, None), Some(2));
 }
 
 /// What it has sent is still to be taken, and then its end.
@@ -89,9 +88,9 @@ fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
 }
 
 #[test]
-fn select_serves_the_links_of_several_domains() {
+fn poll_serves_the_links_of_several_domains() {
     let _dog = dog();
-    // Without helper threads: only `select` itself can hear that the other domain's link has ended.
+    // Without helper threads: only `poll` itself can hear that the other domain's link has ended.
     let (a, b) = bare_pair();
     let socket = a.socket_path().expect("socket");
     let c = Domain::builder().name("c").socket(socket).connect();
@@ -107,7 +106,7 @@ fn select_serves_the_links_of_several_domains() {
             }
         });
         for round in 0..100u64 {
-            assert_eq!(select(&mut [&mut first, &mut second], None), Some(1));
+            assert_eq!(first_ready(&mut [&mut first, &mut second], None), Some(1));
             let got = second.recv().expect("recv").to_vec();
             assert_eq!(got[..8], round.to_le_bytes());
         }
@@ -115,7 +114,7 @@ fn select_serves_the_links_of_several_domains() {
 }
 
 #[test]
-fn select_serves_more_links_than_the_kernel_waits_on() {
+fn poll_serves_more_links_than_the_kernel_waits_on() {
     let _dog = dog();
     let (a, b) = pair();
     let listener = a.listen("many", Role::Source).expect("listen");
@@ -135,7 +134,7 @@ fn select_serves_more_links_than_the_kernel_waits_on() {
         thread::scope(|s| {
             let sender = &mut senders[at];
             s.spawn(move || sender.send_inline(b"", at as u64).expect("send"));
-            assert_eq!(select(&mut all, None), Some(at));
+            assert_eq!(first_ready(&mut all, None), Some(at));
             assert_eq!(all[at].recv().expect("recv").word, at as u64);
         });
     }
@@ -328,7 +327,7 @@ fn ways_to_wait_do_not_disturb_each_other() {
                     let ready = poll_set(&mut [PollItem::receiver(&mut receiver)], None);
                     assert_eq!(ready.expect("poll"), [0]);
                 }
-                2 => assert_eq!(select(&mut [&mut receiver], None), Some(0)),
+                2 => assert_eq!(first_ready(&mut [&mut receiver], None), Some(0)),
                 _ => {
                     receiver.set_pollable().expect("pollable");
                     while receiver.arm() {

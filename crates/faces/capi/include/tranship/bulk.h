@@ -171,7 +171,7 @@ static inline tranship_status bulk_channel_release_with(struct bulk_channel *cha
 static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, int64_t timeout_ns, struct bulk_event *event)
 {
     tranship_status status = channel->rx ? tranship_recv(channel->rx, timeout_ns, &event->buffer, NULL)
-                                         : tranship_recv_control(channel->tx, timeout_ns, &event->buffer, NULL);
+                                         : tranship_recv_back(channel->tx, timeout_ns, &event->buffer, NULL);
 
     event->word = event->buffer.word;
     if (channel->rx)

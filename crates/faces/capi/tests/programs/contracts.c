@@ -254,7 +254,7 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     OK(tranship_send(sender, &all, TRANSHIP_FOREVER, &error));
     EXPECT(all.kind, TRANSHIP_BUF_NONE);
     EXPECT(tranship_send(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.len == 6 && buf.word == 3, 1);
     buf.len = 20;
     EXPECT(tranship_send(sender, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
@@ -316,17 +316,17 @@ static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool
     EXPECT(atoi(strstr(tranship_error_message(error), "waited ") + 7) >= 20, 1);
     pthread_create(&thread, NULL, answers, receiver);
     for (uint64_t at = 0; at < full; at++) {
-        OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+        OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
         EXPECT(buf.word, 0);
     }
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.word == 1, 1);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.kind == TRANSHIP_BUF_RELEASED && buf.word == 2, 1);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.kind == TRANSHIP_BUF_EXCLUSIVE && buf.word == 3, 1);
     tranship_release(&buf);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.word, 4);
     pthread_join(thread, NULL);
     tranship_receiver_close(receiver);
@@ -359,7 +359,7 @@ static void a_deadline_that_has_passed_is_now(tranship_domain *domain, tranship_
         receiver = item.object;
         EXPECT(tranship_open_sender(domain, "nobody-listens", NULL, time, &unconnected, &error), TRANSHIP_ERR_TIMED_OUT);
         EXPECT(tranship_recv(receiver, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
-        EXPECT(tranship_recv_control(sender, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
+        EXPECT(tranship_recv_back(sender, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
         OK(tranship_poll(&item, 1, time, &ready, &error));
         EXPECT(ready, 0);
     }

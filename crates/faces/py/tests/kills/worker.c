@@ -78,7 +78,7 @@ static tranship_status sends(tranship_sender *sender, uint64_t count, uint64_t *
     for (*number = 0; !count || *number < count; ++*number) {
         if ((status = send_one(sender, *number)) != TRANSHIP_OK)
             break;
-        while (tranship_recv_control(sender, TRANSHIP_NOW, &back, NULL) == TRANSHIP_OK)
+        while (tranship_recv_back(sender, TRANSHIP_NOW, &back, NULL) == TRANSHIP_OK)
             tranship_release(&back);
     }
     return status;

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use tranship_core::{
-    Body, BufferMut, ChannelOptions, Message, Pool, Receiver, Sender, Wait, select,
+    Body, BufferMut, ChannelOptions, Message, PollItem, Pool, Receiver, Sender, Wait, poll,
 };
 
 use super::meet::{self, Side};
@@ -350,7 +350,11 @@ fn echo(ends: &mut Ends) -> Result<u64> {
 fn pass_through(up: &mut Ends, down: &mut Ends) -> Result<u64> {
     let mut seen = 0;
     loop {
-        select(&mut [&mut up.from, &mut down.from], None);
+        let mut both = [
+            PollItem::receiver(&mut up.from),
+            PollItem::receiver(&mut down.from),
+        ];
+        poll(&mut both, None)?;
         while let Some(message) = up.from.try_recv()? {
             let (buf, stamp) = buffer(message)?;
             seen += 1;

@@ -166,11 +166,11 @@ child!(
                 .create_pool(PoolOptions::new(4 << 20).name("frames"))
                 .unwrap(),
         );
-        let honest = domain.listen("honest", Role::Source).unwrap();
+        let sleeps = ChannelOptions::new().wait(Wait::Sleep);
+        let honest = domain.listen_with("honest", Role::Source, sleeps).unwrap();
         let (f, pool) = (facts.clone(), frames.clone());
         std::thread::spawn(move || {
             let mut sender = honest.accept_sender().unwrap();
-            sender.set_wait(Wait::Sleep);
             for id in 0u64.. {
                 if let Err(error) = sender.send_with(frame(&pool, id), id) {
                     return f.wrong(format!("frame {id} could not be sent: {error}"));

@@ -242,7 +242,9 @@ impl Run {
                 let Some(at) = me.frozen_at(i) else { return };
                 let thing = me.things.swap_remove(at);
                 let Buf::Frozen(buf) = thing.buf else { return };
-                let made = buf.make_mut(&me.pool).expect("a buffer");
+                let made = buf
+                    .try_into_mut()
+                    .unwrap_or_else(|buf| me.pool.copy(&buf.to_vec()).expect("a buffer"));
                 // It may be the same memory, or a copy in a pool of one's own.
                 me.things.push(Thing {
                     writable: true,

@@ -41,7 +41,7 @@ impl Sender {
             }
         }
         std::hint::cold_path();
-        self.try_recv_control_slow()
+        self.try_recv_back_slow()
     }
 
     /// What the receiver sends back next, as [`try_recv_back`](Sender::try_recv_back), waiting for it as the channel's
@@ -112,7 +112,7 @@ impl Sender {
 
     /// Not boxed, as what is received is: words come this way in a steady state, too, which takes nothing from the heap.
     #[inline(never)]
-    fn try_recv_control_slow(&mut self) -> Result<Option<Message>, Error> {
+    fn try_recv_back_slow(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {
             return Ok(None);
         }

@@ -54,10 +54,9 @@ impl Collect for Turns {
     fn receiver(_size: Size, party: &Party) -> Result<Reader> {
         // Any number but 0: the domains' names may be the same.
         let domain = join::domain(1, party)?;
-        let options = join::options(Wait::Block);
+        let options = join::options(Wait::Spin);
         let mut receiver = domain.open_receiver_with("turns", options)?;
         join::look(&mut receiver)?;
-        receiver.set_wait(tranship_core::Wait::Spin);
         Ok(Reader {
             receiver,
             _domain: domain,
