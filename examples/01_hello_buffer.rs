@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let reader = reader.map_err(|e| say(&e))?;
         let mut receiver = reader.open_receiver("greetings").map_err(|e| say(&e))?;
         let message = receiver.recv().map_err(|e| say(&e))?;
-        let Body::Buf(buf) = &message.body else {
+        let Body::Buffer(buf) = &message.body else {
             return Err("not a buffer".into());
         };
         // What somebody else wrote is read through a view: it could still change it.

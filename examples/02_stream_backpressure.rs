@@ -2,7 +2,7 @@
 
 use std::thread;
 use std::time::Duration;
-use tranship::{Domain, Kind, LinkOptions, Payload, PoolOptions, Role, WhenFull};
+use tranship::{ChannelOptions, Domain, ErrorKind, Payload, PoolOptions, Role, WhenFull};
 
 const FRAMES: u64 = 2000;
 const FRAME: usize = 64 << 10;
@@ -17,16 +17,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut receiver = reader.open_receiver("frames").expect("open");
         let mut frames = Vec::new();
         while let Ok(message) = receiver.recv() {
-            frames.push(message.meta);
+            frames.push(message.word);
             let sum: u64 = message.to_vec().iter().map(|b| u64::from(*b)).sum(); // "work"
-            assert_eq!(sum, (message.meta % 251) * FRAME as u64);
+            assert_eq!(sum, (message.word % 251) * FRAME as u64);
         }
         frames
     });
 
     // Room for 16 frames in memory, 8 in the ring: 2000 frames are 125 MiB, the pool is 1 MiB.
     let pool = writer.create_pool(PoolOptions::new(16 * FRAME as u64))?;
-    let options = LinkOptions::new().lines(8);
+    let options = ChannelOptions::new().lines(8);
     let listener = writer.listen_with("frames", Role::Source, options)?;
     let mut sender = listener.accept_sender()?;
     sender.assign(&pool)?; // else the first frames would not be sent before the reader has agreed to the pool
@@ -39,10 +39,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Try first, so that we hear of a full ring; the frame comes back with the error.
         sender.set_when_full(WhenFull::Error);
         if let Err(error) = sender.send_with(frame, n) {
-            assert_eq!(error.kind(), Kind::Full);
+            assert_eq!(error.kind(), ErrorKind::Full);
             full += 1;
-            sender.set_when_full(WhenFull::BlockFor(Duration::from_secs(60)));
-            let Payload::Buf(frame) = error.unsent else {
+            sender.set_when_full(WhenFull::WaitFor(Duration::from_secs(60)));
+            let Payload::Buffer(frame) = error.unsent else {
                 unreachable!()
             };
             sender.send_with(frame, n)?;

@@ -1,6 +1,5 @@
 //! One message out of pieces of several buffers: a header in front, nothing copied, written out with one `writev`.
 
-use std::io::Write;
 use std::thread;
 use tranship::{Aggregate, Body, Domain, PoolOptions, Role};
 
@@ -19,11 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Body::Aggregate(response) = message.body else {
                 panic!("an aggregate was expected");
             };
-            // The server's memory itself, ready for writev.
-            let slices = response.io_slices().expect("trusted");
-            assert_eq!(slices.len(), 3);
-            let written = out.write_vectored(&slices).expect("write");
-            assert_eq!(written, response.len());
+            // Out of the server's memory itself.
+            assert_eq!(response.pieces().len(), 3);
+            response.write_to(&mut out).expect("write");
         }
         String::from_utf8(out).expect("text")
     });
@@ -34,14 +31,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sender = server.listen("responses", Role::Source)?.accept_sender()?;
 
     let document = bodies
-        .alloc_from(b"ignored <b>the document</b> ignored")?
+        .copy(b"ignored <b>the document</b> ignored")?
         .freeze();
     for n in 0..3 {
         let mut response = Aggregate::new();
         response.push_back(document.slice(8..27))?; // a part, without copying
-        response.push_back(bodies.alloc_from(b"\n")?.freeze())?;
+        response.push_back(bodies.copy(b"\n")?.freeze())?;
         let header = format!("{n}: {} bytes: ", response.len());
-        response.push_front(headers.alloc_from(header.as_bytes())?.freeze())?;
+        response.push_front(headers.copy(header.as_bytes())?.freeze())?;
         sender.send(response)?;
     }
     drop(sender);

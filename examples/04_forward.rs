@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut output = listener.accept_sender().expect("accept");
         let mut dropped = 0;
         while let Ok(message) = input.recv() {
-            let meta = message.meta;
-            let Body::Buf(frame) = message.body else {
+            let word = message.word;
+            let Body::Buffer(frame) = message.body else {
                 continue;
             };
             if frame.view().read_u8(0).expect("not empty") % 2 == 1 {
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             // The upper half only; the bytes stay where the camera put them.
             let half = frame.len() / 2;
             output
-                .send_with(frame.slice(..half), meta)
+                .send_with(frame.slice(..half), word)
                 .expect("forward");
         }
         dropped
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 message
                     .to_vec()
                     .iter()
-                    .all(|b| u64::from(*b) == message.meta % 256)
+                    .all(|b| u64::from(*b) == message.word % 256)
             );
             shown += 1;
         }

@@ -2,7 +2,7 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::thread;
-use tranship::{Domain, Kind, Role};
+use tranship::{Domain, ErrorKind, Role};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hub = Domain::builder().name("hub").embedded()?;
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         got += 1;
                     }
                     Ok(None) => return true,
-                    Err(error) if error == Kind::PeerGone => return false,
+                    Err(error) if error == ErrorKind::PeerGone => return false,
                     Err(error) => panic!("{error}"),
                 }
             }

@@ -1,7 +1,7 @@
 //! A manager inside the program, with a configuration of its own: no daemon, nothing installed. Limits hold the same.
 
 use tranship::manager::Config;
-use tranship::{Domain, Kind, PoolOptions, StatRecord};
+use tranship::{Domain, ErrorKind, PoolOptions, StatRecord};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The same keys as in the daemon's file.
@@ -19,16 +19,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let refused = domain.create_pool(PoolOptions::new(1 << 20).name("third"));
     let refused = refused.expect_err("two pools are allowed");
     println!("a third pool: {refused}");
-    assert_eq!(refused, Kind::Limit);
+    assert_eq!(refused, ErrorKind::Limit);
 
     // Larger than the pool's maximum: an error at once. Larger than what is left of the total: it would wait.
     let never = big.alloc(65 << 20).expect_err("it can never fit");
     println!("65 MiB: {never}");
-    assert_eq!(never, Kind::TooLarge);
+    assert_eq!(never, ErrorKind::TooLarge);
     let half = big.alloc(7 << 20)?;
     let later = big.try_alloc(7 << 20).expect_err("the total is 8 MiB");
     println!("7 MiB more: {later}");
-    assert_eq!(later, Kind::OutOfMemory);
+    assert_eq!(later, ErrorKind::OutOfMemory);
     let _little = small.alloc(1000)?;
 
     // Who has what; `tranship ls` and `tranship stat` show the same.

@@ -1,7 +1,7 @@
 //! A peer is killed in the middle of the work: the sender hears of it, its memory returns, a new peer takes over.
 
 use std::process::{Command, Stdio};
-use tranship::{Domain, Kind, Payload, PoolOptions, Role, Sender};
+use tranship::{Domain, ErrorKind, Payload, PoolOptions, Role, Sender};
 
 /// This program again, as a worker.
 fn worker(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -9,7 +9,7 @@ fn worker(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut receiver = domain.open_receiver("jobs")?;
     let mut held = Vec::new();
     while let Ok(message) = receiver.recv() {
-        if held.is_empty() || message.meta == u64::MAX {
+        if held.is_empty() || message.word == u64::MAX {
             held.push(message); // the first job is never finished
         }
     }
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let unsent = loop {
         match send(&mut sender, 20) {
             Ok(_) => {}
-            Err((error, Some(Payload::Buf(job)))) if error == Kind::PeerGone => break job,
+            Err((error, Some(Payload::Buffer(job)))) if error == ErrorKind::PeerGone => break job,
             Err((failure, _)) => return Err(failure.into()),
         }
     };

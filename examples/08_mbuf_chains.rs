@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert!(
             packet
                 .iter()
-                .all(|mbuf| mbuf.storage() == Some(ExtKind::Cbuf))
+                .all(|mbuf| mbuf.storage() == Some(ExtKind::Buffer))
         );
         // The header is copied out before it is looked at: the sender could still change it.
         let header = packet.pullup(8).expect("8 bytes");

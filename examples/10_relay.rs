@@ -2,7 +2,7 @@
 //! next one gets what that one was not sent.
 
 use std::thread;
-use tranship::{Body, Domain, Kind, LinkOptions, PoolOptions, Relay, RelayEnd, Role};
+use tranship::{Body, ChannelOptions, Domain, ErrorKind, PoolOptions, Relay, RelayEnd, Role};
 
 const FRAMES: u64 = 500;
 
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let from = raw.accept_receiver()?;
     let (camera, mut to) = opening.join().map_err(|_| "the camera panicked")??;
     // Few lines: so much of what a viewer was sent, and has not taken, goes with it.
-    let shown = middle.listen_with("shown", Role::Source, LinkOptions::new().lines(8))?;
+    let shown = middle.listen_with("shown", Role::Source, ChannelOptions::new().lines(8))?;
 
     // Two viewers, one after the other: the first leaves in the middle.
     let viewers = thread::spawn(move || -> Result<u64, tranship::Error> {
@@ -37,13 +37,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     message
                         .to_vec()
                         .iter()
-                        .all(|byte| u64::from(*byte) == message.meta % 256)
+                        .all(|byte| u64::from(*byte) == message.word % 256)
                 );
                 seen += 1;
-                match from.release_with(message.body, message.meta) {
+                match from.release_with(message.body, message.word) {
                     Ok(()) => {} // and the camera hears of it
                     // It has too much to hear, or has sent all and gone: the frame is released all the same.
-                    Err(failed) if matches!(failed.kind(), Kind::Full | Kind::PeerGone) => {}
+                    Err(failed)
+                        if matches!(failed.kind(), ErrorKind::Full | ErrorKind::PeerGone) => {}
                     Err(failed) => return Err(failed.error),
                 }
             }
@@ -74,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut frame = pool.alloc(50_000)?;
         frame.fill(u8::try_from(n % 256)?);
         to.send_with(frame, n)?;
-        while let Some(said) = to.try_recv_control()? {
+        while let Some(said) = to.try_recv_back()? {
             done += u64::from(matches!(said.body, Body::Released(Some(_))));
         }
     }

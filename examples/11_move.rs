@@ -24,13 +24,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let listener = filter.listen("filtered", Role::Source).expect("listen");
         let mut output = listener.accept_sender().expect("accept");
         while let Ok(message) = input.recv() {
-            let meta = message.meta;
-            let Body::Moved(mut frame) = message.body else {
+            let word = message.word;
+            let Body::BufferMut(mut frame) = message.body else {
                 continue;
             };
             // At level `producer` this would be an error, as only the camera could write.
             frame.write(0, &[255; BYTES / 2]).expect("ours to write");
-            output.move_buffer_with(frame, meta).expect("move on");
+            output.move_buffer_with(frame, word).expect("move on");
         }
     });
     let display = thread::spawn(move || {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             assert!(
                 bytes[BYTES / 2..]
                     .iter()
-                    .all(|b| u64::from(*b) == message.meta % 256)
+                    .all(|b| u64::from(*b) == message.word % 256)
             );
             shown += 1;
             // The frame goes back to the camera's pool here.

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranship::sandbox::{Landlock, Sandbox};
 use tranship::{
-    Body, Domain, Kind, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+    Body, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Role, Sender,
 };
 
 type Failed = Box<dyn std::error::Error>;
 
-/// What a request wants, in its `meta`.
+/// What a request wants, in its `word`.
 const COUNT: u64 = 0;
 const MISBEHAVE: u64 = 1;
 
@@ -27,7 +27,7 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
     let listener = domain.listen(&name, Role::Sink)?;
     let mut replies = domain.open_sender("replies")?;
     replies.send_inline(name.as_bytes(), 0)?;
-    let mut requests = listener.accept_receiver_within(MOMENT)?;
+    let mut requests = listener.accept_receiver_timeout(MOMENT)?;
     // Whatever else is needed is opened here.
     if Sandbox::new().lock_down()? != Landlock::Whole {
         eprintln!(
@@ -36,10 +36,10 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
     }
     // Until the boss is gone. Who started this process starts another one then.
     while let Ok(message) = requests.recv() {
-        let Body::Buf(text) = &message.body else {
+        let Body::Buffer(text) = &message.body else {
             return Err("a request that is no buffer".into());
         };
-        let answer = match message.meta {
+        let answer = match message.word {
             MISBEHAVE => u64::from(std::fs::File::open("/etc/passwd").is_ok()),
             _ => {
                 let text = text.to_vec();
@@ -80,7 +80,7 @@ impl Boss {
     fn next(&self) -> Result<Desk, tranship::Error> {
         let mut replies = self.replies.accept_receiver()?;
         let name = replies.recv_timeout(MOMENT)?.to_vec();
-        let options = LinkOptions::new().timeout(MOMENT);
+        let options = ChannelOptions::new().timeout(MOMENT);
         let name = String::from_utf8_lossy(&name);
         let requests = self.domain.open_sender_with(&name, options)?;
         Ok(Desk { requests, replies })
@@ -92,17 +92,17 @@ impl Boss {
             Some(desk) => desk,
             None => self.next()?,
         };
-        let buffer = self.pool.alloc_from(text.as_bytes())?;
+        let buffer = self.pool.copy(text.as_bytes())?;
         let sent = desk.requests.send_with(buffer, what);
         sent.map_err(|unsent| unsent.error)?;
-        let answer = desk.replies.recv()?.meta;
+        let answer = desk.replies.recv()?.word;
         self.desk = Some(desk);
         Ok(answer)
     }
 
     /// Asks until somebody has answered.
     fn ask(&mut self, what: u64, text: &str) -> Result<u64, Failed> {
-        use Kind::{Lost, ManagerAway, NotConnected, PeerDied, PeerGone, TimedOut};
+        use ErrorKind::{Lost, ManagerAway, NotConnected, PeerDied, PeerGone, TimedOut};
         loop {
             match self.try_ask(what, text) {
                 Ok(answer) => return Ok(answer),

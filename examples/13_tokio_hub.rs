@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tranship::{Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship::{ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender};
 
 type Any = Box<dyn std::error::Error + Send + Sync>;
 
@@ -37,12 +37,12 @@ fn worker(domain: &Domain) -> Result<(), Any> {
     let listener = domain.listen(&name, Role::Sink)?;
     let mut results = domain.open_sender("results")?;
     results.send_inline(name.as_bytes(), 0)?;
-    let mut jobs = listener.accept_receiver_within(MOMENT)?;
+    let mut jobs = listener.accept_receiver_timeout(MOMENT)?;
     // Until the hub drops its end.
     while let Ok(job) = jobs.recv() {
         let loud = job.to_vec().to_ascii_uppercase();
         // The word says which client it is for.
-        results.send_with(pool.alloc_from(&loud)?, job.meta)?;
+        results.send_with(pool.copy(&loud)?, job.word)?;
     }
     Ok(())
 }
@@ -51,7 +51,7 @@ fn worker(domain: &Domain) -> Result<(), Any> {
 async fn introduce(hub: Domain, mut results: Receiver) -> Result<(Sender, Receiver), Any> {
     let name = tokio::time::timeout(MOMENT, results.recv_async()).await??;
     let name = String::from_utf8(name.to_vec())?;
-    let options = LinkOptions::new().timeout(MOMENT);
+    let options = ChannelOptions::new().timeout(MOMENT);
     Ok((hub.open_sender_async(&name, options).await?, results))
 }
 
@@ -81,7 +81,7 @@ async fn serve(
             // Whichever branch comes second is dropped, and has taken nothing.
             result = results.recv_async() => {
                 let result = result?;
-                if let Some(mut client) = asking.remove(&result.meta) {
+                if let Some(mut client) = asking.remove(&result.word) {
                     // It may have gone meanwhile.
                     let _ = client.write_all(&result.to_vec()).await;
                 }
@@ -104,7 +104,7 @@ async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
                     serving.spawn(serve(domain.clone(), pool.clone(), results, tcp.clone()));
                 }
                 // Workers that are there are served on; the name is there again when the manager is.
-                Err(error) if error.kind() == Kind::ManagerAway => {
+                Err(error) if error.kind() == ErrorKind::ManagerAway => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(error) => return Err(error.into()),

@@ -14,7 +14,8 @@ use std::time::Duration;
 use tranship::net::Over;
 use tranship::transport::net::{Credentials, Net, Timing, certificate};
 use tranship::{
-    Body, Domain, Kind, LinkOptions, PollItem, Pool, PoolOptions, Receiver, Role, Trust, poll,
+    Body, ChannelOptions, Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Role, Trust,
+    poll,
 };
 
 type Any = Box<dyn std::error::Error + Send + Sync>;
@@ -83,10 +84,10 @@ fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool), Any> 
             Ok(Some(message)) => message,
             Ok(None) => continue,
             // The writer has closed it. Had it died that would be another kind.
-            Err(end) if end.kind() == Kind::PeerGone => return Ok((next, said)),
+            Err(end) if end.kind() == ErrorKind::PeerGone => return Ok((next, said)),
             Err(error) => return Err(error.into()),
         };
-        assert_eq!(message.meta, next);
+        assert_eq!(message.word, next);
         let expected = match &message.body {
             Body::Inline(_) => b"a word in between".to_vec(),
             _ => bytes(next)?,
@@ -104,7 +105,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
 /// Both ends, in two domains of this process.
 fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = there.listen_with(address, Role::Sink, options)?;
     let (near, mut far) = UnixStream::pair()?;
     thread::scope(|scope| -> Result<(), Any> {
@@ -113,7 +114,7 @@ fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(),
             written.inspect_err(|error| eprintln!("writing to {address}: {error}"))
         });
         // Else a writer that fails would be waited for, for ever.
-        let from = listener.accept_receiver_within(Duration::from_secs(60))?;
+        let from = listener.accept_receiver_timeout(Duration::from_secs(60))?;
         far.write_all(b"something else, too")?;
         assert_eq!(read(from, near)?, (MESSAGES, true));
         writer.join().map_err(|_| "the writer panicked")?
@@ -130,7 +131,7 @@ fn main() -> Result<(), Any> {
         ["write", address, level] => return write(&here, address, level),
         ["read", address] => {
             let copies = copies(&here)?;
-            let options = LinkOptions::new().snapshots(copies.id());
+            let options = ChannelOptions::new().snapshots(copies.id());
             let listener = here.listen_with(address, Role::Sink, options)?;
             let (near, _far) = UnixStream::pair()?;
             let (count, _) = read(listener.accept_receiver()?, near)?;

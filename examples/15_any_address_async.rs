@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tranship::net::Over;
 use tranship::transport::net::{Credentials, Net, Timing, certificate};
-use tranship::{Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Trust};
+use tranship::{Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Trust};
 
 type Any = Box<dyn std::error::Error + Send + Sync>;
 
@@ -39,7 +39,7 @@ fn options(level: &str) -> Result<PoolOptions, Any> {
 
 async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let pool = domain.create_pool(options(level)?)?;
-    let options = LinkOptions::new();
+    let options = ChannelOptions::new();
     let mut to = domain.open_sender_async(address, options).await?;
     for number in 0..MESSAGES {
         let bytes = bytes(number)?;
@@ -74,10 +74,10 @@ async fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool),
         let message = match message {
             Ok(message) => message,
             // The writer has closed it. Had it died that would be another kind.
-            Err(end) if end.kind() == Kind::PeerGone => return Ok((next, said)),
+            Err(end) if end.kind() == ErrorKind::PeerGone => return Ok((next, said)),
             Err(error) => return Err(error.into()),
         };
-        assert_eq!(message.meta, next);
+        assert_eq!(message.word, next);
         let expected = match &message.body {
             Body::Inline(_) => b"a word in between".to_vec(),
             _ => bytes(next)?,
@@ -95,7 +95,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
 /// Both ends, in two domains of this process.
 async fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = there.listen_with(address, Role::Sink, options)?;
     let (near, mut far) = UnixStream::pair()?;
     let reader = async {
@@ -119,7 +119,7 @@ async fn main() -> Result<(), Any> {
         ["write", address, level] => return write(&here, address, level).await,
         ["read", address] => {
             let copies = copies(&here)?;
-            let options = LinkOptions::new().snapshots(copies.id());
+            let options = ChannelOptions::new().snapshots(copies.id());
             let listener = here.listen_with(address, Role::Sink, options)?;
             let (near, _far) = UnixStream::pair()?;
             let (count, _) = read(listener.accept_receiver_async().await?, near).await?;

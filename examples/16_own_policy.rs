@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tranship::manager::Config;
 use tranship::policy::{self, Governor, Policy, Round, Wish};
-use tranship::{CbufMut, Domain, PoolOptions};
+use tranship::{BufferMut, Domain, PoolOptions};
 
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 16 * MIB;
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     // Both want all that there is.
-    let mut held: [VecDeque<CbufMut>; 2] = Default::default();
+    let mut held: [VecDeque<BufferMut>; 2] = Default::default();
     let mut governor = Governor::with(policy::Config::default(), Box::new(VideoFirst));
     let mut periods = 0;
     steering.run(&mut governor, Duration::from_millis(10), |_| {

@@ -25,11 +25,11 @@ fn serve(manager: PathBuf, client: TcpStream, trailer: File) -> Fallible<(u64, u
     let mut sender = Sender::new()?;
     let mut socket = Socket::new(&client)?;
     while let Ok(message) = frames.recv() {
-        let meta = message.meta;
-        let Body::Buf(frame) = message.body else {
+        let word = message.word;
+        let Body::Buffer(frame) = message.body else {
             continue;
         };
-        let head = format!("frame {meta} of {} bytes\n", frame.len());
+        let head = format!("frame {word} of {} bytes\n", frame.len());
         let pieces = [
             Piece::Bytes(head.as_bytes()),
             Piece::Buffer(&frame),

@@ -11,8 +11,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tranship::{
-    Body, Cbuf, CbufMut, Domain, Error, Kind, LinkOptions, Listener, Message, Pool, PoolOptions,
-    Role, Sender, WhenFull,
+    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, ErrorKind, Listener, Message, Pool,
+    PoolOptions, Role, Sender, WhenFull,
 };
 
 type Any = Box<dyn std::error::Error>;
@@ -22,7 +22,7 @@ const HEIGHT: usize = 720;
 const FRAME_TIME: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
 /// A grey picture that says in each row which frame it is of.
-fn draw(frame: &mut CbufMut, number: u64) -> Result<(), Error> {
+fn draw(frame: &mut BufferMut, number: u64) -> Result<(), Error> {
     for row in 0..HEIGHT {
         frame.write(row * WIDTH, &row_of(number, row))?;
     }
@@ -35,14 +35,14 @@ fn row_of(number: u64, row: usize) -> [u8; WIDTH] {
 
 /// All of it must be of one frame, whatever became of the camera since.
 fn check(frame: &Message) -> Result<(), Any> {
-    let Body::Buf(picture) = &frame.body else {
+    let Body::Buffer(picture) = &frame.body else {
         return Err("not a frame".into());
     };
     let mut seen = [0; WIDTH];
     for row in 0..HEIGHT {
         picture.view().copy_to_slice(row * WIDTH, &mut seen)?;
-        if seen != row_of(frame.meta, row) {
-            return Err(format!("frame {} is torn in row {row}", frame.meta).into());
+        if seen != row_of(frame.word, row) {
+            return Err(format!("frame {} is torn in row {row}", frame.word).into());
         }
     }
     Ok(())
@@ -51,14 +51,14 @@ fn check(frame: &Message) -> Result<(), Any> {
 /// Takes in who comes until it is time for the next frame.
 fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Result<(), Error> {
     loop {
-        match listener.accept_sender_within(until.saturating_duration_since(Instant::now())) {
+        match listener.accept_sender_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(viewer) => {
                 println!("camera: a viewer, process {}", viewer.peer_pid_uid().0);
                 all.push(viewer);
             }
-            Err(error) if error.kind() == Kind::TimedOut => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
             // Nobody can come before there is a manager again. The frames go on.
-            Err(error) if error.kind() == Kind::ManagerAway => {
+            Err(error) if error.kind() == ErrorKind::ManagerAway => {
                 std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 return Ok(());
             }
@@ -68,11 +68,11 @@ fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Resu
 }
 
 /// A viewer that is new has to agree to the pool first, which it does when it runs: until then it misses frames.
-fn show(viewer: &mut Sender, pool: &Pool, frame: &Cbuf, number: u64) -> Result<(), Error> {
+fn show(viewer: &mut Sender, pool: &Pool, frame: &Buffer, number: u64) -> Result<(), Error> {
     match viewer.try_assign(pool) {
         Ok(false) => return Ok(()),
         // Nobody brings the two together before there is a manager again.
-        Err(error) if error.kind() == Kind::ManagerAway => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::ManagerAway => return Ok(()),
         assigned => assigned?,
     };
     viewer.send_with(frame.clone(), number)?;
@@ -83,7 +83,9 @@ fn show(viewer: &mut Sender, pool: &Pool, frame: &Cbuf, number: u64) -> Result<(
 fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
     // Room for what the viewers hold: the lines of a few of them, and what they look at.
     let pool = domain.create_pool(PoolOptions::new(32 << 20).name("frames"))?;
-    let options = LinkOptions::new().lines(4).when_full(WhenFull::DropOldest);
+    let options = ChannelOptions::new()
+        .lines(4)
+        .when_full(WhenFull::DropOldest);
     let listener = domain.listen_with("video", Role::Source, options)?;
     let mut viewers: Vec<Sender> = Vec::new();
     let (mut next, mut skipped) = (Instant::now(), 0);
@@ -94,7 +96,7 @@ fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
         let mut frame = match pool.try_alloc(WIDTH * HEIGHT) {
             Ok(frame) => frame,
             // Viewers have it all: they will have to do without this one.
-            Err(error) if error.kind() == Kind::OutOfMemory => {
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
                 skipped += 1;
                 continue;
             }
@@ -123,7 +125,7 @@ fn viewer(domain: &Domain, frames: u64) -> Result<(), Any> {
     let mut seen = 0;
     while seen < frames {
         // Waits until there is a camera, and a manager that knows it.
-        let mut video = domain.open_receiver_with("video", LinkOptions::new().lines(4))?;
+        let mut video = domain.open_receiver_with("video", ChannelOptions::new().lines(4))?;
         while seen < frames {
             match video.recv() {
                 Ok(frame) => check(&frame)?,
@@ -143,8 +145,8 @@ fn viewer(domain: &Domain, frames: u64) -> Result<(), Any> {
 }
 
 /// The camera has ended, in order or not, perhaps before it took this viewer in. Anything else would be an error of somebody's.
-fn is_over(kind: Kind) -> bool {
-    use Kind::{Lost, NotConnected, PeerDied, PeerGone};
+fn is_over(kind: ErrorKind) -> bool {
+    use ErrorKind::{Lost, NotConnected, PeerDied, PeerGone};
     matches!(kind, PeerGone | PeerDied | Lost | NotConnected)
 }
 

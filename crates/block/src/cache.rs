@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use tranship_core::{Account, Domain, Error, HeapOptions, Kind};
+use tranship_core::{Account, Domain, Error, ErrorKind, HeapOptions};
 
 /// So many blocks go at a time where memory is wanted back; whoever waits for the cache has its turn in between.
 const AT_ONCE: u64 = 64;
@@ -246,8 +246,8 @@ impl Cache {
 }
 
 /// Has the manager refused nothing?
-fn is_nothing_said(kind: Kind) -> bool {
-    use Kind::{CutOff, Forked, ManagerAway, System, TimedOut};
+fn is_nothing_said(kind: ErrorKind) -> bool {
+    use ErrorKind::{CutOff, Forked, ManagerAway, System, TimedOut};
     [CutOff, Forked, ManagerAway, System, TimedOut].contains(&kind)
 }
 

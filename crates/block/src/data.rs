@@ -6,7 +6,7 @@ use crate::limits::HEAD_BYTES;
 use crate::memory::Heap;
 use std::io::Read;
 use std::time::Duration;
-use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
+use tranship_core::{Buffer, BufferMut, Error, OutOfBounds, Pool};
 
 /// Bytes of a request. Those of 4 KiB or more begin at a page.
 ///
@@ -33,13 +33,13 @@ pub enum Data {
     /// A buffer of a pool of this domain, which can be sent.
     Own(Own),
     /// What came over a channel: it can only be read. Its sender may be able to change it, depending on the pool's trust level.
-    Shared(Cbuf),
+    Shared(Buffer),
 }
 
 /// A buffer of a pool of this domain, with room for a message's head behind the bytes.
 #[derive(Debug)]
 pub struct Own {
-    buffer: CbufMut,
+    buffer: BufferMut,
     len: usize,
 }
 
@@ -54,7 +54,7 @@ impl Own {
     }
 
     /// A message: the first `len` bytes, and this head.
-    pub(crate) fn seal(mut self, len: usize, head: &[u8]) -> Result<Cbuf, Fault> {
+    pub(crate) fn seal(mut self, len: usize, head: &[u8]) -> Result<Buffer, Fault> {
         let fits = len <= self.len && head.len() <= HEAD_BYTES;
         let written = self.buffer.write(len, head);
         written.ok().filter(|()| fits).ok_or(Fault::Invalid)?;

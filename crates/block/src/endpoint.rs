@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{Domain, Error, LinkOptions, PoolOptions, Trust, Wait, WhenFull};
+use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Trust, Wait, WhenFull};
 
 /// The most that one end of a connection has for what it sends, and as much for what is carried to it, bytes. A message of the
 /// largest size takes 320 KiB.
@@ -129,8 +129,8 @@ impl Endpoint {
 
     /// Of both ends of both channels: who waits leaves the processor to those who work, no send waits, and no
     /// pool is taken that is not as [`Endpoint::pool`] says.
-    pub(crate) fn channels(&self) -> LinkOptions {
-        let channels = LinkOptions::new()
+    pub(crate) fn channels(&self) -> ChannelOptions {
+        let channels = ChannelOptions::new()
             .lines(LINES)
             .wait(Wait::Sleep)
             .when_full(WhenFull::Error)

@@ -3,25 +3,28 @@
 
 use std::fmt::Display;
 use std::time::Duration;
-use tranship_core::{Error, Kind, Message, Receiver};
+use tranship_core::{Error, ErrorKind, Message, Receiver};
 
 /// Between two looks whether it is over.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Is the other end behind? That is nothing to speak of.
-fn is_behind(kind: Kind) -> bool {
-    matches!(kind, Kind::Full | Kind::PoolPending | Kind::TimedOut)
+fn is_behind(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::TimedOut
+    )
 }
 
 /// May it be over by itself?
-pub(crate) fn is_transient(kind: Kind) -> bool {
-    use Kind::{Limit, ManagerAway, OutOfMemory, Quota, System};
+pub(crate) fn is_transient(kind: ErrorKind) -> bool {
+    use ErrorKind::{Limit, ManagerAway, OutOfMemory, Quota, System};
     is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
 }
 
 /// Whoever waits says once for what.
 #[derive(Debug, Default)]
-pub(crate) struct Patience(Option<Kind>);
+pub(crate) struct Patience(Option<ErrorKind>);
 
 impl Patience {
     /// The next message within `limit`; none as long as something is missing here.
@@ -37,7 +40,7 @@ impl Patience {
         };
         match next {
             Err(lack) if is_transient(lack.kind()) => {
-                if lack.kind() != Kind::TimedOut {
+                if lack.kind() != ErrorKind::TimedOut {
                     self.say(who, &lack);
                     std::thread::sleep(PAUSE.min(limit));
                 }

@@ -6,7 +6,7 @@
 use crate::limits::{HEAD_BYTES, MAX_DATA_BYTES};
 use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
-use tranship_core::{Body, Cbuf, Error, Kind, Message, Trust};
+use tranship_core::{Body, Buffer, Error, ErrorKind, Message, Trust};
 
 /// Both ends must speak the same.
 pub(crate) const VERSION: u16 = 3;
@@ -63,12 +63,14 @@ pub(crate) fn number(word: u64) -> u64 {
 }
 
 /// What a message says, its question's number, and its data. None: nothing that can be said.
-pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u64, Option<Cbuf>)> {
-    let number = number(message.meta);
+pub(crate) fn open<T: for<'a> Deserialize<'a>>(
+    message: Message,
+) -> Option<(T, u64, Option<Buffer>)> {
+    let number = number(message.word);
     match message.body {
         Body::Inline(bytes) => Some((decode(&bytes)?, number, None)),
-        Body::Buf(buffer) => {
-            let len = usize::try_from(message.meta % (1 << LEN_BITS)).ok()?;
+        Body::Buffer(buffer) => {
+            let len = usize::try_from(message.word % (1 << LEN_BITS)).ok()?;
             let head_len = buffer.len().checked_sub(len)?;
             // Read once: its sender may be able to change it.
             let mut head = [0; HEAD_BYTES];
@@ -76,7 +78,7 @@ pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u
             buffer.view().copy_to_slice(len, head).ok()?;
             Some((decode(head)?, number, Some(buffer.slice(..len))))
         }
-        Body::Aggregate(_) | Body::Moved(_) | Body::MovedAggregate(_) | Body::Released(_) => None,
+        Body::Aggregate(_) | Body::BufferMut(_) | Body::AggregateMut(_) | Body::Released(_) => None,
     }
 }
 
@@ -96,7 +98,7 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
 /// The other end said what nobody says.
 pub(crate) fn violation(who: &str, what: &str) -> Error {
     let text = format!("{who} broke the protocol of blocks: {what}");
-    Error::new(Kind::PeerViolation, text)
+    Error::new(ErrorKind::PeerViolation, text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The error: its kind, and what there is to say beyond that.
 
-use crate::Kind;
+use crate::ErrorKind;
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 /// ```
 /// # use tranship_error as tranship;
 /// use std::io;
-/// use tranship::{Error, Kind};
+/// use tranship::{Error, ErrorKind};
 ///
 /// let refused = std::fs::File::open("/nowhere/at/all");
 /// let error = refused.map_err(Error::system("opening the configuration")).unwrap_err();
-/// assert_eq!((error.kind(), error.errno()), (Kind::System, 2));
+/// assert_eq!((error.kind(), error.errno()), (ErrorKind::System, 2));
 /// assert_eq!(error.find::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
 /// ```
 #[derive(Clone)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     /// Nothing where the kind says it all, so that a refusal on a fast path allocates nothing.
     detail: Option<Arc<Detail>>,
 }
@@ -40,19 +40,19 @@ const _: () = assert!(size_of::<Error>() == 16 && size_of::<Result<(), Error>>()
 /// An error of one module, with its figures in fields.
 pub trait Cause: StdError + Send + Sync + 'static {
     /// Of which kind it is.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> ErrorKind;
 }
 
 impl Error {
     /// What is wrong, in words.
-    pub fn new(kind: Kind, text: impl Into<Cow<'static, str>>) -> Error {
+    pub fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Error {
         let (text, cause) = (text.into(), None);
         Error::with(kind, Detail { text, cause })
     }
 
     /// What is wrong, in words, and what it comes from.
     pub fn because(
-        kind: Kind,
+        kind: ErrorKind,
         text: impl Into<Cow<'static, str>>,
         cause: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
@@ -62,11 +62,13 @@ impl Error {
 
     /// For `map_err`: the system refused this.
     pub fn system(what: impl Into<Cow<'static, str>>) -> impl FnOnce(io::Error) -> Error {
-        move |cause| Error::because(Kind::System, what, cause)
+        move |cause| Error::because(ErrorKind::System, what, cause)
     }
 
     /// For `map_err`: an error of this kind, because of another.
-    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(kind: Kind) -> impl FnOnce(E) -> Error {
+    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(
+        kind: ErrorKind,
+    ) -> impl FnOnce(E) -> Error {
         move |cause| Error::because(kind, kind.meaning(), cause)
     }
 
@@ -76,14 +78,14 @@ impl Error {
         Error::because(self.kind, text, self)
     }
 
-    fn with(kind: Kind, detail: Detail) -> Error {
+    fn with(kind: ErrorKind, detail: Detail) -> Error {
         let detail = Some(Arc::new(detail));
         Error { kind, detail }
     }
 
     /// Of which kind it is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
@@ -102,8 +104,8 @@ impl Error {
     }
 }
 
-impl From<Kind> for Error {
-    fn from(kind: Kind) -> Error {
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Error {
         Error { kind, detail: None }
     }
 }
@@ -122,8 +124,8 @@ impl PartialEq for Error {
 
 impl Eq for Error {}
 
-impl PartialEq<Kind> for Error {
-    fn eq(&self, kind: &Kind) -> bool {
+impl PartialEq<ErrorKind> for Error {
+    fn eq(&self, kind: &ErrorKind) -> bool {
         self.kind == *kind
     }
 }
@@ -176,8 +178,8 @@ mod tests {
     impl StdError for Short {}
 
     impl Cause for Short {
-        fn kind(&self) -> Kind {
-            Kind::OutOfMemory
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::OutOfMemory
         }
     }
 
@@ -190,7 +192,7 @@ mod tests {
             error.to_string(),
             "joining: making a pool: 7 bytes are missing"
         );
-        assert_eq!(error.kind(), Kind::OutOfMemory);
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
         assert_eq!(error.find::<Short>().map(|short| short.bytes), Some(7));
         assert!(error.find::<io::Error>().is_none());
         assert_eq!(error, error.clone());
@@ -200,11 +202,11 @@ mod tests {
     fn the_kernels_number_is_its_own_if_it_spoke() {
         let refused = io::Error::from_raw_os_error(libc::EMFILE);
         let error = Error::system("dup")(refused).context("showing a chunk");
-        assert_eq!(error.kind(), Kind::System);
+        assert_eq!(error.kind(), ErrorKind::System);
         assert_eq!(error.errno(), libc::EMFILE);
         assert!(error.to_string().starts_with("showing a chunk: dup: "));
-        let full = Error::from(Kind::Full);
+        let full = Error::from(ErrorKind::Full);
         assert_eq!(full.errno(), libc::EAGAIN);
-        assert_eq!(full.to_string(), Kind::Full.meaning());
+        assert_eq!(full.to_string(), ErrorKind::Full.meaning());
     }
 }

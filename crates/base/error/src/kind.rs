@@ -9,19 +9,19 @@ macro_rules! kinds {
         // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast paths share their place with it.
         #[repr(u64)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Kind {
+        pub enum ErrorKind {
             $(#[doc = concat!($meaning, ". What to do: ", $advice, ".")] $kind = $number,)+
         }
 
-        impl Kind {
+        impl ErrorKind {
             /// All of them, by number.
-            pub const ALL: &[Kind] = &[$(Kind::$kind),+];
+            pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),+];
 
             /// The kind with this number.
             #[must_use]
-            pub fn from_u16(number: u16) -> Option<Kind> {
+            pub fn from_u16(number: u16) -> Option<ErrorKind> {
                 match number {
-                    $($number => Some(Kind::$kind),)+
+                    $($number => Some(ErrorKind::$kind),)+
                     _ => None,
                 }
             }
@@ -30,7 +30,7 @@ macro_rules! kinds {
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Kind::$kind => stringify!($kind),)+
+                    $(ErrorKind::$kind => stringify!($kind),)+
                 }
             }
 
@@ -38,7 +38,7 @@ macro_rules! kinds {
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self {
-                    $(Kind::$kind => $meaning,)+
+                    $(ErrorKind::$kind => $meaning,)+
                 }
             }
 
@@ -46,7 +46,7 @@ macro_rules! kinds {
             #[must_use]
             pub fn advice(self) -> &'static str {
                 match self {
-                    $(Kind::$kind => $advice,)+
+                    $(ErrorKind::$kind => $advice,)+
                 }
             }
 
@@ -54,7 +54,7 @@ macro_rules! kinds {
             #[must_use]
             pub fn errno(self) -> i32 {
                 match self {
-                    $(Kind::$kind => libc::$errno,)+
+                    $(ErrorKind::$kind => libc::$errno,)+
                 }
             }
 
@@ -62,14 +62,14 @@ macro_rules! kinds {
             #[must_use]
             pub fn errno_name(self) -> &'static str {
                 match self {
-                    $(Kind::$kind => stringify!($errno),)+
+                    $(ErrorKind::$kind => stringify!($errno),)+
                 }
             }
         }
     };
 }
 
-impl Kind {
+impl ErrorKind {
     /// Its number.
     #[must_use]
     pub fn number(self) -> u16 {
@@ -77,14 +77,14 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.meaning())
     }
 }
 
 /// A kind that somebody else found, as a cause.
-impl std::error::Error for Kind {}
+impl std::error::Error for ErrorKind {}
 
 kinds! {
     // Everywhere.
@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn numbers_are_told_apart_come_back_and_rise() {
-        assert!(Kind::ALL.is_sorted_by(|a, b| a.number() < b.number()));
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_u16(kind.number()), Some(*kind));
+        assert!(ErrorKind::ALL.is_sorted_by(|a, b| a.number() < b.number()));
+        for kind in ErrorKind::ALL {
+            assert_eq!(ErrorKind::from_u16(kind.number()), Some(*kind));
             assert_eq!(format!("{kind:?}"), kind.name());
         }
-        assert_eq!(Kind::from_u16(0), None);
-        assert_eq!(Kind::from_u16(u16::MAX), None);
+        assert_eq!(ErrorKind::from_u16(0), None);
+        assert_eq!(ErrorKind::from_u16(u16::MAX), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The one error of all crates.
 //!
-//! * [`Kind`]: what can go wrong, under stable numbers, each with what to do about it (`kind.rs` is the table).
+//! * [`ErrorKind`]: what can go wrong, under stable numbers, each with what to do about it (`kind.rs` is the table).
 //! * [`Error`]: a kind, with what is wrong in words and numbers, and its cause.
 //! * [`Cause`]: an error of one module, with its figures in fields; it knows its kind and becomes an [`Error`] by `?`.
 //! * [`SendError`]: an error with what was to be given away, and was not.
@@ -14,5 +14,5 @@ mod kind;
 mod unsent;
 
 pub use error::{Cause, Error};
-pub use kind::Kind;
+pub use kind::ErrorKind;
 pub use unsent::SendError;

@@ -1,19 +1,19 @@
 //! What was to be given away, and was not, comes back.
 
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use std::fmt;
 
 /// A failed operation that takes something for good gives it back, with nothing done to it.
 ///
 /// ```
 /// # use tranship_error as tranship;
-/// use tranship::{Error, Kind, SendError};
+/// use tranship::{Error, ErrorKind, SendError};
 ///
 /// fn send(frame: Vec<u8>) -> Result<(), SendError<Vec<u8>>> {
-///     Err(SendError::new(Error::from(Kind::Full), frame))
+///     Err(SendError::new(Error::from(ErrorKind::Full), frame))
 /// }
 /// let refused = send(vec![7; 3]).unwrap_err();
-/// assert_eq!(refused.kind(), Kind::Full);
+/// assert_eq!(refused.kind(), ErrorKind::Full);
 /// assert_eq!(refused.unsent, [7; 3]); // for another try
 /// ```
 pub struct SendError<T> {
@@ -34,7 +34,7 @@ impl<T> SendError<T> {
 
     /// Of which kind the error is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 

@@ -2,77 +2,77 @@
 
 use crate::layout::{AggregateError, CreateError, OpenError};
 use crate::{MakeError, NoMappings, OutOfBounds, VerifyError, WindowError};
-use tranship_error::{Cause, Kind};
+use tranship_error::{Cause, ErrorKind};
 
 impl Cause for MakeError {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self {
-            MakeError::Length { .. } => Kind::BadArgument,
-            MakeError::Headroom { .. } | MakeError::Io { .. } => Kind::OutOfMemory,
+            MakeError::Length { .. } => ErrorKind::BadArgument,
+            MakeError::Headroom { .. } | MakeError::Io { .. } => ErrorKind::OutOfMemory,
         }
     }
 }
 
 impl Cause for CreateError {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self {
-            CreateError::Count { .. } => Kind::BadArgument,
+            CreateError::Count { .. } => ErrorKind::BadArgument,
             CreateError::Make(error) => error.kind(),
         }
     }
 }
 
 impl Cause for VerifyError {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self {
-            VerifyError::Io { .. } => Kind::System,
-            _ => Kind::PeerViolation,
+            VerifyError::Io { .. } => ErrorKind::System,
+            _ => ErrorKind::PeerViolation,
         }
     }
 }
 
 impl Cause for OpenError {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self {
-            OpenError::Count { .. } | OpenError::Header { .. } => Kind::PeerViolation,
+            OpenError::Count { .. } | OpenError::Header { .. } => ErrorKind::PeerViolation,
             OpenError::Verify(error) => error.kind(),
-            OpenError::Map { .. } => Kind::OutOfMemory,
+            OpenError::Map { .. } => ErrorKind::OutOfMemory,
         }
     }
 }
 
 impl Cause for WindowError {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self {
-            WindowError::Shape { .. } => Kind::BadArgument,
+            WindowError::Shape { .. } => ErrorKind::BadArgument,
             WindowError::NoSuchChunk { .. }
             | WindowError::Taken { .. }
-            | WindowError::Empty { .. } => Kind::PeerViolation,
+            | WindowError::Empty { .. } => ErrorKind::PeerViolation,
             WindowError::NotAChunk { source, .. } => source.kind(),
             WindowError::Make(error) => error.kind(),
-            WindowError::Forked => Kind::Forked,
-            WindowError::Io { .. } => Kind::OutOfMemory,
+            WindowError::Forked => ErrorKind::Forked,
+            WindowError::Io { .. } => ErrorKind::OutOfMemory,
         }
     }
 }
 
 impl Cause for AggregateError {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self {
-            AggregateError::TooMany { .. } => Kind::BadArgument,
-            _ => Kind::PeerViolation,
+            AggregateError::TooMany { .. } => ErrorKind::BadArgument,
+            _ => ErrorKind::PeerViolation,
         }
     }
 }
 
 impl Cause for NoMappings {
-    fn kind(&self) -> Kind {
-        Kind::Limit
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Limit
     }
 }
 
 impl Cause for OutOfBounds {
-    fn kind(&self) -> Kind {
-        Kind::BadArgument
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::BadArgument
     }
 }

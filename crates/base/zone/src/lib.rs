@@ -22,7 +22,7 @@
 //!
 //! To a [`Zone`] an item is a number, a `u32`; what it stands for is up to the backend, and nothing is ever written into
 //! items. [`Classes`] maps sizes to classes; [`RunAllocator`], [`SlotNumbers`] and [`Keg`] are plain structures which
-//! their owner locks. The cbufs of pools are made of these.
+//! their owner locks. The buffers of pools are made of these.
 //!
 //! For items in a process's own memory there is all of it put together: an [`Arena`] (private memory, a memfd, or
 //! somebody else's [`Memory`](arena::Memory)), [`ItemKeg`]s over it, and [`ItemZone`]s over these, which hand out addresses:

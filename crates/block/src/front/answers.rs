@@ -7,7 +7,7 @@ use crate::{Data, Fault};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship_core::{Cbuf, Error, Kind, Sender};
+use tranship_core::{Buffer, Error, ErrorKind, Sender};
 
 pub(super) struct Answers {
     out: Mutex<Out>,
@@ -25,7 +25,7 @@ struct Out {
 /// A message: with what was read, or the words alone.
 struct Answer {
     words: Vec<u8>,
-    read: Option<Cbuf>,
+    read: Option<Buffer>,
     word: u64,
 }
 
@@ -120,7 +120,7 @@ impl Answers {
         &self,
         act: impl FnOnce(&mut Sender) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        act(self.out().to.as_mut().ok_or(Kind::PeerGone)?)
+        act(self.out().to.as_mut().ok_or(ErrorKind::PeerGone)?)
     }
 
     /// Nothing is answered any more.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_core::{Domain, Error, Kind, Listener, PollItem, Receiver, Role, Sender, poll};
+use tranship_core::{Domain, Error, ErrorKind, Listener, PollItem, Receiver, Role, Sender, poll};
 
 /// Who has a ticket.
 struct Waits {
@@ -82,11 +82,11 @@ impl Door {
                 patience.say(&self.shared.at, &lack);
                 std::thread::sleep(PAUSE);
             }
-            let answers = self.answers.accept_sender_within(Duration::ZERO);
+            let answers = self.answers.accept_sender_timeout(Duration::ZERO);
             if let Some(answers) = self.shared.accepted(answers) {
                 self.shared.give_ticket(answers);
             }
-            let asks = self.asks.accept_receiver_within(Duration::ZERO);
+            let asks = self.asks.accept_receiver_timeout(Duration::ZERO);
             if let Some(asks) = self.shared.accepted(asks) {
                 self.let_in(asks);
             }
@@ -111,7 +111,7 @@ impl Door {
                 .serve(asks, &who)
                 .map_err(|error| (error.kind(), error))
             {
-                Ok(()) | Err((Kind::PeerGone | Kind::PeerDied, _)) => {
+                Ok(()) | Err((ErrorKind::PeerGone | ErrorKind::PeerDied, _)) => {
                     tracing::info!("{} is gone", who.name);
                 }
                 Err((_, error)) => {
@@ -144,7 +144,7 @@ impl Shared {
     fn accepted<T>(&self, end: Result<T, Error>) -> Option<T> {
         match end {
             Ok(end) => Some(end),
-            Err(error) if error.kind() == Kind::TimedOut => None,
+            Err(error) if error.kind() == ErrorKind::TimedOut => None,
             Err(error) => {
                 tracing::warn!("{}: {error}", self.at);
                 None
@@ -174,13 +174,13 @@ impl Shared {
     fn serve(&self, mut asks: Receiver, who: &Who) -> Result<(), Error> {
         let hello = self.hello(&mut asks)?;
         let waits = self.waiting().remove(&hello.ticket);
-        let other = || Error::new(Kind::Access, "its ticket is not of this service");
+        let other = || Error::new(ErrorKind::Access, "its ticket is not of this service");
         let mut waits = waits.ok_or_else(other)?;
         if hello.version != VERSION {
             let say = wire::encode(&Say::Version(VERSION));
             let _ = waits.answers.send_inline(&say, 0);
             let text = format!("it speaks version {}, not {VERSION}", hello.version);
-            return Err(Error::new(Kind::ChannelBind, text));
+            return Err(Error::new(ErrorKind::ChannelBind, text));
         }
         tracing::info!("{}: {} is let in", self.at, who.name);
         let pool = self.domain.create_pool(self.at.pool())?;
@@ -205,6 +205,6 @@ impl Shared {
                 };
             }
         }
-        Err(Kind::PeerGone.into())
+        Err(ErrorKind::PeerGone.into())
     }
 }

@@ -11,7 +11,7 @@ use crate::{Data, Fault, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tranship_core::{Cbuf, Error, Kind, Message, Pool, Receiver, Sender};
+use tranship_core::{Buffer, Error, ErrorKind, Message, Pool, Receiver, Sender};
 
 /// The longest single wait.
 pub(super) const ROUND: Duration = Duration::from_millis(100);
@@ -114,7 +114,7 @@ impl Session {
         let is_known = remote.is_none_or(|remote| remote.is_known());
         let assign = |to: &mut Sender| {
             let assigned = to.try_assign(&self.pool);
-            if matches!(&assigned, Err(error) if error.kind() == Kind::ChannelTrust) {
+            if matches!(&assigned, Err(error) if error.kind() == ErrorKind::ChannelTrust) {
                 // The client would only see that this end is gone.
                 let words = wire::encode(&Say::Trust(self.pool.trust()));
                 let _ = to.send_inline(&words, 0);
@@ -125,7 +125,7 @@ impl Session {
             return Ok(());
         }
         let info = self.served.store.info();
-        let info = info.map_err(Error::of(Kind::PeerGone))?;
+        let info = info.map_err(Error::of(ErrorKind::PeerGone))?;
         let opening = self.served.leases.as_ref().map(|leases| leases.opening);
         self.welcomed = true;
         let words = wire::encode(&Say::Welcome(info, opening));
@@ -145,7 +145,7 @@ impl Session {
         }
         self.answers.expect()?;
         let len = request.len as usize;
-        let brings = data.as_ref().map_or(0, Cbuf::len);
+        let brings = data.as_ref().map_or(0, Buffer::len);
         let fits = match request.op {
             Op::Read => len <= MAX_DATA_BYTES && brings == 0,
             // Whoever writes without checksums would have them checked by nobody.
@@ -175,7 +175,7 @@ impl Session {
                 Err(_) => limit = PAUSE,
             }
             if is_over() || self.answers.with(|to| Ok(to.is_peer_gone()))? {
-                return Err(Kind::PeerGone.into());
+                return Err(ErrorKind::PeerGone.into());
             }
             self.served.store.kick();
             self.answers.give_late();

@@ -7,7 +7,7 @@ use crate::wire::{self, Ask, Hello, Say, VERSION};
 use crate::{Fault, Info, Op};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_core::{Error, Kind, Message, Pool, Receiver, Sender};
+use tranship_core::{Error, ErrorKind, Message, Pool, Receiver, Sender};
 
 /// Between two attempts to connect: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
@@ -34,10 +34,14 @@ struct Link {
 }
 
 /// Does it stay as it is until somebody corrects it?
-fn is_final(kind: Kind) -> bool {
+fn is_final(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        Kind::Access | Kind::BadArgument | Kind::ChannelBind | Kind::ChannelTrust | Kind::Version
+        ErrorKind::Access
+            | ErrorKind::BadArgument
+            | ErrorKind::ChannelBind
+            | ErrorKind::ChannelTrust
+            | ErrorKind::Version
     )
 }
 
@@ -133,7 +137,7 @@ impl Remote {
             caches: self.client.caches,
         });
         link.greeted = true;
-        let out = link.out.as_mut().ok_or(Kind::ChannelState)?;
+        let out = link.out.as_mut().ok_or(ErrorKind::ChannelState)?;
         let sent = out.send_inline(&wire::encode(&hello), 0);
         sent.map(drop).map_err(|refused| refused.error)
     }
@@ -180,10 +184,10 @@ impl Remote {
                 self.give_up();
             }
             if !connected && link.since.elapsed() > PATIENCE {
-                return Kind::ChannelState.into();
+                return ErrorKind::ChannelState.into();
             }
         }
-        Kind::ChannelState.into()
+        ErrorKind::ChannelState.into()
     }
 
     /// The server may be asked once it has welcomed us, and has the pool.
@@ -194,7 +198,7 @@ impl Remote {
         let Some(info) = link.welcome else {
             let gone = out.is_peer_gone();
             return if gone {
-                Err(Kind::PeerGone.into())
+                Err(ErrorKind::PeerGone.into())
             } else {
                 Ok(())
             };
@@ -236,14 +240,14 @@ impl Remote {
                 let text = format!(
                     "the server speaks version {version} of the block protocol, this end version {VERSION}: both must be of one release"
                 );
-                Err(Error::new(Kind::ChannelBind, text))
+                Err(Error::new(ErrorKind::ChannelBind, text))
             }
             Say::Trust(theirs) => {
                 let ours = self.server.trust();
                 let text = format!(
                     "the server's level of trust is `{theirs}`, this end's is `{ours}`: both must say the same (--trust)"
                 );
-                Err(Error::new(Kind::ChannelTrust, text))
+                Err(Error::new(ErrorKind::ChannelTrust, text))
             }
             Say::Done(result, lease) => {
                 let mut state = self.lock();

@@ -5,7 +5,7 @@ use crate::lease::Moment;
 use crate::wire::{self, Ask};
 use crate::{Data, Done, Fault, Job, Op};
 use std::time::Duration;
-use tranship_core::{Cbuf, Error, Kind, Pool, Sender};
+use tranship_core::{Buffer, Error, ErrorKind, Pool, Sender};
 
 /// Somebody's question.
 pub(super) struct Question {
@@ -26,7 +26,7 @@ enum Memory {
     /// What a write brings.
     Brought(Data),
     /// The same as a message, kept until there is an answer: it may have to be asked again.
-    Sealed(Cbuf),
+    Sealed(Buffer),
 }
 
 impl Question {
@@ -75,7 +75,7 @@ impl Question {
         let Memory::Brought(data) = &mut self.memory else {
             return Ok(());
         };
-        let wrong = |_: Fault| Error::from(Kind::BadArgument);
+        let wrong = |_: Fault| Error::from(ErrorKind::BadArgument);
         if !data.is_of(pool) {
             let mut copy = Data::Own(Own::new(pool, self.len, Duration::ZERO)?);
             copy.copy_from(data, self.len).map_err(wrong)?;
@@ -89,16 +89,16 @@ impl Question {
     }
 
     /// Has as much data come as was asked for?
-    pub fn fits(&self, result: &Result<Vec<u32>, Fault>, data: Option<&Cbuf>) -> bool {
+    pub fn fits(&self, result: &Result<Vec<u32>, Fault>, data: Option<&Buffer>) -> bool {
         let wants = match (self.op, result) {
             (Op::Read, Ok(_)) => self.len,
             _ => 0,
         };
-        data.map_or(0, Cbuf::len) == wants
+        data.map_or(0, Buffer::len) == wants
     }
 
     /// It is answered.
-    pub fn end(self, mut result: Result<Vec<u32>, Fault>, came: Option<Cbuf>) {
+    pub fn end(self, mut result: Result<Vec<u32>, Fault>, came: Option<Buffer>) {
         let data = match (self.memory, came) {
             (Memory::For(Data::None | Data::Room(_)), Some(came)) => Data::Shared(came),
             (Memory::For(mut data), Some(came)) => {

@@ -4,7 +4,7 @@ use crate::kit::{self, watchdog};
 use std::sync::Arc;
 use tranship_block::front::Forwarding;
 use tranship_block::{Blocking, Cache, Cached, Data, Fault, Info, Job, Lease, Op, Request, Store};
-use tranship_core::{Domain, Heap, HeapOptions, HeapStat, Kind, StatRecord, Trust};
+use tranship_core::{Domain, ErrorKind, Heap, HeapOptions, HeapStat, StatRecord, Trust};
 use tranship_manager::{Config, Embedded};
 
 const BLOCK: u64 = 4096;
@@ -169,7 +169,7 @@ fn a_manager_that_gives_no_heap_is_heeded() {
     read_all(&store, MIB);
     assert_eq!(cache.held_bytes(), MIB, "nobody to ask");
     let refused = cache.charge_to(&domain).expect_err("no heap");
-    assert_eq!(refused.kind(), Kind::Limit);
+    assert_eq!(refused.kind(), ErrorKind::Limit);
     assert_eq!(cache.held_bytes(), 0);
     read_all(&store, MIB);
     assert_eq!(cache.held_bytes(), 0);

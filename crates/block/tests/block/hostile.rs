@@ -5,8 +5,8 @@ use serde::Serialize;
 use std::sync::Arc;
 use tranship_block::{Access, Blocking, Fault, Info, Op, Request, sums};
 use tranship_core::{
-    Aggregate, CbufMut, Domain, Error, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role,
-    Sender, Trust,
+    Aggregate, BufferMut, ChannelOptions, Domain, Error, ErrorKind, Pool, PoolOptions, Receiver,
+    Role, Sender, Trust,
 };
 
 const SIZE: u64 = 1 << 20;
@@ -36,8 +36,8 @@ struct Client {
     pool: Pool,
 }
 
-fn options() -> LinkOptions {
-    LinkOptions::new().accept_trust([Trust::Producer])
+fn options() -> ChannelOptions {
+    ChannelOptions::new().accept_trust([Trust::Producer])
 }
 
 impl Client {
@@ -75,7 +75,7 @@ impl Client {
         Ok(self.asks.send_inline(words, 0).map(drop)?)
     }
 
-    fn buffer(&self, data: usize, head: &[u8]) -> CbufMut {
+    fn buffer(&self, data: usize, head: &[u8]) -> BufferMut {
         let mut buffer = self.pool.alloc(data + head.len()).expect("memory");
         buffer.fill(0);
         buffer.write(data, head).expect("in bounds");
@@ -88,7 +88,7 @@ impl Client {
             match self.answers.recv() {
                 Ok(_) => {}
                 Err(error) => {
-                    assert_eq!(error.kind(), Kind::PeerDied, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::PeerDied, "{error}");
                     return;
                 }
             }
@@ -353,7 +353,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
                 0
             } else {
                 answer.send_inline(&info, 0).expect("a welcome");
-                ask.recv().expect("a question").meta >> LEN_BITS
+                ask.recv().expect("a question").word >> LEN_BITS
             };
             lie(&mut answer, number);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tranship_block::front::{Direct, Forwarding, Front};
 use tranship_block::{Access, Cache, Cached, Disk, DiskOptions, Endpoint, Remote, Store};
-use tranship_core::{Domain, Error, Kind, Trust};
+use tranship_core::{Domain, Error, ErrorKind, Trust};
 use tranship_testkit::Watchdog;
 
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -82,7 +82,7 @@ pub fn front(at: &Endpoint, disk: Arc<dyn Store>) -> Front {
         match Front::start(at, Arc::clone(&direct) as _) {
             Ok(front) => return front,
             // The manager has not heard yet that the last one is gone.
-            Err(error) if error.kind() == Kind::NameTaken => std::thread::yield_now(),
+            Err(error) if error.kind() == ErrorKind::NameTaken => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
     }

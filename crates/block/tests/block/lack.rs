@@ -4,7 +4,7 @@ use crate::kit;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_block::{Access, Blocking, Data, Endpoint, Job, Op, Request, Store, sums};
-use tranship_core::{CbufMut, Domain, Limit, Pool, PoolOptions, Shortage, Trust};
+use tranship_core::{BufferMut, Domain, Limit, Pool, PoolOptions, Shortage, Trust};
 use tranship_manager::Config;
 
 const SIZE: u64 = 1 << 20;
@@ -12,7 +12,7 @@ const SIZE: u64 = 1 << 20;
 const TOTAL: u64 = 64 << 20;
 
 /// Takes everything that there is left.
-fn hog(domain: &Domain) -> (Vec<CbufMut>, Pool) {
+fn hog(domain: &Domain) -> (Vec<BufferMut>, Pool) {
     let options = PoolOptions::new(TOTAL).chunk_bytes(64 << 10);
     let pool = domain.create_pool(options).expect("a pool");
     let mut all = Vec::new();

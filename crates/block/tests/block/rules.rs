@@ -173,13 +173,13 @@ fn what_waits_is_asked_again_when_the_server_is_back() {
 /// A server that dies as soon as a client has connected, or as soon as it has said something, costs the client nothing.
 #[test]
 fn a_connection_that_ends_before_anything_is_agreed_costs_no_memory() {
-    use tranship_core::{LinkOptions, Role};
+    use tranship_core::{ChannelOptions, Role};
     let _dog = kit::watchdog();
     let mut service = kit::serve("local", Trust::Full, SIZE);
     let remote = kit::connect(&service.at);
     drop(service.front.take());
     let dying = kit::member(kit::manager()).expect("a member");
-    let options = || LinkOptions::new().accept_trust([Trust::Full]);
+    let options = || ChannelOptions::new().accept_trust([Trust::Full]);
     let listen = |end, role| dying.listen_with(&format!("{}.{end}", service.at), role, options());
     let answers = listen("answer", Role::Source).expect("the name");
     drop(answers.accept_sender().expect("the client"));
@@ -252,19 +252,19 @@ fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
 /// Channels cost a front threads and memory: so many of a client at a time.
 #[test]
 fn a_client_has_so_many_channels_at_most() {
-    use tranship_core::{Kind, LinkOptions, Receiver};
+    use tranship_core::{ChannelOptions, ErrorKind, Receiver};
     let _dog = kit::watchdog();
     let service = kit::serve("local", Trust::Full, SIZE);
     let domain = kit::member(kit::manager()).expect("a member");
     let open = || {
-        let options = LinkOptions::new();
+        let options = ChannelOptions::new();
         let answers = domain.open_receiver_with(&format!("{}.answer", service.at), options);
         answers.expect("the service")
     };
     let ends = |mut answers: Receiver| {
         let ended = answers.recv().expect_err("no ticket");
         assert!(
-            matches!(ended.kind(), Kind::PeerDied | Kind::PeerGone),
+            matches!(ended.kind(), ErrorKind::PeerDied | ErrorKind::PeerGone),
             "{ended}"
         );
     };

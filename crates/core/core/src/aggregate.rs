@@ -2,13 +2,13 @@
 //!
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
-use crate::cbuf::{Cbuf, Handle, Home, Reference};
-use crate::error::{Error, Kind, Limit, SendError, Shortage, Violation};
+use crate::buffer::{Buffer, Handle, Home, Reference};
+use crate::error::{Error, ErrorKind, Limit, SendError, Shortage, Violation};
 use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_region::View;
 use tranship_region::layout::aggregate as layout;
 
@@ -23,14 +23,14 @@ pub use layout::MAX_PIECES;
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// let mut all = Aggregate::new();
-/// all.push_back(pool.alloc_from(b"a body")?.freeze())?;
-/// all.push_front(pool.alloc_from(b"a header, ")?.freeze())?;
+/// all.push_back(pool.copy(b"a body")?.freeze())?;
+/// all.push_front(pool.copy(b"a header, ")?.freeze())?;
 /// assert_eq!((all.len(), all.to_vec()), (16, b"a header, a body".to_vec()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Aggregate {
-    pieces: VecDeque<Cbuf>,
+    pieces: VecDeque<Buffer>,
     list_pool: Option<Pool>,
 }
 
@@ -40,7 +40,7 @@ impl Aggregate {
         Aggregate::default()
     }
 
-    pub(crate) fn from_pieces(pieces: Vec<Cbuf>) -> Aggregate {
+    pub(crate) fn from_pieces(pieces: Vec<Buffer>) -> Aggregate {
         Aggregate {
             pieces: pieces.into(),
             list_pool: None,
@@ -51,7 +51,7 @@ impl Aggregate {
     ///
     /// # Errors
     /// `BadArgument` with more than [`MAX_PIECES`] pieces; the piece comes back.
-    pub fn push_back(&mut self, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
+    pub fn push_back(&mut self, piece: Buffer) -> Result<(), SendError<Buffer>> {
         self.insert(self.pieces.len(), piece)
     }
 
@@ -59,7 +59,7 @@ impl Aggregate {
     ///
     /// # Errors
     /// As [`push_back`](Aggregate::push_back).
-    pub fn push_front(&mut self, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
+    pub fn push_front(&mut self, piece: Buffer) -> Result<(), SendError<Buffer>> {
         self.insert(0, piece)
     }
 
@@ -67,12 +67,12 @@ impl Aggregate {
     ///
     /// # Errors
     /// As [`push_back`](Aggregate::push_back), and where there is no such place.
-    pub fn insert(&mut self, at: usize, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
+    pub fn insert(&mut self, at: usize, piece: Buffer) -> Result<(), SendError<Buffer>> {
         insert(&mut self.pieces, at, piece)
     }
 
     /// Takes a piece out; none: there is none at this place.
-    pub fn remove(&mut self, at: usize) -> Option<Cbuf> {
+    pub fn remove(&mut self, at: usize) -> Option<Buffer> {
         self.pieces.remove(at)
     }
 
@@ -98,7 +98,7 @@ impl Aggregate {
 
     /// Total bytes of all pieces.
     pub fn len(&self) -> usize {
-        self.pieces.iter().map(Cbuf::len).sum()
+        self.pieces.iter().map(Buffer::len).sum()
     }
 
     /// Whether there are no bytes.
@@ -107,16 +107,8 @@ impl Aggregate {
     }
 
     /// The pieces, in order.
-    pub fn pieces(&self) -> &VecDeque<Cbuf> {
+    pub fn pieces(&self) -> &VecDeque<Buffer> {
         &self.pieces
-    }
-
-    /// The pieces as slices for `writev`, if all of them can be read as slices (see [`Cbuf::bytes`]).
-    pub fn io_slices(&self) -> Option<Vec<IoSlice<'_>>> {
-        self.pieces
-            .iter()
-            .map(|piece| piece.bytes().map(IoSlice::new))
-            .collect()
     }
 
     /// A [`bytes::Buf`] over all pieces, if all of them can be read as slices.
@@ -124,12 +116,12 @@ impl Aggregate {
         let slices = self
             .pieces
             .iter()
-            .map(Cbuf::bytes)
+            .map(Buffer::bytes)
             .collect::<Option<VecDeque<_>>>()?;
         Some(AggregateReader { slices })
     }
 
-    /// Writes all bytes; see [`Cbuf::write_to`]. Takes little memory, whatever the sender says.
+    /// Writes all bytes; see [`Buffer::write_to`]. Takes little memory, whatever the sender says.
     ///
     /// # Errors
     /// What `to` fails with. It blocks as long as `to` does.
@@ -163,7 +155,7 @@ pub(crate) fn insert<P>(pieces: &mut VecDeque<P>, at: usize, piece: P) -> Result
         true => no_room(len, 1),
         false => {
             let text = format!("no place {at} in an aggregate of {len} pieces, at most {len}");
-            Some(Error::new(Kind::BadArgument, text))
+            Some(Error::new(ErrorKind::BadArgument, text))
         }
     };
     match wrong {
@@ -181,7 +173,7 @@ fn no_room(pieces: usize, more: usize) -> Option<Error> {
         let text = format!(
             "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
         );
-        return Some(Error::new(Kind::BadArgument, text));
+        return Some(Error::new(ErrorKind::BadArgument, text));
     }
     None
 }
@@ -192,10 +184,10 @@ pub(crate) fn make_list(
     pool: Option<&Pool>,
     pieces: impl Iterator<Item = Handle> + Clone,
     when_full: WhenFull,
-) -> Result<Cbuf, Error> {
+) -> Result<Buffer, Error> {
     let alloc = |pool: &Pool, bytes| match when_full {
-        WhenFull::Block => pool.alloc(bytes),
-        WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
+        WhenFull::Wait => pool.alloc(bytes),
+        WhenFull::WaitFor(time) => pool.alloc_timeout(bytes, time),
         WhenFull::Error | WhenFull::DropNew | WhenFull::DropOldest => pool.try_alloc(bytes),
     };
     let bytes = layout::len(pieces.clone().count());
@@ -242,7 +234,7 @@ fn own_pool(piece: Handle) -> Option<Pool> {
 }
 
 /// Takes a received list apart. It is copied once; its length bounds the number of pieces.
-pub(crate) fn parse_list(list: &Cbuf) -> Result<Vec<Reference>, Violation> {
+pub(crate) fn parse_list(list: &Buffer) -> Result<Vec<Reference>, Violation> {
     let bad = |pieces: usize| Violation::Aggregate {
         pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
         list_bytes: list.len() as u64,
@@ -252,7 +244,7 @@ pub(crate) fn parse_list(list: &Cbuf) -> Result<Vec<Reference>, Violation> {
         return Err(bad(pieces.len()));
     }
     let reference = |piece: layout::Piece| Reference {
-        id: CbufId(piece.id),
+        id: BufferId(piece.id),
         offset: piece.offset,
         length: piece.length,
         serial: piece.serial,

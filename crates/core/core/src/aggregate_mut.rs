@@ -1,14 +1,14 @@
 //! Aggregates whose pieces are their holder's alone: they are moved as one message.
 
 use crate::aggregate::{Aggregate, insert};
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 use crate::error::SendError;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io;
 
 /// A list of buffers that nobody else has, to be [moved](crate::Sender::move_aggregate) as one message: the receiver has all of them then, as
-/// [`Body::MovedAggregate`](crate::Body::MovedAggregate), and each is what a buffer that was [moved by itself](crate::Sender::move_buffer) is.
+/// [`Body::AggregateMut`](crate::Body::AggregateMut), and each is what a buffer that was [moved by itself](crate::Sender::move_buffer) is.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -17,14 +17,14 @@ use std::io;
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// let mut all = AggregateMut::new();
-/// all.push_back(pool.alloc_from(b"a body")?)?;
-/// all.push_front(pool.alloc_from(b"a header, ")?)?;
+/// all.push_back(pool.copy(b"a body")?)?;
+/// all.push_front(pool.copy(b"a header, ")?)?;
 /// assert_eq!(all.to_vec(), b"a header, a body");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct AggregateMut {
-    pieces: VecDeque<CbufMut>,
+    pieces: VecDeque<BufferMut>,
     pub(crate) list_pool: Option<Pool>,
 }
 
@@ -34,7 +34,7 @@ impl AggregateMut {
         AggregateMut::default()
     }
 
-    pub(crate) fn from_pieces(pieces: Vec<CbufMut>) -> AggregateMut {
+    pub(crate) fn from_pieces(pieces: Vec<BufferMut>) -> AggregateMut {
         AggregateMut {
             pieces: pieces.into(),
             list_pool: None,
@@ -45,7 +45,7 @@ impl AggregateMut {
     ///
     /// # Errors
     /// `BadArgument` with more than [`MAX_PIECES`](crate::MAX_PIECES) pieces; the piece comes back.
-    pub fn push_back(&mut self, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
+    pub fn push_back(&mut self, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
         self.insert(self.pieces.len(), piece)
     }
 
@@ -53,7 +53,7 @@ impl AggregateMut {
     ///
     /// # Errors
     /// As [`push_back`](AggregateMut::push_back).
-    pub fn push_front(&mut self, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
+    pub fn push_front(&mut self, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
         self.insert(0, piece)
     }
 
@@ -61,33 +61,33 @@ impl AggregateMut {
     ///
     /// # Errors
     /// As [`push_back`](AggregateMut::push_back), and where there is no such place.
-    pub fn insert(&mut self, at: usize, piece: CbufMut) -> Result<(), SendError<CbufMut>> {
+    pub fn insert(&mut self, at: usize, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
         insert(&mut self.pieces, at, piece)
     }
 
     /// Takes a piece out; none: there is none at this place.
-    pub fn remove(&mut self, at: usize) -> Option<CbufMut> {
+    pub fn remove(&mut self, at: usize) -> Option<BufferMut> {
         self.pieces.remove(at)
     }
 
     /// The pieces, in order.
-    pub fn pieces(&self) -> &VecDeque<CbufMut> {
+    pub fn pieces(&self) -> &VecDeque<BufferMut> {
         &self.pieces
     }
 
     /// The pieces in order, to be written.
-    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut CbufMut> {
+    pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut BufferMut> {
         self.pieces.iter_mut()
     }
 
     /// The pieces, each by itself from here on.
-    pub fn into_pieces(self) -> VecDeque<CbufMut> {
+    pub fn into_pieces(self) -> VecDeque<BufferMut> {
         self.pieces
     }
 
     /// Ends writing: the pieces can be shared then.
     pub fn freeze(self) -> Aggregate {
-        let pieces = self.pieces.into_iter().map(CbufMut::freeze);
+        let pieces = self.pieces.into_iter().map(BufferMut::freeze);
         let mut shared = Aggregate::from_pieces(pieces.collect());
         if let Some(pool) = &self.list_pool {
             shared.set_list_pool(pool);
@@ -102,7 +102,7 @@ impl AggregateMut {
 
     /// Total bytes of all pieces.
     pub fn len(&self) -> usize {
-        self.pieces.iter().map(CbufMut::len).sum()
+        self.pieces.iter().map(BufferMut::len).sum()
     }
 
     /// Whether there are no bytes.
@@ -110,7 +110,7 @@ impl AggregateMut {
         self.len() == 0
     }
 
-    /// Writes all bytes; see [`Cbuf::write_to`](crate::Cbuf::write_to). Takes little memory, whatever the sender says.
+    /// Writes all bytes; see [`Buffer::write_to`](crate::Buffer::write_to). Takes little memory, whatever the sender says.
     ///
     /// # Errors
     /// What `to` fails with. It blocks as long as `to` does.

@@ -4,7 +4,7 @@
 //! which is named `domain` here.
 //!
 //! ```text
-//!  Domain ── Pool ── CbufMut ─freeze─► Cbuf ─send─► Sender ═ring═► Receiver ─► Cbuf ─drop─► release
+//!  Domain ── Pool ── BufferMut ─freeze─► Buffer ─send─► Sender ═ring═► Receiver ─► Buffer ─drop─► release
 //!     │        └ zones, kegs, runs over chunks; collector over the counters of all readers
 //!     └ turn(): the manager's events, chunks in and out, claims after its restart
 //! ```
@@ -14,7 +14,7 @@
 //! * `error/`, `options`: what everything uses.
 //! * `heap`: private memory that is charged like a pool; `account`: the same for an allocator that takes and gives all the time.
 //! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
-//! * `cbuf/`, `aggregate`: the buffers themselves.
+//! * `buffer/`, `aggregate`: the buffers themselves.
 //! * `link/`: sender, receiver, names, sleeping, awaiting.
 //! * `membership/`: the public `Domain`, and how to join.
 //!
@@ -28,7 +28,7 @@
 mod account;
 mod aggregate;
 mod aggregate_mut;
-mod cbuf;
+mod buffer;
 mod error;
 mod heap;
 mod link;
@@ -43,9 +43,9 @@ use tranship_session::base;
 pub use account::Account;
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
-pub use cbuf::{Cbuf, CbufMut};
+pub use buffer::{Buffer, BufferMut};
 pub use error::{
-    Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NoAddresses, NotTaken,
+    Awaited, BadName, Barrier, Cause, Error, ErrorKind, Holder, Limit, NoAddresses, NotTaken,
     OutOfRange, PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut,
     TooLarge, Violation,
 };
@@ -53,14 +53,13 @@ pub use heap::Heap;
 pub use link::{
     Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening, Outlet,
     Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull, poll,
-    select,
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};
-pub use options::{HeapOptions, LinkOptions, Outcome, PoolOptions, Wait, WhenFull};
+pub use options::{ChannelOptions, HeapOptions, Outcome, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
-    CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
+    BufferId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
 };
 pub use tranship_proto::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,

@@ -2,8 +2,8 @@
 //! have closed: mremap(2) of an old length of 0 shows pages of a shared mapping a second time.
 
 use crate::aggregate::Aggregate;
-use crate::cbuf::Home;
-use crate::error::{Error, Kind, SendError};
+use crate::buffer::Home;
+use crate::error::{Error, ErrorKind, SendError};
 use std::ptr::NonNull;
 use tranship_region::View;
 use tranship_sys::{ForkGuard, map, page_size};
@@ -21,7 +21,7 @@ use tranship_sys::{ForkGuard, map, page_size};
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20).align(4096))?;
 /// let mut all = Aggregate::new();
 /// for page in 0..3 {
-///     all.push_back(pool.alloc_from(&[page; 4096])?.freeze())?;
+///     all.push_back(pool.copy(&[page; 4096])?.freeze())?;
 /// }
 /// let mapped = all.map()?; // the pages of three buffers, one behind the other
 /// assert_eq!((mapped.len(), mapped.view().read_u8(4096)?), (3 * 4096, 1));
@@ -101,16 +101,19 @@ fn map_all(aggregate: &Aggregate) -> Result<(NonNull<u8>, ForkGuard), Error> {
                 "piece {number} of {} bytes begins {into_page} bytes into a page: a range is made of whole pages of {page} bytes",
                 handle.len
             );
-            return Err(Error::new(Kind::BadArgument, text));
+            return Err(Error::new(ErrorKind::BadArgument, text));
         }
         let place = place(handle.home(), handle.ptr);
         if place.fork.is_child() {
-            return Err(Kind::Forked.into());
+            return Err(ErrorKind::Forked.into());
         }
         fork = Some(place.fork);
     }
     let Some(fork) = fork else {
-        return Err(Error::new(Kind::BadArgument, "an aggregate without pieces"));
+        return Err(Error::new(
+            ErrorKind::BadArgument,
+            "an aggregate without pieces",
+        ));
     };
     let len = aggregate.len();
     let base = map::reserve(len, page).map_err(Error::system("mmap"))?;
@@ -162,7 +165,7 @@ impl Mapped {
         unsafe { View::new(self.base.as_ptr(), len) }
     }
 
-    /// The bytes as a slice, if those of all pieces can be read so (see [`Cbuf::bytes`](crate::Cbuf::bytes)).
+    /// The bytes as a slice, if those of all pieces can be read so (see [`Buffer::bytes`](crate::Buffer::bytes)).
     pub fn bytes(&self) -> Option<&[u8]> {
         let all = || {
             self.aggregate

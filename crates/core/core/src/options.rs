@@ -24,12 +24,12 @@ use tranship_proto::{Levels, PoolId, Trust};
 /// [`slots`](PoolOptions::slots) says how many there are at most.
 ///
 /// ```
-/// # use tranship_core::{Domain, Kind, PoolOptions};
+/// # use tranship_core::{Domain, ErrorKind, PoolOptions};
 /// # let domain = Domain::embedded()?;
 /// let frames = PoolOptions::new(1 << 20).align(4096).slots(256); // 256 of 4 KiB
 /// let pool = domain.create_pool(frames)?;
 /// let all: Vec<_> = (1..=256).map(|n| pool.alloc(16 * n)).collect::<Result<_, _>>()?;
-/// assert_eq!(pool.try_alloc(1).unwrap_err().kind(), Kind::OutOfMemory);
+/// assert_eq!(pool.try_alloc(1).unwrap_err().kind(), ErrorKind::OutOfMemory);
 /// # drop(all);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -44,7 +44,6 @@ pub struct PoolOptions {
     pub(crate) preallocated_bytes: u64,
     pub(crate) trust: Trust,
     /// Slices although others can write.
-    pub(crate) trusted: bool,
     pub(crate) align_bytes: u64,
     /// Where the pool is mapped here, if not anywhere.
     pub(crate) addresses: Option<Range<usize>>,
@@ -69,7 +68,6 @@ impl PoolOptions {
             keep_bytes: 0,
             preallocated_bytes: 0,
             trust: Trust::default(),
-            trusted: false,
             align_bytes: 1,
             addresses: None,
             readers_forward: false,
@@ -134,7 +132,7 @@ impl PoolOptions {
     }
     /// The right to forward: every domain that is sent buffers of this pool may send them on. Default: none may, until
     /// [`Pool::allow_forward`](crate::Pool::allow_forward) gives the right to some (or the manager's rules, `forward = "readers"`, give it to all). Without it
-    /// a send of what came is [`Refused`](crate::Kind::Refused), and gives the buffer back.
+    /// a send of what came is [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.
     ///
     /// Who sends on decides to whom: each of those can read all of the pool from then on.
     pub fn allow_forward(mut self, yes: bool) -> Self {
@@ -142,22 +140,12 @@ impl PoolOptions {
         self
     }
     /// Who can write the pool's bytes besides this domain. Default: [`Trust::Producer`], nobody. Fixed from here on; a receiver takes
-    /// the pool if its [`accept_trust`](LinkOptions::accept_trust) says so.
+    /// the pool if its [`accept_trust`](ChannelOptions::accept_trust) says so.
     ///
     /// At `Full` and `Half` every domain that has the pool can also punch holes into its memory. A reader that touches a hole reads zeros, and
     /// its own cgroup pays for the page. Receivers refuse buffers of several chunks that have holes; they cannot tell of others.
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
-        self
-    }
-    /// Lets buffers of a pool of level [`Full`](Trust::Full) or [`Half`](Trust::Half) be used as plain slices, as those of the other
-    /// levels can be. Without it they are written by [`CbufMut::write`](crate::CbufMut::write) and read by views.
-    ///
-    /// # Safety
-    /// Every domain that has the pool can write all of it at any time. None may write a buffer that it has not got to write: as
-    /// with a shared mapping of a file, one that does makes slices change under the program's feet.
-    pub unsafe fn trust_others(mut self) -> Self {
-        self.trusted = true;
         self
     }
     /// At level [`None`](Trust::None): buffers of at least so many bytes (4097 or more) are not copied by their receivers. Each lies in chunks of its own, and when
@@ -243,7 +231,7 @@ impl HeapOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Look again and again. Lowest latency, one core. The sender is told and publishes without a locked instruction; a receiver that then sleeps
-    /// after all, as one that is polled, awaited or [set](crate::Receiver::set_wait) to sleep, makes every processor of the machine fence first, which blocks for milliseconds, once.
+    /// after all, as one that is polled or awaited, makes every processor of the machine fence first, which blocks for milliseconds, once.
     Spin,
     /// Look that many times, then sleep until woken.
     SpinThenSleep(u32),
@@ -262,9 +250,9 @@ impl Default for Wait {
 pub enum WhenFull {
     /// Wait, for ever.
     #[default]
-    Block,
+    Wait,
     /// Wait at most that long, then give the buffer back in an error.
-    BlockFor(Duration),
+    WaitFor(Duration),
     /// Give the buffer back in an error at once.
     Error,
     /// Drop what was to be sent, count it, go on. The receiver's consent to a new pool is waited for all the same.
@@ -311,20 +299,20 @@ impl std::fmt::Debug for Consent {
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, Kind, LinkOptions, Role, WhenFull};
+/// use tranship::{Domain, ErrorKind, ChannelOptions, Role, WhenFull};
 ///
 /// let domain = Domain::embedded()?;
 /// let listener = domain.listen("local:video", Role::Sink)?;
-/// let options = LinkOptions::new().lines(16).when_full(WhenFull::Error);
+/// let options = ChannelOptions::new().lines(16).when_full(WhenFull::Error);
 /// let mut sender = domain.open_sender_with("local:video", options)?;
 /// let receiver = listener.accept_receiver()?;
 /// let full = (0..).find_map(|frame| sender.send_inline(b"a frame", frame).err());
-/// assert_eq!(full.unwrap().kind(), Kind::Full); // instead of waiting for the receiver
+/// assert_eq!(full.unwrap().kind(), ErrorKind::Full); // instead of waiting for the receiver
 /// drop(receiver);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct LinkOptions {
+pub struct ChannelOptions {
     pub(crate) lines: u32,
     pub(crate) wait: Wait,
     pub(crate) when_full: WhenFull,
@@ -335,9 +323,9 @@ pub struct LinkOptions {
     pub(crate) arrivals: Option<PoolOptions>,
 }
 
-impl Default for LinkOptions {
+impl Default for ChannelOptions {
     fn default() -> Self {
-        LinkOptions {
+        ChannelOptions {
             lines: 256,
             wait: Wait::default(),
             when_full: WhenFull::default(),
@@ -350,10 +338,10 @@ impl Default for LinkOptions {
     }
 }
 
-impl LinkOptions {
+impl ChannelOptions {
     /// 256 messages deep, spins briefly and then sleeps, blocks when full.
-    pub fn new() -> LinkOptions {
-        LinkOptions::default()
+    pub fn new() -> ChannelOptions {
+        ChannelOptions::default()
     }
     /// Depth of the ring: a power of two, 2 to 65,536.
     pub fn lines(mut self, lines: u32) -> Self {
@@ -375,21 +363,21 @@ impl LinkOptions {
         self.timeout = Some(timeout);
         self
     }
-    /// Pools of which levels of trust a receiver takes; default: of all, of [`None`](Trust::None) only with [`snapshots`](LinkOptions::snapshots). One of
-    /// another level fails at the sender as [`Kind::ChannelTrust`](crate::Kind::ChannelTrust), which says what is taken.
+    /// Pools of which levels of trust a receiver takes; default: of all, of [`None`](Trust::None) only with [`snapshots`](ChannelOptions::snapshots). One of
+    /// another level fails at the sender as [`ErrorKind::ChannelTrust`](crate::ErrorKind::ChannelTrust), which says what is taken.
     pub fn accept_trust(mut self, levels: impl IntoIterator<Item = Trust>) -> Self {
         self.levels = levels.into_iter().collect();
         self
     }
     /// Where a receiver copies to what comes out of pools of level [`None`](Trust::None): a pool of its own domain. Each message is copied when it is
-    /// received, and is a buffer of this pool from then on, which its sender cannot change: a shared one a [`Cbuf`](crate::Cbuf) that nobody else has, a
-    /// moved one a [`CbufMut`](crate::CbufMut) that can be written. While there is no room for it, it stays the next one. A shared one that its sender
+    /// received, and is a buffer of this pool from then on, which its sender cannot change: a shared one a [`Buffer`](crate::Buffer) that nobody else has, a
+    /// moved one a [`BufferMut`](crate::BufferMut) that can be written. While there is no room for it, it stays the next one. A shared one that its sender
     /// has [sealed](PoolOptions::seal_from) is not copied.
     pub fn snapshots(mut self, pool: PoolId) -> Self {
         self.snapshots = Some(pool);
         self
     }
-    /// Copies what is received into a pool that is made for each channel by itself ([`snapshots`](LinkOptions::snapshots) names one for all): nobody who is sent a buffer of it sees what
+    /// Copies what is received into a pool that is made for each channel by itself ([`snapshots`](ChannelOptions::snapshots) names one for all): nobody who is sent a buffer of it sees what
     /// came by another channel, and who keeps what came holds up nobody else. What is carried here goes there, too.
     pub fn arrivals(mut self, pool: PoolOptions) -> Self {
         self.arrivals = Some(pool);
@@ -403,7 +391,7 @@ impl LinkOptions {
         }
     }
     /// Which pools a receiver takes; default: all. One that is refused fails at the sender as
-    /// [`Refused`](crate::Kind::Refused) with `PeerGone`. Called while the domain takes the manager's news, and at a `local:` address while
+    /// [`Refused`](crate::ErrorKind::Refused) with `PeerGone`. Called while the domain takes the manager's news, and at a `local:` address while
     /// the sender sends: it decides by what it is told, and must not call into the domain. Not asked where bytes are carried: no pool of the sender's
     /// comes here.
     pub fn accept_pools(mut self, wanted: impl Fn(&Offer) -> bool + Send + Sync + 'static) -> Self {

@@ -27,7 +27,7 @@ fn a_buffer_goes_over_and_comes_back_to_the_pool() {
         let mut seen = Vec::new();
         for _ in 0..1000u32 {
             let message = receiver.recv().expect("recv");
-            assert!(matches!(message.body, Body::Buf(_)));
+            assert!(matches!(message.body, Body::Buffer(_)));
             let bytes = message.to_vec();
             seen.push(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
         }
@@ -163,6 +163,6 @@ fn large_buffers_are_used_again_while_they_are_warm() {
     }
     let used: HashSet<_> = (0..64).map(|_| send().0).collect();
     assert!(used.len() <= 4, "{} of 16, beside the kept", used.len());
-    let kept = kept.into_buf().expect("a buffer");
+    let kept = kept.into_buffer().expect("a buffer");
     assert_eq!(kept.to_vec(), vec![1; LARGE]);
 }

@@ -3,7 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use tranship_core::{Body, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Trust};
+use tranship_core::{
+    Body, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender, Trust,
+};
 use tranship_testkit::Watchdog;
 
 struct Counting;
@@ -31,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn ends(a: &Domain, b: &Domain, address: &str, copies: &Pool) -> (Sender, Receiver) {
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = b.listen_with(address, Role::Sink, options).expect("listen");
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| a.open_sender(address).expect("open"));
@@ -48,12 +50,12 @@ fn round(pool: &Pool, to: &mut Sender, from: &mut Receiver) -> u64 {
     let before = TAKEN.get();
     to.move_buffer_with(buf, 1).expect("move");
     let message = from.recv().expect("recv");
-    let Body::Moved(buf) = message.body else {
+    let Body::BufferMut(buf) = message.body else {
         panic!("not moved");
     };
     // A copy, as those out of a pool of level `none` are, has nowhere to go back.
     match from.pass_with(buf, 2) {
-        Ok(()) => drop(to.try_recv_control().expect("no lie").expect("it is back")),
+        Ok(()) => drop(to.try_recv_back().expect("no lie").expect("it is back")),
         Err(failed) => drop(failed.unsent),
     }
     to.send_with(shared.clone(), 3).expect("send");
@@ -61,7 +63,7 @@ fn round(pool: &Pool, to: &mut Sender, from: &mut Receiver) -> u64 {
     to.send_inline(b"a few bytes", 4).expect("send");
     drop(from.recv().expect("recv"));
     from.send_control(b"and back", 5).expect("room");
-    drop(to.try_recv_control().expect("no lie").expect("it is there"));
+    drop(to.try_recv_back().expect("no lie").expect("it is there"));
     to.wait_taken(None).expect("taken");
     TAKEN.get() - before
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Body, Cbuf, Domain, HeapOptions, LinkOptions, Pool, PoolOptions, Role};
+use tranship_core::{Body, Buffer, ChannelOptions, Domain, HeapOptions, Pool, PoolOptions, Role};
 use tranship_manager::{Config, Embedded};
 use tranship_testkit::{Random, Watchdog};
 
@@ -44,8 +44,8 @@ fn join(path: &Path, name: &str, helper: bool) -> Domain {
     builder.helper_thread(helper).connect().expect("connect")
 }
 
-fn filled(pool: &Pool) -> Cbuf {
-    pool.alloc_from(&[7; 1000]).expect("room").freeze()
+fn filled(pool: &Pool) -> Buffer {
+    pool.copy(&[7; 1000]).expect("room").freeze()
 }
 
 /// Two domains, a link, buffers at both ends; all of it goes in an order of its own, the domains' handles first or in between.
@@ -63,7 +63,7 @@ fn with_a_link(path: &Path, helper: bool, random: &mut Random) {
     thread::scope(|s| {
         s.spawn(|| sender.send(sent).expect("sent"));
         let got = receiver.recv().expect("received");
-        let Body::Buf(got) = got.body else {
+        let Body::Buffer(got) = got.body else {
             panic!("{got:?}");
         };
         assert_eq!(got.to_vec(), [7; 1000]);
@@ -90,7 +90,7 @@ fn with_somebody_waiting(path: &Path) {
     thread::scope(|s| {
         s.spawn(move || {
             let brief = Duration::from_millis(1);
-            assert!(listener.accept_sender_within(brief).is_err());
+            assert!(listener.accept_sender_timeout(brief).is_err());
         });
         drop(domain);
     });
@@ -106,7 +106,7 @@ fn round(path: &Path, round: usize, random: &mut Random) {
         _ => {
             let domain = join(path, "heap", false);
             let heap = domain.create_heap(HeapOptions::new(1 << 20));
-            let nobody = LinkOptions::new().timeout(Duration::ZERO);
+            let nobody = ChannelOptions::new().timeout(Duration::ZERO);
             assert!(domain.open_receiver_with("nobody", nobody).is_err());
             drop(domain);
             drop(heap.expect("a heap"));

@@ -2,7 +2,7 @@
 //! only mistakes go unnoticed. Alone in its program, because it uses up what the process may have.
 
 use std::os::fd::AsRawFd;
-use tranship_core::{Domain, LinkOptions, PoolOptions, Role, Trust};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Role, Trust};
 use tranship_sys::{limits, memfd};
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -64,7 +64,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
     let b = builder().socket(socket).connect().expect("connect");
     let listener = a.listen("x", Role::Source).expect("listen");
     let (mut to, mut from) = std::thread::scope(|scope| {
-        let options = LinkOptions::new();
+        let options = ChannelOptions::new();
         let receiver = scope.spawn(|| b.open_receiver_with("x", options).expect("open"));
         let sender = listener.accept_sender().expect("accept");
         (sender, receiver.join().expect("no panic"))
@@ -95,12 +95,12 @@ fn without_mappings_buffers_go_on_changing_hands() {
         });
         assert!(got.iter().all(|message| message.to_vec() == [byte; 4096]));
         for message in got {
-            if let Some(mut buf) = message.into_moved() {
+            if let Some(mut buf) = message.into_buffer_mut() {
                 buf.write(0, b"theirs").expect("it is ours to write");
                 from.pass(buf).expect("pass");
             }
         }
-        while let Some(back) = to.try_recv_control().expect("no lie") {
+        while let Some(back) = to.try_recv_back().expect("no lie") {
             assert_eq!(&back.to_vec()[..6], b"theirs");
         }
     };
@@ -119,7 +119,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
     let at = buf.view().as_ptr();
     to.move_buffer(buf).expect("move");
     assert_eq!(access(at), Access::None);
-    let moved = from.recv().expect("recv").into_moved().expect("moved");
+    let moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
     let theirs = moved.view().as_ptr();
     assert_eq!(access(theirs), Access::ReadWrite);
     drop(moved);

@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 use std::os::unix::fs::MetadataExt;
-use tranship_error::Kind;
+use tranship_error::ErrorKind;
 use tranship_manager::{Config, Embedded};
 
 /// Whatever the socket is called: what others have in its folder stays theirs.
@@ -24,7 +24,7 @@ fn files_of_others_beside_the_socket_stay() {
     }
     for name in ["Cargo", "link"] {
         let error = start(name).err().unwrap();
-        assert_eq!(error, Kind::System);
+        assert_eq!(error, ErrorKind::System);
     }
     drop(managers);
     assert_eq!(std::fs::read(at("ids")).unwrap(), b"of somebody");
@@ -40,7 +40,7 @@ fn a_living_socket_of_another_program_stays() {
     let path = dir.path().join("other.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let error = Embedded::start(Config::default(), Some(&path)).unwrap_err();
-    assert_eq!(error, Kind::System);
+    assert_eq!(error, ErrorKind::System);
     std::os::unix::net::UnixStream::connect(&path).unwrap();
     listener.accept().unwrap();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

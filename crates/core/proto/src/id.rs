@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Slots a pool may have at most: what 20 bits of a [`CbufId`] can name.
+/// Slots a pool may have at most: what 20 bits of a [`BufferId`] can name.
 pub const SLOT_LIMIT: u32 = 1 << 20;
 
 macro_rules! id {
@@ -37,13 +37,13 @@ impl PoolId {
 
 /// Names one buffer in one life: pool, slot, generation (`docs/format.md`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CbufId(pub u64);
+pub struct BufferId(pub u64);
 
-impl CbufId {
+impl BufferId {
     /// Packs the three parts; the bits above each part's width are dropped.
     #[inline]
-    pub fn new(pool: PoolId, slot: u32, generation: u32) -> CbufId {
-        CbufId(
+    pub fn new(pool: PoolId, slot: u32, generation: u32) -> BufferId {
+        BufferId(
             (u64::from(pool.0) << 44)
                 | (u64::from(slot & (SLOT_LIMIT - 1)) << 24)
                 | u64::from(generation & 0xff_ffff),
@@ -69,13 +69,13 @@ impl CbufId {
     }
 }
 
-impl fmt::Debug for CbufId {
+impl fmt::Debug for BufferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.pool(), self.slot(), self.generation())
     }
 }
 
-impl fmt::Display for CbufId {
+impl fmt::Display for BufferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -92,7 +92,7 @@ mod tests {
             (PoolId::MAX.0, SLOT_LIMIT - 1, 0xff_ffff),
             (7, 8, 9),
         ] {
-            let id = CbufId::new(PoolId(pool), slot, generation);
+            let id = BufferId::new(PoolId(pool), slot, generation);
             assert_eq!(
                 (id.pool().0, id.slot(), id.generation()),
                 (pool, slot, generation)

@@ -23,7 +23,7 @@ pub use codec::{
     check_text, decode, encode,
 };
 pub use event::{Event, GoneReason};
-pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
+pub use id::{BufferId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use page::{ChannelView, HoldView, PageRecord, PoolView, decode_page, encode_page};
 pub use refusal::{AccessRule, Limited, Refusal, RefusalCode, SAID_NO};
 pub use request::{ALL_READERS, ChannelClaim, LocalChannel, Request, Role};

@@ -2,7 +2,7 @@
 
 use crate::codec::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
-use tranship_error::{Cause, Kind};
+use tranship_error::{Cause, ErrorKind};
 
 /// Stable codes: C and Python faces see the same numbers.
 #[non_exhaustive]
@@ -248,27 +248,29 @@ impl Refusal {
 }
 
 impl Cause for Refusal {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self.code {
-            RefusalCode::Version => Kind::Version,
-            RefusalCode::Access => Kind::Access,
-            RefusalCode::Limit | RefusalCode::NoDescriptors => Kind::Limit,
+            RefusalCode::Version => ErrorKind::Version,
+            RefusalCode::Access => ErrorKind::Access,
+            RefusalCode::Limit | RefusalCode::NoDescriptors => ErrorKind::Limit,
             RefusalCode::Quota | RefusalCode::Total | RefusalCode::Charged | RefusalCode::Hog => {
-                Kind::Quota
+                ErrorKind::Quota
             }
-            RefusalCode::NameTaken => Kind::NameTaken,
-            RefusalCode::NoSuchName => Kind::NoSuchName,
-            RefusalCode::Role => Kind::SameRole,
-            RefusalCode::Trust => Kind::ChannelTrust,
+            RefusalCode::NameTaken => ErrorKind::NameTaken,
+            RefusalCode::NoSuchName => ErrorKind::NoSuchName,
+            RefusalCode::Role => ErrorKind::SameRole,
+            RefusalCode::Trust => ErrorKind::ChannelTrust,
             RefusalCode::BadArgument | RefusalCode::BadName | RefusalCode::OwnName => {
-                Kind::BadArgument
+                ErrorKind::BadArgument
             }
-            RefusalCode::PeerGone if self.went_away() => Kind::PeerGone,
-            RefusalCode::NoSuchId | RefusalCode::Claim => Kind::Stale,
-            RefusalCode::BadDescriptor => Kind::BadArgument,
-            RefusalCode::State => Kind::ChannelState,
+            RefusalCode::PeerGone if self.went_away() => ErrorKind::PeerGone,
+            RefusalCode::NoSuchId | RefusalCode::Claim => ErrorKind::Stale,
+            RefusalCode::BadDescriptor => ErrorKind::BadArgument,
+            RefusalCode::State => ErrorKind::ChannelState,
             // A right is missing, or the consent of another program.
-            RefusalCode::PeerGone | RefusalCode::NotYours | RefusalCode::Steered => Kind::Refused,
+            RefusalCode::PeerGone | RefusalCode::NotYours | RefusalCode::Steered => {
+                ErrorKind::Refused
+            }
         }
     }
 }
@@ -351,17 +353,17 @@ mod tests {
             };
             refusal.kind()
         };
-        assert_eq!(kind(RefusalCode::PeerGone, 0), Kind::PeerGone);
-        assert_eq!(kind(RefusalCode::NoSuchId, 0), Kind::Stale);
-        assert_eq!(kind(RefusalCode::Claim, 0), Kind::Stale);
-        assert_eq!(kind(RefusalCode::BadDescriptor, 0), Kind::BadArgument);
-        assert_eq!(kind(RefusalCode::State, 0), Kind::ChannelState);
+        assert_eq!(kind(RefusalCode::PeerGone, 0), ErrorKind::PeerGone);
+        assert_eq!(kind(RefusalCode::NoSuchId, 0), ErrorKind::Stale);
+        assert_eq!(kind(RefusalCode::Claim, 0), ErrorKind::Stale);
+        assert_eq!(kind(RefusalCode::BadDescriptor, 0), ErrorKind::BadArgument);
+        assert_eq!(kind(RefusalCode::State, 0), ErrorKind::ChannelState);
         for (code, available) in [
             (RefusalCode::PeerGone, SAID_NO),
             (RefusalCode::NotYours, 0),
             (RefusalCode::Steered, 0),
         ] {
-            assert_eq!(kind(code, available), Kind::Refused, "{code:?}");
+            assert_eq!(kind(code, available), ErrorKind::Refused, "{code:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetError,
     RulesetStatus, Scope,
 };
-use tranship_error::{Error, Kind};
+use tranship_error::{Error, ErrorKind};
 
 /// What the kernel's Landlock holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,7 @@ pub enum Landlock {
 
 /// For this thread, and those it starts.
 pub(crate) fn restrict() -> Result<Landlock, Error> {
-    let status = restricted().map_err(Error::of(Kind::System))?;
+    let status = restricted().map_err(Error::of(ErrorKind::System))?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Landlock::Whole,
         RulesetStatus::PartiallyEnforced => Landlock::Part,

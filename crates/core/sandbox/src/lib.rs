@@ -37,7 +37,7 @@ pub use landlock::Landlock;
 /// ```
 ///
 /// When the manager is started again, a locked-down domain cannot reach the new one: its channels go on, and what needs the manager fails with
-/// `Kind::CutOff`, unless it [reconnects](Sandbox::reconnects).
+/// `ErrorKind::CutOff`, unless it [reconnects](Sandbox::reconnects).
 ///
 /// Sources: seccomp(2), landlock(7), prctl(2) of Linux.
 #[derive(Clone, Default, Debug)]
@@ -83,7 +83,7 @@ impl Sandbox {
     /// there are others. It does not block.
     ///
     /// # Errors
-    /// `Kind::System` when the kernel refuses: seccomp is missing, or a thread has a filter of its own. The process may be locked down in
+    /// `ErrorKind::System` when the kernel refuses: seccomp is missing, or a thread has a filter of its own. The process may be locked down in
     /// part then, and should end.
     pub fn lock_down(&self) -> Result<Landlock, Error> {
         let system =

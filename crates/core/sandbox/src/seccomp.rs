@@ -7,7 +7,7 @@ use seccompiler::{
     SeccompRule,
 };
 use std::collections::BTreeMap;
-use tranship_error::{Error, Kind};
+use tranship_error::{Error, ErrorKind};
 
 /// Whether memory that is shown has all of its pages; the same number on every architecture.
 const CACHESTAT: c_long = 451;
@@ -133,7 +133,7 @@ fn compile(
     otherwise: SeccompAction,
     matching: SeccompAction,
 ) -> Result<BpfProgram, Error> {
-    let failed = |cause| Error::because(Kind::System, "making a seccomp filter", cause);
+    let failed = |cause| Error::because(ErrorKind::System, "making a seccomp filter", cause);
     let arch = std::env::consts::ARCH.try_into().map_err(failed)?;
     let filter = SeccompFilter::new(rules, otherwise, matching, arch).map_err(failed)?;
     filter.try_into().map_err(failed)
@@ -144,7 +144,7 @@ fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, Error> {
     let op = SeccompCmpOp::MaskedEq(mask);
     let rule = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value)
         .and_then(|condition| SeccompRule::new(vec![condition]));
-    rule.map_err(|cause| Error::because(Kind::System, "making a seccomp rule", cause))
+    rule.map_err(|cause| Error::because(ErrorKind::System, "making a seccomp rule", cause))
 }
 
 const fn errno(number: i32) -> u32 {
@@ -154,7 +154,8 @@ const fn errno(number: i32) -> u32 {
 /// For all threads of this process.
 pub(crate) fn install(filter: &BpfProgram) -> Result<(), Error> {
     let installed = seccompiler::apply_filter_all_threads(filter);
-    installed.map_err(|cause| Error::because(Kind::System, "installing a seccomp filter", cause))
+    installed
+        .map_err(|cause| Error::because(ErrorKind::System, "installing a seccomp filter", cause))
 }
 
 #[cfg(test)]

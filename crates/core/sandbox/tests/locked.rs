@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tranship_core::{Body, Domain, Kind, PoolOptions, Role};
+use tranship_core::{Body, Domain, ErrorKind, PoolOptions, Role};
 use tranship_manager::{Config, Embedded};
 use tranship_sandbox::{Landlock, Sandbox};
 use tranship_testkit::{Control, Watchdog, child};
@@ -120,7 +120,7 @@ child!(
                 Ok(job) => job,
                 Err(error) => break error.kind(),
             };
-            let Body::Buf(job) = job.body else {
+            let Body::Buffer(job) = job.body else {
                 panic!("{job:?}")
             };
             let mut answer = pool.alloc(job.len()).unwrap();
@@ -157,7 +157,7 @@ fn a_domain_that_is_locked_down_goes_on() {
         job.write(0, &vec![n; len]).expect("within it");
         jobs.send(job).expect("sent");
         match answers.recv().expect("an answer").body {
-            Body::Buf(answer) => {
+            Body::Buffer(answer) => {
                 assert_eq!(answer.to_vec(), vec![n + 1; len]);
                 held.push(answer);
             }
@@ -166,7 +166,7 @@ fn a_domain_that_is_locked_down_goes_on() {
     }
     drop(jobs);
     let end: u16 = peer.expect();
-    assert_eq!(end, Kind::PeerGone.number());
+    assert_eq!(end, ErrorKind::PeerGone.number());
 }
 
 child!(
@@ -188,7 +188,7 @@ child!(
             domain.turn().unwrap();
             match domain.create_pool(PoolOptions::new(CHUNK as u64)) {
                 Ok(_) => break true,
-                Err(error) if error == Kind::CutOff => break false,
+                Err(error) if error == ErrorKind::CutOff => break false,
                 Err(_) => std::thread::yield_now(),
             }
         };

@@ -4,7 +4,7 @@ use super::residents::LinkMember;
 use super::state::DomainCore;
 use super::wire::EventWithFds;
 use crate::base::{lock, millis};
-use crate::error::{self, Awaited, Barrier, Error, Kind, TimedOut};
+use crate::error::{self, Awaited, Barrier, Error, ErrorKind, TimedOut};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, PoolId, Refusal, Req, Request, StatRecord};
@@ -113,7 +113,7 @@ impl DomainCore {
         let asked = self.ask_until(make, fds, deadline)?;
         let answer = self.answer(asked, Some(deadline));
         let outcome = self.settled(asked, answer, started).map(|(came, _)| came);
-        let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
+        let late = matches!(&outcome, Err(error) if *error == ErrorKind::TimedOut);
         if late && Instant::now() >= full {
             lock(&self.conn).set_stalled();
         }
@@ -139,7 +139,7 @@ impl DomainCore {
         self.check_fork()?;
         match self.ask_once(&mut make, fds) {
             // Perhaps it is back already and nobody has looked.
-            Err(error) if error == Kind::ManagerAway => {
+            Err(error) if error == ErrorKind::ManagerAway => {
                 self.look_for_manager(deadline)?;
                 self.ask_once(&mut make, fds)
             }
@@ -155,7 +155,7 @@ impl DomainCore {
     ) -> Result<Asked, Error> {
         self.check_fork()?;
         match self.ask_once(&make, fds) {
-            Err(error) if error == Kind::ManagerAway => {
+            Err(error) if error == ErrorKind::ManagerAway => {
                 self.turn()?;
                 self.ask_once(&make, fds)
             }
@@ -183,14 +183,15 @@ impl DomainCore {
         let started = Instant::now();
         loop {
             match self.turn() {
-                Err(error) if error == Kind::ManagerAway && lock(&self.conn).is_greeting() => {}
+                Err(error) if error == ErrorKind::ManagerAway && lock(&self.conn).is_greeting() => {
+                }
                 done => return done,
             }
             if Instant::now() >= deadline {
                 if started.elapsed() >= PATIENCE {
                     lock(&self.conn).set_stalled();
                 }
-                return Err(Kind::ManagerAway.into());
+                return Err(ErrorKind::ManagerAway.into());
             }
             let _ = futex::wait(self.wake_word(), self.wake(), Some(POLL_INTERVAL));
         }
@@ -212,7 +213,7 @@ impl DomainCore {
                 }
                 // The connection that was to bring the answer is gone.
                 if conn.era() != asked.era {
-                    return Err(Kind::ManagerAway.into());
+                    return Err(ErrorKind::ManagerAway.into());
                 }
             }
             outcome?;
@@ -322,7 +323,7 @@ impl DomainCore {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         loop {
             match what() {
-                Err(error) if error == Kind::ManagerAway && Instant::now() < deadline => {
+                Err(error) if error == ErrorKind::ManagerAway && Instant::now() < deadline => {
                     self.idle()
                 }
                 done => return done,

@@ -3,8 +3,8 @@
 //! Never past a socket that is there: whoever started a second manager beside one that this user may not use, or that is just
 //! being restarted, would meet nobody.
 
-use crate::error::{Awaited, Error, Kind, SocketProblem, TimedOut};
-use std::io::{self, ErrorKind};
+use crate::error::{Awaited, Error, ErrorKind, SocketProblem, TimedOut};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub fn find(places: &Places, start: Start<'_>, limit: Duration) -> Result<Found,
 /// The sockets that were tried, and why no manager was started, or what to do.
 fn no_manager(tried: &str, reason: &str) -> Error {
     let text = format!("no manager answers at {tried}: {reason}");
-    Error::new(Kind::NoManager, text)
+    Error::new(ErrorKind::NoManager, text)
 }
 
 fn found(fd: OwnedFd, path: &Path) -> Found {
@@ -109,7 +109,7 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
     let why = match socket::connect_within(path, limit) {
         Ok(fd) => return Ok(At::Manager(fd)),
         // Its queue was full all the time.
-        Err(why) if why.kind() == ErrorKind::WouldBlock => {
+        Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
             return Err(TimedOut {
                 awaited: Awaited::Manager("who wants to join"),
                 waited_ms: crate::base::millis(limit),
@@ -120,22 +120,24 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
     };
     let problem = |problem: SocketProblem| {
         let text = format!("the manager's socket {} cannot be used", path.display());
-        Err(Error::because(Kind::Unreachable, text, problem))
+        Err(Error::because(ErrorKind::Unreachable, text, problem))
     };
     match why.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(At::Nobody {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(At::Nobody {
             why,
             is_there: false,
         }),
         // The kernel says that of other files, too.
-        ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied if is_other_file(path) => {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied
+            if is_other_file(path) =>
+        {
             problem(SocketProblem::NotASocket)
         }
-        ErrorKind::ConnectionRefused => Ok(At::Nobody {
+        io::ErrorKind::ConnectionRefused => Ok(At::Nobody {
             why,
             is_there: true,
         }),
-        ErrorKind::PermissionDenied => problem(SocketProblem::Access),
+        io::ErrorKind::PermissionDenied => problem(SocketProblem::Access),
         _ if why.raw_os_error() == Some(errno::WRONG_SOCKET_TYPE) => {
             problem(SocketProblem::OtherKind)
         }
@@ -246,7 +248,7 @@ mod tests {
     }
 
     fn problem(error: Error) -> SocketProblem {
-        assert_eq!(error, Kind::Unreachable);
+        assert_eq!(error, ErrorKind::Unreachable);
         *error.find().expect("a problem")
     }
 
@@ -259,7 +261,7 @@ mod tests {
     #[test]
     fn none_is_started_past_a_socket_that_is_there() {
         let error = with_system(|path| drop(socket::listen(path, 0o600).expect("listen")));
-        assert_eq!(error, Kind::NoManager);
+        assert_eq!(error, ErrorKind::NoManager);
         assert!(
             error.to_string().contains("none is started beside"),
             "{error}"

@@ -1,7 +1,7 @@
 //! What goes wrong between a domain and its manager: the causes that have figures, or a meaning to programs, of their own.
 
 use std::io;
-pub use tranship_error::{Cause, Error, Kind};
+pub use tranship_error::{Cause, Error, ErrorKind};
 use tranship_proto::{Event, MAX_MARKS, MAX_NAME_BYTES, PoolId, Refusal};
 
 /// The manager said no.
@@ -12,7 +12,7 @@ pub fn refused(refusal: Refusal) -> Error {
 /// The manager said what no manager says.
 pub fn protocol(what: impl std::fmt::Display) -> Error {
     let text = format!("the manager broke the protocol: {what}");
-    Error::new(Kind::PeerViolation, text)
+    Error::new(ErrorKind::PeerViolation, text)
 }
 
 /// It answered something else than what `asked` says.
@@ -157,19 +157,19 @@ pub struct OutOfRange {
 }
 
 impl Cause for TimedOut {
-    fn kind(&self) -> Kind {
-        Kind::TimedOut
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::TimedOut
     }
 }
 
 impl Cause for BadName {
-    fn kind(&self) -> Kind {
-        Kind::BadArgument
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::BadArgument
     }
 }
 
 impl Cause for OutOfRange {
-    fn kind(&self) -> Kind {
-        Kind::BadArgument
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::BadArgument
     }
 }

@@ -1,8 +1,8 @@
 //! Hello, and the manager's answer, which a manager that hangs never gives.
 
 use super::wire::Wire;
-use crate::error::{self, Awaited, Error, Kind, TimedOut};
-use std::io::{self, ErrorKind};
+use crate::error::{self, Awaited, Error, ErrorKind, TimedOut};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request, as_name};
@@ -118,7 +118,7 @@ impl Greeting {
 
     /// The connection that goes on with this answer.
     pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), Error> {
-        let fd = self.wire.into_fd().ok_or(Kind::ManagerAway)?;
+        let fd = self.wire.into_fd().ok_or(ErrorKind::ManagerAway)?;
         Ok((fd, welcome))
     }
 }
@@ -127,10 +127,10 @@ impl Greeting {
 fn has_hung_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::BrokenPipe
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::NotConnected
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotConnected
     )
 }
 
@@ -159,12 +159,12 @@ mod tests {
         };
         let error = greet(Some(&Event::Expelled { refusal }));
         assert_eq!(error.find(), Some(&refusal), "{error}");
-        assert_eq!(error, Kind::Access);
+        assert_eq!(error, ErrorKind::Access);
     }
 
     #[test]
     fn a_manager_that_is_gone_before_the_hello_is_away() {
         let error = greet(None);
-        assert_eq!(error, Kind::ManagerAway);
+        assert_eq!(error, ErrorKind::ManagerAway);
     }
 }

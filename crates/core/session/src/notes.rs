@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
+use tranship_proto::{BufferId, ChannelId, DomainId, PoolId};
 
 /// Variable of the environment that says what is noted: `1` or `backtrace`; `0` or nothing: nothing is.
 const VARIABLE: &str = "TRANSHIP_LEAKS";
@@ -46,7 +46,7 @@ pub struct HeldBuffer {
     /// Who writes it.
     pub writer: DomainId,
     /// The buffer.
-    pub id: CbufId,
+    pub id: BufferId,
     /// Its length, as its writer says, bytes; no more than there is of the pool.
     pub bytes: u64,
     /// How many handles of it there are.
@@ -63,7 +63,7 @@ pub struct OwnBuffer {
     /// Its name.
     pub pool_name: String,
     /// The buffer.
-    pub id: CbufId,
+    pub id: BufferId,
     /// Its capacity, bytes.
     pub bytes: u64,
     /// When and where it was allocated.
@@ -218,7 +218,7 @@ mod tests {
         let held = |slot| HeldBuffer {
             pool: PoolId(1),
             writer: DomainId(2),
-            id: CbufId::new(PoolId(1), slot, 2),
+            id: BufferId::new(PoolId(1), slot, 2),
             bytes: u64::MAX,
             handles: 1,
             got: None,

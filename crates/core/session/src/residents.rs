@@ -7,7 +7,7 @@ use std::any::Any;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tranship_proto::{CbufId, ChannelClaim, ChannelId, DomainId, Levels, PoolId, Request, Trust};
+use tranship_proto::{BufferId, ChannelClaim, ChannelId, DomainId, Levels, PoolId, Request, Trust};
 use tranship_region::layout::CountsRw;
 
 /// A pool that a sender wants to send from.
@@ -42,7 +42,7 @@ pub struct Joined {
 /// A slot's buffer, as a report of leaks names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Had {
-    pub id: CbufId,
+    pub id: BufferId,
     pub bytes: u64,
     /// In this domain.
     pub handles: u32,

@@ -7,7 +7,7 @@ use super::conn::{Claim, Conn};
 use super::greeting::{Greeting, Welcome};
 use super::residents::Gone;
 use super::state::DomainCore;
-use crate::error::{Barrier, Error, Kind};
+use crate::error::{Barrier, Error, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship_proto::{Req, Request};
@@ -80,7 +80,7 @@ impl DomainCore {
         let greeting = Greeting::say(fd, &self.name, Some(self.id()), self.manager_timeout);
         let greeting = greeting.map_err(|error| {
             tracing::debug!(%error, "a manager that cannot be greeted");
-            Error::from(Kind::ManagerAway)
+            Error::from(ErrorKind::ManagerAway)
         })?;
         if let Some(fd) = greeting.fd() {
             self.poll_manager(fd);
@@ -97,9 +97,9 @@ impl DomainCore {
                     "the manager at {} is gone, and no other can be reached there any more: existing channels go on, nothing new can be had; let the process connect, or restart it",
                     self.home.place.display()
                 );
-                Error::because(Kind::CutOff, text, barrier)
+                Error::because(ErrorKind::CutOff, text, barrier)
             }
-            None => Kind::ManagerAway.into(),
+            None => ErrorKind::ManagerAway.into(),
         }
     }
 
@@ -261,7 +261,7 @@ impl DomainCore {
             match conn.receive() {
                 Ok(Some((event, fds))) => self.handle(conn, event, fds)?,
                 // No room for its descriptors: `turn` takes it later.
-                Err(error) if error != Kind::System => return Err(error),
+                Err(error) if error != ErrorKind::System => return Err(error),
                 _ => break,
             }
         }

@@ -10,7 +10,7 @@ use super::register::Register;
 use super::residents::LinkMember;
 use super::tasks::Tasks;
 use super::trace::{self, Subject};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::AsFd;
@@ -194,7 +194,7 @@ impl DomainCore {
     #[inline]
     pub fn check_fork(&self) -> Result<(), Error> {
         if self.fork.is_child() {
-            Err(Kind::Forked.into())
+            Err(ErrorKind::Forked.into())
         } else {
             Ok(())
         }

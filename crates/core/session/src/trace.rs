@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tranship_proto::{CbufId, ChannelId, DomainId};
+use tranship_proto::{BufferId, ChannelId, DomainId};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{TraceRw, Traced};
 use tranship_sys::time;
@@ -22,7 +22,7 @@ pub(super) struct Ring {
 /// A buffer, and where its bytes are.
 #[derive(Clone, Copy)]
 pub struct Subject {
-    pub id: CbufId,
+    pub id: BufferId,
     pub offset: u64,
     pub length: u64,
 }

@@ -5,7 +5,7 @@ use super::register::Chore;
 use super::residents::{Gone, LinkMember};
 use super::state::DomainCore;
 use crate::base::{lock, retired};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
 use tranship_proto::Request;
 use tranship_sys::futex;
@@ -161,12 +161,12 @@ impl DomainCore {
                         self.tasks.has_news();
                         match handled {
                             // An answer could not be sent; what else there is must be taken all the same.
-                            Err(error) if error != Kind::ManagerAway => return Err(error),
+                            Err(error) if error != ErrorKind::ManagerAway => return Err(error),
                             _ => {}
                         }
                     }
                     Ok(None) => break,
-                    Err(error) if error == Kind::ManagerAway => {
+                    Err(error) if error == ErrorKind::ManagerAway => {
                         self.manager_left();
                         return self.come_back(&mut conn);
                     }

@@ -1,6 +1,6 @@
 //! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without waiting.
 
-use crate::error::{self, Error, Kind};
+use crate::error::{self, Error, ErrorKind};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,7 +108,7 @@ impl Wire {
     pub(super) fn send(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         debug_assert_eq!(fds.len(), request.fds());
         let Some(fd) = self.fd.as_ref().filter(|_| !self.broken) else {
-            return Err(Kind::ManagerAway.into());
+            return Err(ErrorKind::ManagerAway.into());
         };
         let bytes = tranship_proto::encode(request);
         if self.outgoing.is_empty() {
@@ -128,7 +128,7 @@ impl Wire {
             _ => {
                 tracing::warn!("no room to keep what the manager does not read");
                 self.hang_up();
-                Err(Kind::ManagerAway.into())
+                Err(ErrorKind::ManagerAway.into())
             }
         }
     }
@@ -175,14 +175,14 @@ impl Wire {
         // What it said before it went is still to be heard: a reader set that lacks it would be wrong.
         self.broken = true;
         self.outgoing.clear();
-        Kind::ManagerAway.into()
+        ErrorKind::ManagerAway.into()
     }
 
     /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
     /// room for its descriptors: it comes when there is.
     pub(super) fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let Some(fd) = &self.fd else {
-            return Err(Kind::ManagerAway.into());
+            return Err(ErrorKind::ManagerAway.into());
         };
         // Whole or not at all: who lost one part of the reader set would have to forget the rest.
         let received = match socket::recvmsg_whole(fd.as_fd(), &mut self.buffer) {
@@ -200,14 +200,14 @@ impl Wire {
             }
             Err(_) => {
                 self.down();
-                return Err(Kind::ManagerAway.into());
+                return Err(ErrorKind::ManagerAway.into());
             }
         };
         (self.stalled, self.silent) = (false, false);
         if received.bytes == 0 {
             self.down();
             self.ended = true;
-            return Err(Kind::ManagerAway.into());
+            return Err(ErrorKind::ManagerAway.into());
         }
         let complaint = if received.truncated {
             Some("a truncated message".to_string())
@@ -247,7 +247,7 @@ mod tests {
         assert!(!stalled(&mut wire));
         drop(far);
         let error = wire.receive().map(drop).expect_err("it is gone");
-        assert!(error == Kind::ManagerAway && !stalled(&mut wire));
+        assert!(error == ErrorKind::ManagerAway && !stalled(&mut wire));
         // Its end may be found in another way, too.
         wire.down();
         assert!(!stalled(&mut wire));

@@ -31,7 +31,7 @@ static void *filtered(void)
     if (frame.kind != TRANSHIP_BUF_EXCLUSIVE || !(frame.flags & TRANSHIP_BUF_WRITABLE))
         return manager; /* not NULL: it went wrong */
     memset(frame.ptr, 2, frame.len); /* the same memory, now the filter's */
-    frame.meta = 42;
+    frame.word = 42;
     CHECK(tranship_pass(receiver, &frame, TRANSHIP_FOREVER, &error));
     tranship_receiver_close(receiver);
     tranship_domain_close(domain);
@@ -75,8 +75,8 @@ static void *camera(void)
     memset(frame.ptr, 1, frame.len);
     CHECK(tranship_move(sender, &frame, TRANSHIP_FOREVER, &error));
     pthread_join(thread, &wrong);
-    CHECK(tranship_recv_control(sender, TRANSHIP_FOREVER, &frame, &error)); /* also when the receiver is gone */
-    printf("back: %zu bytes of %d, word %d\n", frame.len, *(const unsigned char *)frame.ptr, (int)frame.meta);
+    CHECK(tranship_recv_back(sender, TRANSHIP_FOREVER, &frame, &error)); /* also when the receiver is gone */
+    printf("back: %zu bytes of %d, word %d\n", frame.len, *(const unsigned char *)frame.ptr, (int)frame.word);
     tranship_release(&frame);
 
     tranship_sender_close(sender);

@@ -16,7 +16,7 @@ int main(void)
     while (status == TRANSHIP_OK) {
         status = tranship_recv(receiver, TRANSHIP_FOREVER, &frame, &error);
         if (status == TRANSHIP_OK)
-            printf("%zu bytes, word %llu: %.*s\n", frame.len, (unsigned long long)frame.meta,
+            printf("%zu bytes, word %llu: %.*s\n", frame.len, (unsigned long long)frame.word,
                    (int)(frame.len < 5 ? frame.len : 5), /* no 0 is at its end */
                    (const char *)tranship_data(&frame)); /* the sender's own pages, read-only here */
         tranship_release(&frame);                        /* its memory can be used again */

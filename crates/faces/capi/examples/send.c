@@ -26,7 +26,7 @@ int main(void)
         tranship_alloc(pool, 8 << 20, TRANSHIP_FOREVER, &frame, &error) != TRANSHIP_OK)
         return failed(error);
     memcpy(frame.ptr, "hello", 5);                       /* this process's alone, and writable */
-    frame.meta = 7;                                      /* a word that travels with it */
+    frame.word = 7;                                      /* a word that travels with it */
     if (tranship_send(sender, &frame, TRANSHIP_FOREVER, &error) != TRANSHIP_OK)
         return failed(error);                            /* what was sent can no longer be written */
     tranship_sender_close(sender);

@@ -154,7 +154,7 @@ enum {
 /** Pieces of several buffers, as one message. */
 #define TRANSHIP_BUF_AGGREGATE 4
 
-/** From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
+/** From tranship_recv_back: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
 #define TRANSHIP_BUF_RELEASED 5
 
 /** In `flags`: the bytes may be written. */
@@ -270,7 +270,7 @@ typedef struct tranship_sender tranship_sender;
  * A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
  *
  * Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
- * What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
+ * What may be changed: `word` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
  *
  * It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does). What is in it is
  * there once: after it was released, sent, moved, frozen or pushed through one copy, a call with another copy says so on standard error and ends the
@@ -284,7 +284,7 @@ typedef struct tranship_buf {
     /** How many. */
     size_t len;
     /** A word that travels with it. */
-    uint64_t meta;
+    uint64_t word;
     /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED. */
     uint32_t kind;
     /** TRANSHIP_BUF_WRITABLE or not; other bits are the library's. */
@@ -667,7 +667,7 @@ void tranship_receiver_close(struct tranship_receiver *receiver);
 
 /**
  * The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
- * aggregate, as `out->kind` says. `out->meta` is the sender's word. Let it go with tranship_release.
+ * aggregate, as `out->kind` says. `out->word` is the sender's word. Let it go with tranship_release.
  *
  * Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all was received, and the
  * sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and what came may not be all. A signal handler runs meanwhile, and
@@ -681,8 +681,8 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
                               struct tranship_error **error);
 
 /**
- * Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->meta`; the sender gets it from
- * tranship_recv_control. `buf` then holds nothing; on failure it is as before.
+ * Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
+ * tranship_recv_back. `buf` then holds nothing; on failure it is as before.
  *
  * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
  * the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
@@ -693,8 +693,8 @@ tranship_status tranship_pass(struct tranship_receiver *receiver,
                               struct tranship_error **error);
 
 /**
- * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
- * tranship_recv_control. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
+ * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
+ * tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
  */
 tranship_status tranship_release_with(struct tranship_receiver *receiver,
                                       struct tranship_buf *buf,
@@ -705,7 +705,7 @@ tranship_status tranship_release_with(struct tranship_receiver *receiver,
 tranship_status tranship_send_control(struct tranship_receiver *receiver,
                                       const void *data,
                                       size_t len,
-                                      uint64_t meta,
+                                      uint64_t word,
                                       int64_t timeout_ns,
                                       struct tranship_error **error);
 
@@ -749,7 +749,7 @@ tranship_status tranship_sender_set_when_full(struct tranship_sender *sender,
 uint64_t tranship_sender_dropped(const struct tranship_sender *sender);
 
 /**
- * Sends what is in `buf`, with the word `buf->meta`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
+ * Sends what is in `buf`, with the word `buf->word`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
  * inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
  *
  * Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) what was to be sent is
@@ -764,12 +764,12 @@ tranship_status tranship_send(struct tranship_sender *sender,
 tranship_status tranship_send_inline(struct tranship_sender *sender,
                                      const void *data,
                                      size_t len,
-                                     uint64_t meta,
+                                     uint64_t word,
                                      int64_t timeout_ns,
                                      struct tranship_error **error);
 
 /**
- * Moves a buffer that nobody else has, with the word `buf->meta`: it is the receiver's alone from here on, which may write it if its pool is
+ * Moves a buffer that nobody else has, with the word `buf->word`: it is the receiver's alone from here on, which may write it if its pool is
  * of level `half` or `full`. `buf` then holds nothing. Waits and fails as tranship_send does; on failure the buffer is in `buf` still.
  */
 tranship_status tranship_move(struct tranship_sender *sender,
@@ -782,10 +782,10 @@ tranship_status tranship_move(struct tranship_sender *sender,
  * of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
  * said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
  */
-tranship_status tranship_recv_control(struct tranship_sender *sender,
-                                      int64_t timeout_ns,
-                                      struct tranship_buf *out,
-                                      struct tranship_error **error);
+tranship_status tranship_recv_back(struct tranship_sender *sender,
+                                   int64_t timeout_ns,
+                                   struct tranship_buf *out,
+                                   struct tranship_error **error);
 
 /**
  * Asks the receiver to take a pool, ahead of the first send out of it. With TRANSHIP_NOW it does not wait: TRANSHIP_ERR_POOL_PENDING if the

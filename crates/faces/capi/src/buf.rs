@@ -3,7 +3,7 @@
 use crate::given::{copy_out_bytes, there, wrong};
 use crate::status::{Error, Status, border, quietly};
 use crate::ticket::{Ticket, used_up};
-use facade::{Aggregate, Body, Cbuf, CbufMut, INLINE_BYTES, Inline, Message, View};
+use facade::{Aggregate, Body, Buffer, BufferMut, INLINE_BYTES, Inline, Message, View};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -18,7 +18,7 @@ pub const BUF_INLINE: u32 = 3;
 /// Pieces of several buffers, as one message.
 pub const BUF_AGGREGATE: u32 = 4;
 
-/// From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id.
+/// From tranship_recv_back: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id.
 pub const BUF_RELEASED: u32 = 5;
 
 /// In `flags`: the bytes may be written.
@@ -27,7 +27,7 @@ pub const BUF_WRITABLE: u32 = 1;
 /// A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
 ///
 /// Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
-/// What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
+/// What may be changed: `word` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
 ///
 /// It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does). What is in it is
 /// there once: after it was released, sent, moved, frozen or pushed through one copy, a call with another copy says so on standard error and ends the
@@ -42,7 +42,7 @@ pub struct Buf {
     /// How many.
     pub len: usize,
     /// A word that travels with it.
-    pub meta: u64,
+    pub word: u64,
     /// One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED.
     pub kind: u32,
     /// TRANSHIP_BUF_WRITABLE or not; other bits are the library's.
@@ -101,14 +101,14 @@ impl Buf {
     }
 
     #[inline(always)]
-    pub(crate) fn put_exclusive(&mut self, buf: CbufMut) {
+    pub(crate) fn put_exclusive(&mut self, buf: BufferMut) {
         let view = (buf.view().as_ptr(), buf.len());
         let flags = if buf.is_writable() { BUF_WRITABLE } else { 0 };
         self.own(BUF_EXCLUSIVE, flags, view, buf);
     }
 
     #[inline(always)]
-    pub(crate) fn put_shared(&mut self, buf: Cbuf) {
+    pub(crate) fn put_shared(&mut self, buf: Buffer) {
         let view = (buf.view().as_ptr(), buf.len());
         self.own(BUF_SHARED, 0, view, buf);
     }
@@ -132,14 +132,14 @@ impl Buf {
 
     #[inline(always)]
     pub(crate) fn put_message(&mut self, message: Message) {
-        self.meta = message.meta;
+        self.word = message.word;
         match message.body {
-            Body::Buf(buf) => self.put_shared(buf),
-            Body::Moved(buf) => self.put_exclusive(buf),
+            Body::Buffer(buf) => self.put_shared(buf),
+            Body::BufferMut(buf) => self.put_exclusive(buf),
             Body::Inline(inline) => self.put_inline(&inline),
             Body::Aggregate(aggregate) => self.put_aggregate(Box::new(aggregate)),
             // Shared from here on: C has one kind of aggregate.
-            Body::MovedAggregate(aggregate) => self.put_aggregate(Box::new(aggregate.freeze())),
+            Body::AggregateMut(aggregate) => self.put_aggregate(Box::new(aggregate.freeze())),
             Body::Released(id) => {
                 let id = id.map_or(0, |id| id.0);
                 self.set(BUF_RELEASED, 0, (std::ptr::null(), 0), id);
@@ -192,15 +192,15 @@ impl Buf {
 
     /// The buffer, as one that can be shared.
     #[inline(always)]
-    pub(crate) fn take_shared(&mut self) -> Result<Cbuf, facade::Error> {
+    pub(crate) fn take_shared(&mut self) -> Result<Buffer, facade::Error> {
         match self.kind {
             BUF_EXCLUSIVE => Ok(self.take_exclusive()?.freeze()),
             BUF_SHARED => {
                 // SAFETY: the kind says so.
-                let had = unsafe { self.held::<Cbuf>() }.len();
+                let had = unsafe { self.held::<Buffer>() }.len();
                 self.check_len(had)?;
                 // SAFETY: as above.
-                let buf = unsafe { self.take_held::<Cbuf>() };
+                let buf = unsafe { self.take_held::<Buffer>() };
                 Ok(if self.len < had {
                     buf.slice(..self.len)
                 } else {
@@ -212,14 +212,14 @@ impl Buf {
     }
 
     #[inline(always)]
-    pub(crate) fn take_exclusive(&mut self) -> Result<CbufMut, facade::Error> {
+    pub(crate) fn take_exclusive(&mut self) -> Result<BufferMut, facade::Error> {
         if self.kind != BUF_EXCLUSIVE {
             return Err(self.other_kind("a buffer that nobody else has"));
         }
         // SAFETY: the kind says so.
-        self.check_len(unsafe { self.held::<CbufMut>() }.len())?;
+        self.check_len(unsafe { self.held::<BufferMut>() }.len())?;
         // SAFETY: as above.
-        let mut buf = unsafe { self.take_held::<CbufMut>() };
+        let mut buf = unsafe { self.take_held::<BufferMut>() };
         buf.truncate(self.len);
         Ok(buf)
     }
@@ -253,13 +253,13 @@ impl Buf {
     /// Whatever it holds.
     pub(crate) fn take_body(&mut self) -> Result<Body, facade::Error> {
         match self.kind {
-            BUF_EXCLUSIVE => self.take_exclusive().map(Body::Moved),
-            BUF_SHARED => self.take_shared().map(Body::Buf),
+            BUF_EXCLUSIVE => self.take_exclusive().map(Body::BufferMut),
+            BUF_SHARED => self.take_shared().map(Body::Buffer),
             BUF_AGGREGATE => self.take_aggregate().map(|all| Body::Aggregate(*all)),
             BUF_INLINE => {
                 let inline = Inline::new(self.inline_to_send()?);
                 self.release();
-                Ok(Body::Inline(inline.ok_or(facade::Kind::BadArgument)?))
+                Ok(Body::Inline(inline.ok_or(facade::ErrorKind::BadArgument)?))
             }
             _ => Err(self.other_kind("a message")),
         }
@@ -284,9 +284,9 @@ impl Buf {
     fn view(&self) -> Option<View<'_>> {
         let view = match self.kind {
             // SAFETY: the kind says so.
-            BUF_EXCLUSIVE => unsafe { self.held::<CbufMut>() }.view(),
+            BUF_EXCLUSIVE => unsafe { self.held::<BufferMut>() }.view(),
             // SAFETY: as above.
-            BUF_SHARED => unsafe { self.held::<Cbuf>() }.view(),
+            BUF_SHARED => unsafe { self.held::<Buffer>() }.view(),
             BUF_INLINE => View::from_slice(self.inline()?),
             _ => return None,
         };
@@ -318,9 +318,9 @@ impl Buf {
     pub(crate) fn release(&mut self) {
         match self.kind {
             // SAFETY: the kind says so, here and below.
-            BUF_EXCLUSIVE => drop(unsafe { self.take_held::<CbufMut>() }),
+            BUF_EXCLUSIVE => drop(unsafe { self.take_held::<BufferMut>() }),
             // SAFETY: as above.
-            BUF_SHARED => drop(unsafe { self.take_held::<Cbuf>() }),
+            BUF_SHARED => drop(unsafe { self.take_held::<Buffer>() }),
             // SAFETY: as above.
             BUF_AGGREGATE => drop(unsafe { self.take_held::<Box<Aggregate>>() }),
             _ => {}
@@ -359,7 +359,7 @@ pub(crate) fn place<'a>(
         (&raw mut (*at).flags).write(0);
         (&raw mut (*at).ptr).write(std::ptr::null_mut());
         (&raw mut (*at).len).write(0);
-        (&raw mut (*at).meta).write(0);
+        (&raw mut (*at).word).write(0);
         Ok(&mut *at)
     }
 }
@@ -403,7 +403,7 @@ pub extern "C" fn tranship_unfreeze(
                 let text = format!(
                     "the buffer of {len} bytes was sent, or has other handles: copy it into another one"
                 );
-                return Err(facade::Error::new(facade::Kind::BufferState, text));
+                return Err(facade::Error::new(facade::ErrorKind::BufferState, text));
             }
         }
         Ok(())
@@ -447,13 +447,13 @@ fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<
         return Err(buf.other_kind("shared (tranship_freeze)"));
     }
     // SAFETY: the kind says so.
-    let shared = unsafe { buf.held::<Cbuf>() };
+    let shared = unsafe { buf.held::<Buffer>() };
     let had = buf.len.min(shared.len());
     let (at, len) = part.unwrap_or((0, had));
     let end = at.checked_add(len).filter(|end| *end <= had);
     let end =
         end.ok_or_else(|| wrong(format!("{len} bytes from {at} on, of a buffer of {had}")))?;
-    out.meta = buf.meta;
+    out.word = buf.word;
     out.put_shared(shared.slice(at..end));
     Ok(())
 }
@@ -463,9 +463,9 @@ fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<
 pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
     quietly(0, || match buf {
         // SAFETY: the kind says so.
-        Some(buf) if buf.kind == BUF_EXCLUSIVE => unsafe { buf.held::<CbufMut>() }.id().0,
+        Some(buf) if buf.kind == BUF_EXCLUSIVE => unsafe { buf.held::<BufferMut>() }.id().0,
         // SAFETY: as above.
-        Some(buf) if buf.kind == BUF_SHARED => unsafe { buf.held::<Cbuf>() }.id().0,
+        Some(buf) if buf.kind == BUF_SHARED => unsafe { buf.held::<Buffer>() }.id().0,
         // SAFETY: as above.
         Some(buf) if buf.kind == BUF_RELEASED => *unsafe { buf.plain::<u64>() },
         _ => 0,
@@ -494,7 +494,7 @@ pub extern "C" fn tranship_copy_out(
         if buf.len != had {
             return Err(cut_aggregate(buf.len, had));
         }
-        let views: Vec<View<'_>> = aggregate.pieces().iter().map(Cbuf::view).collect();
+        let views: Vec<View<'_>> = aggregate.pieces().iter().map(Buffer::view).collect();
         copy_out_bytes(&views, at, to, len)
     })
 }

@@ -1,13 +1,13 @@
 //! What C passes: pointers that should not be NULL, strings, arrays, times.
 
-use facade::{Error, Kind, View, WhenFull};
+use facade::{Error, ErrorKind, View, WhenFull};
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::time::Duration;
 
 #[cold]
 pub(crate) fn wrong(text: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(Kind::BadArgument, text)
+    Error::new(ErrorKind::BadArgument, text)
 }
 
 /// What has to be there.
@@ -81,7 +81,7 @@ pub(crate) fn when_full(timeout_ns: i64, own: WhenFull) -> WhenFull {
     match timeout_ns {
         FOREVER => own,
         ..=0 => WhenFull::Error,
-        _ => WhenFull::BlockFor(nanoseconds(timeout_ns)),
+        _ => WhenFull::WaitFor(nanoseconds(timeout_ns)),
     }
 }
 

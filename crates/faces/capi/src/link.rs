@@ -3,7 +3,7 @@
 use crate::given::wrong;
 use crate::options::{Grows, TRUST_FULL, TRUST_HALF, TRUST_NONE, TRUST_PRODUCER, no_more, trust};
 use crate::pool::Pool;
-use facade::{Error, LinkOptions as Link, Wait};
+use facade::{ChannelOptions as Link, Error, Wait};
 
 /// As `wait`: look that often (`spins`), then sleep until woken. The default, with 500 looks.
 pub const WAIT_SPIN_THEN_SLEEP: u32 = 1;
@@ -15,7 +15,7 @@ pub const WAIT_SLEEP: u32 = 3;
 /// An end of a channel to be made. Set `size` to `sizeof(tranship_link_options)`; all else may be 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct LinkOptions {
+pub struct ChannelOptions {
     /// sizeof(tranship_link_options)
     pub size: usize,
     /// Depth of the ring: a power of two, 2 to 65,536. 0: 256.
@@ -31,11 +31,11 @@ pub struct LinkOptions {
 }
 
 // SAFETY: of integers and a pointer, the size first.
-unsafe impl Grows for LinkOptions {
+unsafe impl Grows for ChannelOptions {
     const NAME: &str = "tranship_link_options";
 }
 
-impl LinkOptions {
+impl ChannelOptions {
     pub(crate) fn link(self) -> Result<Link, Error> {
         let spins = if self.spins == 0 { 500 } else { self.spins };
         let wait = match self.wait {

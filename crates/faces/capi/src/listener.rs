@@ -2,7 +2,7 @@
 
 use crate::domain::{self, Domain};
 use crate::given::{patience, text, there, wrong};
-use crate::link::LinkOptions;
+use crate::link::ChannelOptions;
 use crate::open::closed;
 use crate::options::grown;
 use crate::receiver::Receiver;
@@ -34,7 +34,7 @@ pub extern "C" fn tranship_listen(
     domain: Option<&Domain>,
     name: *const c_char,
     role: u32,
-    options: *const LinkOptions,
+    options: *const ChannelOptions,
     out: Option<&mut MaybeUninit<Option<Box<Listener>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
@@ -70,7 +70,7 @@ pub extern "C" fn tranship_accept_sender(
 ) -> Status {
     making(out, error, || {
         let listener = held(listener)?;
-        let sender = listener.accept_sender_within(patience(timeout_ns))?;
+        let sender = listener.accept_sender_timeout(patience(timeout_ns))?;
         Ok(Sender(sender))
     })
 }
@@ -86,7 +86,7 @@ pub extern "C" fn tranship_accept_receiver(
 ) -> Status {
     making(out, error, || {
         let listener = held(listener)?;
-        let receiver = listener.accept_receiver_within(patience(timeout_ns))?;
+        let receiver = listener.accept_receiver_timeout(patience(timeout_ns))?;
         Ok(Receiver(receiver))
     })
 }
@@ -99,7 +99,7 @@ pub extern "C" fn tranship_accept_receiver(
 pub extern "C" fn tranship_open_sender(
     domain: Option<&Domain>,
     name: *const c_char,
-    options: *const LinkOptions,
+    options: *const ChannelOptions,
     timeout_ns: i64,
     out: Option<&mut MaybeUninit<Option<Box<Sender>>>>,
     error: Option<&mut Option<Box<Error>>>,
@@ -119,7 +119,7 @@ pub extern "C" fn tranship_open_sender(
 pub extern "C" fn tranship_open_receiver(
     domain: Option<&Domain>,
     name: *const c_char,
-    options: *const LinkOptions,
+    options: *const ChannelOptions,
     timeout_ns: i64,
     out: Option<&mut MaybeUninit<Option<Box<Receiver>>>>,
     error: Option<&mut Option<Box<Error>>>,
@@ -137,9 +137,9 @@ fn held(listener: Option<&Listener>) -> Result<Arc<facade::Listener>, facade::Er
 }
 
 fn opening(
-    options: *const LinkOptions,
+    options: *const ChannelOptions,
     timeout_ns: i64,
-) -> Result<facade::LinkOptions, facade::Error> {
+) -> Result<facade::ChannelOptions, facade::Error> {
     let options = grown(options)?.link()?;
     Ok(match patience(timeout_ns) {
         None => options,

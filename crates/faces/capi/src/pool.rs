@@ -6,7 +6,7 @@ use crate::given::{FOREVER, nanoseconds, there, wrong};
 use crate::open::closed;
 use crate::options::{PoolOptions, grown};
 use crate::status::{Error, Status, border, making, quietly};
-use facade::{CbufId, DomainId};
+use facade::{BufferId, DomainId};
 use std::mem::MaybeUninit;
 
 /// Memory of this domain's, out of which it allocates buffers. Any thread may use it, all at the same time; see tranship_pool_close for its
@@ -83,7 +83,7 @@ pub extern "C" fn tranship_pool_lookup(
 ) -> Status {
     border(error, || {
         let out = place(out, "out")?;
-        out.put_shared(held(pool)?.lookup(CbufId(id))?);
+        out.put_shared(held(pool)?.lookup(BufferId(id))?);
         Ok(())
     })
 }

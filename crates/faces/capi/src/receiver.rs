@@ -4,7 +4,7 @@ use crate::buf::{Buf, place};
 use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
 use crate::open::closed;
 use crate::status::{Error, Status, border, quietly};
-use facade::{Kind, Message};
+use facade::{ErrorKind, Message};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -19,7 +19,7 @@ pub extern "C" fn tranship_receiver_close(receiver: Option<Box<Receiver>>) {
 }
 
 /// The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
-/// aggregate, as `out->kind` says. `out->meta` is the sender's word. Let it go with tranship_release.
+/// aggregate, as `out->kind` says. `out->word` is the sender's word. Let it go with tranship_release.
 ///
 /// Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all was received, and the
 /// sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and what came may not be all. A signal handler runs meanwhile, and
@@ -38,7 +38,7 @@ pub extern "C" fn tranship_recv(
         let receiver = &mut there(receiver, "receiver")?.0;
         let message = match timeout_ns {
             FOREVER => receiver.recv()?,
-            ..=0 => receiver.try_recv()?.ok_or(Kind::TimedOut)?,
+            ..=0 => receiver.try_recv()?.ok_or(ErrorKind::TimedOut)?,
             _ => receiver.recv_timeout(nanoseconds(timeout_ns))?,
         };
         out.put_message(message);
@@ -46,8 +46,8 @@ pub extern "C" fn tranship_recv(
     })
 }
 
-/// Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->meta`; the sender gets it from
-/// tranship_recv_control. `buf` then holds nothing; on failure it is as before.
+/// Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
+/// tranship_recv_back. `buf` then holds nothing; on failure it is as before.
 ///
 /// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
 /// the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
@@ -61,9 +61,9 @@ pub extern "C" fn tranship_pass(
     border(error, || {
         let receiver = &mut there(receiver, "receiver")?.0;
         let buf = there(buf, "buf")?;
-        let meta = buf.meta;
+        let word = buf.word;
         let back = buf.take_exclusive()?;
-        let passed = receiver.pass_timeout(back, meta, patience(timeout_ns));
+        let passed = receiver.pass_timeout(back, word, patience(timeout_ns));
         passed.map_err(|failed| {
             buf.put_exclusive(failed.unsent);
             failed.error
@@ -71,8 +71,8 @@ pub extern "C" fn tranship_pass(
     })
 }
 
-/// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
-/// tranship_recv_control. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
+/// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
+/// tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_release_with(
     receiver: Option<&mut Receiver>,
@@ -83,12 +83,12 @@ pub extern "C" fn tranship_release_with(
     border(error, || {
         let receiver = &mut there(receiver, "receiver")?.0;
         let buf = there(buf, "buf")?;
-        let meta = buf.meta;
+        let word = buf.word;
         let body = buf.take_body()?;
-        let released = receiver.release_timeout(body, meta, patience(timeout_ns));
+        let released = receiver.release_timeout(body, word, patience(timeout_ns));
         released.map_err(|failed| {
             let body = failed.unsent;
-            buf.put_message(Message { meta, body });
+            buf.put_message(Message { word, body });
             failed.error
         })
     })
@@ -100,14 +100,14 @@ pub extern "C" fn tranship_send_control(
     receiver: Option<&mut Receiver>,
     data: *const c_void,
     len: usize,
-    meta: u64,
+    word: u64,
     timeout_ns: i64,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
         let receiver = &mut there(receiver, "receiver")?.0;
         let bytes = bytes(data, len, "data")?;
-        let sent = receiver.send_control_timeout(bytes, meta, patience(timeout_ns));
+        let sent = receiver.send_control_timeout(bytes, word, patience(timeout_ns));
         sent.map_err(|failed| failed.error)
     })
 }

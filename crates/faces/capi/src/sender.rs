@@ -5,7 +5,7 @@ use crate::given::{FOREVER, bytes, nanoseconds, patience, there, when_full};
 use crate::open::closed;
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
-use facade::Kind;
+use facade::ErrorKind;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -49,12 +49,12 @@ pub extern "C" fn tranship_sender_set_when_full(
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
         sender.set_when_full(match when_full {
-            WHEN_FULL_WAIT => facade::WhenFull::Block,
+            WHEN_FULL_WAIT => facade::WhenFull::Wait,
             WHEN_FULL_DROP_NEW => facade::WhenFull::DropNew,
             WHEN_FULL_DROP_OLDEST => facade::WhenFull::DropOldest,
             other => {
                 let text = format!("when_full is {other}, allowed are TRANSHIP_WHEN_FULL_WAIT (0) to TRANSHIP_WHEN_FULL_DROP_OLDEST (2)");
-                return Err(facade::Error::new(Kind::BadArgument, text));
+                return Err(facade::Error::new(ErrorKind::BadArgument, text));
             }
         });
         Ok(())
@@ -67,7 +67,7 @@ pub extern "C" fn tranship_sender_dropped(sender: Option<&Sender>) -> u64 {
     sender.map_or(0, |sender| sender.0.dropped())
 }
 
-/// Sends what is in `buf`, with the word `buf->meta`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
+/// Sends what is in `buf`, with the word `buf->word`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
 /// inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
 ///
 /// Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) what was to be sent is
@@ -84,11 +84,11 @@ pub extern "C" fn tranship_send(
         let buf = there(buf, "buf")?;
         let how = when_full(timeout_ns, sender.when_full());
         let mut sender = sender.with_when_full(how);
-        let meta = buf.meta;
+        let word = buf.word;
         match buf.kind {
             BUF_AGGREGATE => {
                 let aggregate = *buf.take_aggregate()?;
-                let sent = sender.send_aggregate(aggregate, meta);
+                let sent = sender.send_aggregate(aggregate, word);
                 sent.map(drop).map_err(|failed| {
                     buf.put_aggregate(Box::new(failed.unsent));
                     failed.error
@@ -97,14 +97,14 @@ pub extern "C" fn tranship_send(
             BUF_INLINE => {
                 let inline = buf.inline_to_send()?;
                 sender
-                    .send_inline(inline, meta)
+                    .send_inline(inline, word)
                     .map_err(|failed| failed.error)?;
                 buf.release();
                 Ok(())
             }
             _ => {
                 let shared = buf.take_shared()?;
-                let sent = sender.send_buf(shared, meta);
+                let sent = sender.send_buf(shared, word);
                 sent.map(drop).map_err(|failed| {
                     buf.put_shared(failed.unsent);
                     failed.error
@@ -120,7 +120,7 @@ pub extern "C" fn tranship_send_inline(
     sender: Option<&mut Sender>,
     data: *const c_void,
     len: usize,
-    meta: u64,
+    word: u64,
     timeout_ns: i64,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
@@ -129,12 +129,12 @@ pub extern "C" fn tranship_send_inline(
         let inline = bytes(data, len, "data")?;
         let how = when_full(timeout_ns, sender.when_full());
         let mut sender = sender.with_when_full(how);
-        let sent = sender.send_inline(inline, meta);
+        let sent = sender.send_inline(inline, word);
         sent.map(drop).map_err(|failed| failed.error)
     })
 }
 
-/// Moves a buffer that nobody else has, with the word `buf->meta`: it is the receiver's alone from here on, which may write it if its pool is
+/// Moves a buffer that nobody else has, with the word `buf->word`: it is the receiver's alone from here on, which may write it if its pool is
 /// of level `half` or `full`. `buf` then holds nothing. Waits and fails as tranship_send does; on failure the buffer is in `buf` still.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_move(
@@ -146,11 +146,11 @@ pub extern "C" fn tranship_move(
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
         let buf = there(buf, "buf")?;
-        let meta = buf.meta;
+        let word = buf.word;
         let how = when_full(timeout_ns, sender.when_full());
         let mut sender = sender.with_when_full(how);
         let moved = buf.take_exclusive()?;
-        let sent = sender.move_buffer_with(moved, meta);
+        let sent = sender.move_buffer_with(moved, word);
         sent.map(drop).map_err(|failed| {
             buf.put_exclusive(failed.unsent);
             failed.error
@@ -162,7 +162,7 @@ pub extern "C" fn tranship_move(
 /// of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
 /// said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_recv_control(
+pub extern "C" fn tranship_recv_back(
     sender: Option<&mut Sender>,
     timeout_ns: i64,
     out: Option<&mut MaybeUninit<Buf>>,
@@ -172,9 +172,9 @@ pub extern "C" fn tranship_recv_control(
         let out = place(out, "out")?;
         let sender = &mut there(sender, "sender")?.0;
         let message = match timeout_ns {
-            FOREVER => sender.recv_control()?,
-            ..=0 => sender.try_recv_control()?.ok_or(Kind::TimedOut)?,
-            _ => sender.recv_control_timeout(nanoseconds(timeout_ns))?,
+            FOREVER => sender.recv_back()?,
+            ..=0 => sender.try_recv_back()?.ok_or(ErrorKind::TimedOut)?,
+            _ => sender.recv_back_timeout(nanoseconds(timeout_ns))?,
         };
         out.put_message(message);
         Ok(())
@@ -197,7 +197,7 @@ pub extern "C" fn tranship_assign(
         match timeout_ns {
             FOREVER => sender.assign(&pool),
             ..=0 if sender.try_assign(&pool)? => Ok(()),
-            ..=0 => Err(Kind::PoolPending.into()),
+            ..=0 => Err(ErrorKind::PoolPending.into()),
             _ => sender.assign_timeout(&pool, nanoseconds(timeout_ns)),
         }
     })

@@ -2,7 +2,7 @@
 
 use crate::given::there;
 use crate::open::{closed_at, opened};
-use facade::Kind;
+use facade::ErrorKind;
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
@@ -84,7 +84,7 @@ fn panicked(panic: &(dyn Any + Send)) -> facade::Error {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("it said nothing");
-    facade::Error::new(Kind::Internal, format!("the library panicked: {said}"))
+    facade::Error::new(ErrorKind::Internal, format!("the library panicked: {said}"))
 }
 
 /// Which kind of error it is; of NULL, `TRANSHIP_OK`. Any thread.
@@ -126,12 +126,12 @@ struct Words {
 fn words(status: Status) -> Option<&'static Words> {
     static ALL: OnceLock<Vec<Words>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
-        let words = |kind: &Kind| Words {
+        let words = |kind: &ErrorKind| Words {
             status: kind.number().into(),
             meaning: c_string(kind.meaning().into()),
             advice: c_string(kind.advice().into()),
         };
-        Kind::ALL.iter().map(words).collect()
+        ErrorKind::ALL.iter().map(words).collect()
     });
     let at = all.binary_search_by_key(&status, |words| words.status);
     at.ok().and_then(|at| all.get(at))

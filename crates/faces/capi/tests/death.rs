@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, c, with_manager};
-use facade::{Domain, Kind, PoolOptions, Role, StatRecord};
+use facade::{Domain, ErrorKind, PoolOptions, Role, StatRecord};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use tranship_testkit::{Held, Watchdog};
@@ -59,7 +59,7 @@ fn a_killed_sender_leaves_nothing() {
         let mut kept = Vec::new();
         for word in 0..(round as u64 * 37) % 400 + 1 {
             let message = receiver.recv().expect("recv");
-            assert_eq!(message.meta, word);
+            assert_eq!(message.word, word);
             let first = message.to_vec().first().copied().map(u64::from);
             assert_eq!(first, Some(word % 256));
             kept.push(message);
@@ -74,7 +74,7 @@ fn a_killed_sender_leaves_nothing() {
                 Err(error) => break error.kind(),
             }
         };
-        assert_eq!(end, Kind::PeerDied);
+        assert_eq!(end, ErrorKind::PeerDied);
         drop((kept, receiver));
         wait_until_alone(&domain);
         // What the first round needs for itself stays. The manager's thread may still be closing something.
@@ -116,7 +116,7 @@ fn a_killed_receiver_leaves_nothing() {
                 Err(failed) => break failed.error.kind(),
             }
         };
-        assert_eq!(end, Kind::PeerGone);
+        assert_eq!(end, ErrorKind::PeerGone);
         drop(sender);
         wait_until_alone(&domain);
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, c, compiled, good, has, with_manager};
-use facade::{Domain, Kind, PoolOptions, Role};
+use facade::{Domain, ErrorKind, PoolOptions, Role};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -277,10 +277,13 @@ fn c_sends_to_rust() {
     let sends = Running::start(&mut with_manager(&c("examples/send.c"), &socket));
     let mut receiver = domain.open_receiver("video").expect("open");
     let message = receiver.recv().expect("recv");
-    assert_eq!((message.meta, message.len()), (7, 8 << 20));
+    assert_eq!((message.word, message.len()), (7, 8 << 20));
     assert_eq!(message.to_vec()[..5], *b"hello");
     drop(message);
-    assert_eq!(receiver.recv().expect_err("the end").kind(), Kind::PeerGone);
+    assert_eq!(
+        receiver.recv().expect_err("the end").kind(),
+        ErrorKind::PeerGone
+    );
     sends.ends_well();
 }
 
@@ -293,7 +296,7 @@ fn rust_sends_to_c() {
     let mut sender = listener.accept_sender().expect("accept");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     for word in 0..3 {
-        let frame = pool.alloc_from(b"from Rust").expect("alloc");
+        let frame = pool.copy(b"from Rust").expect("alloc");
         sender.send_with(frame, word).expect("send");
     }
     sender.send_inline(b"inline", 3).expect("send");
@@ -313,7 +316,7 @@ fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
     let mut sender = listener.accept_sender().expect("accept");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     // No 0 is behind what is shown.
-    let mut frame = pool.alloc_from(b"xyzzy").expect("alloc");
+    let mut frame = pool.copy(b"xyzzy").expect("alloc");
     frame.truncate(3);
     sender.send(frame).expect("send");
     sender.wait_taken(None).expect("taken");
@@ -375,7 +378,11 @@ fn a_poll_loop_serves_many_and_its_input() {
     drop(senders);
     let said = polls.ends_well();
     assert_eq!(said.matches("one has ended: ").count(), 3, "{said}");
-    assert_eq!(said.matches(Kind::PeerDied.meaning()).count(), 1, "{said}");
+    assert_eq!(
+        said.matches(ErrorKind::PeerDied.meaning()).count(),
+        1,
+        "{said}"
+    );
     assert!(said.ends_with("300 messages\n"), "{said}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::output;
 use std::process::ExitCode;
-use tranship::{Awaited, Error, Kind, TimedOut};
+use tranship::{Awaited, Error, ErrorKind, TimedOut};
 use tranship_proto::shown;
 
 /// Done, or the answer is yes.
@@ -65,14 +65,14 @@ fn classify(error: &anyhow::Error) -> u8 {
     let timed_out = ours.and_then(|ours| ours.find::<TimedOut>());
     match ours.map(Error::kind) {
         // That the manager does not answer says nothing of who was waited for.
-        Some(Kind::TimedOut)
+        Some(ErrorKind::TimedOut)
             if timed_out.is_some_and(|t| matches!(t.awaited, Awaited::Manager(_))) =>
         {
             ERROR
         }
-        Some(Kind::TimedOut) => NEGATIVE,
-        Some(Kind::NoManager | Kind::ManagerAway | Kind::CutOff) => NO_MANAGER,
-        Some(Kind::PeerGone | Kind::PeerDied | Kind::Lost) => CUT_SHORT,
+        Some(ErrorKind::TimedOut) => NEGATIVE,
+        Some(ErrorKind::NoManager | ErrorKind::ManagerAway | ErrorKind::CutOff) => NO_MANAGER,
+        Some(ErrorKind::PeerGone | ErrorKind::PeerDied | ErrorKind::Lost) => CUT_SHORT,
         _ => ERROR,
     }
 }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_absent_manager_has_its_own_code_also_below_context() {
-        let absent = Error::new(Kind::NoManager, "no manager answers at /run/x: none");
+        let absent = Error::new(ErrorKind::NoManager, "no manager answers at /run/x: none");
         let absent = Err::<(), _>(absent).context("stat");
         assert_eq!(classify(&absent.expect_err("absent")), NO_MANAGER);
         assert_eq!(classify(&anyhow::anyhow!("other")), ERROR);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_transfer_that_was_cut_short_has_its_own_code() {
-        let died = Err::<(), _>(Error::from(Kind::PeerDied)).context("recv");
+        let died = Err::<(), _>(Error::from(ErrorKind::PeerDied)).context("recv");
         assert_eq!(classify(&died.expect_err("died")), CUT_SHORT);
         let left = Error::from(NotTaken {
             messages: 3,
@@ -104,7 +104,7 @@ mod tests {
             text(&left.into()),
             "3 messages were not taken: the receiver is gone"
         );
-        let left = Err::<(), _>(Error::from(Kind::PeerGone)).context("send");
+        let left = Err::<(), _>(Error::from(ErrorKind::PeerGone)).context("send");
         assert_eq!(classify(&left.expect_err("left")), CUT_SHORT);
     }
 

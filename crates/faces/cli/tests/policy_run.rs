@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use tranship::manager::Config;
 use tranship::policy::Target;
-use tranship::{Domain, Kind, Pool, PoolOptions, StatRecord};
+use tranship::{Domain, ErrorKind, Pool, PoolOptions, StatRecord};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
@@ -130,11 +130,27 @@ fn who_lies_changes_nothing() {
     };
     set([12, 4]).expect("what there is");
     for (lie, kind, words) in [
-        ([13, 4], Kind::Quota, "17825792 bytes, there are 16777216"),
-        ([u64::MAX / MIB, 4], Kind::BadArgument, "allowed 16777216"),
-        ([8, 2], Kind::BadArgument, "asked 2097152, allowed 3145728"),
-        ([8, 5], Kind::BadArgument, "asked 5242880, allowed 4194304"),
-        ([0, 4], Kind::BadArgument, "allowed 1048576"),
+        (
+            [13, 4],
+            ErrorKind::Quota,
+            "17825792 bytes, there are 16777216",
+        ),
+        (
+            [u64::MAX / MIB, 4],
+            ErrorKind::BadArgument,
+            "allowed 16777216",
+        ),
+        (
+            [8, 2],
+            ErrorKind::BadArgument,
+            "asked 2097152, allowed 3145728",
+        ),
+        (
+            [8, 5],
+            ErrorKind::BadArgument,
+            "asked 5242880, allowed 4194304",
+        ),
+        ([0, 4], ErrorKind::BadArgument, "allowed 1048576"),
     ] {
         let error = set(lie).expect_err("a lie");
         assert_eq!(error.kind(), kind, "{lie:?}: {error}");

@@ -40,7 +40,7 @@ fn a_buffers_life_is_shown() {
     // The receiver agrees to the pool when it is asked.
     let mut receive = move || loop {
         if let Some(message) = receiver.try_recv().expect("alive") {
-            return message.into_buf().expect("a buffer");
+            return message.into_buffer().expect("a buffer");
         }
     };
     let mut pass = || {

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust, Wait};
+use tranship::{Awaited, ChannelOptions, DomainBuilder, PoolId, PoolOptions, Role, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -102,7 +102,7 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
-fn options(lines: Number, wait: &str) -> PyResult<(LinkOptions, Wait)> {
+fn options(lines: Number, wait: &str) -> PyResult<(ChannelOptions, Wait)> {
     let wait = match wait {
         "spin-then-sleep" => Wait::default(),
         "spin" => Wait::Spin,
@@ -113,7 +113,9 @@ fn options(lines: Number, wait: &str) -> PyResult<(LinkOptions, Wait)> {
             )));
         }
     };
-    let options = LinkOptions::new().lines(lines.named("lines")?).wait(wait);
+    let options = ChannelOptions::new()
+        .lines(lines.named("lines")?)
+        .wait(wait);
     Ok((options, wait))
 }
 
@@ -132,7 +134,7 @@ impl Domain {
         lines: Number,
         snapshots: Option<&Pool>,
         wait: &str,
-    ) -> PyResult<(LinkOptions, By)> {
+    ) -> PyResult<(ChannelOptions, By)> {
         let (options, wait) = options(lines, wait)?;
         let mut options = self.told.options(options);
         if let Some(pool) = snapshots {

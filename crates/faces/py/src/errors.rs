@@ -3,12 +3,12 @@
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use tranship::{Error, Kind};
+use tranship::{Error, ErrorKind};
 
 /// (number, name, errno, meaning) of all kinds.
 pub(crate) fn kinds() -> Vec<(u16, &'static str, i32, &'static str)> {
-    let row = |kind: &Kind| (*kind as u16, kind.name(), kind.errno(), kind.meaning());
-    Kind::ALL.iter().map(row).collect()
+    let row = |kind: &ErrorKind| (*kind as u16, kind.name(), kind.errno(), kind.meaning());
+    ErrorKind::ALL.iter().map(row).collect()
 }
 
 /// The exception that an error is.

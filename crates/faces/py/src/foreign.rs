@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use tranship::CbufMut;
+use tranship::BufferMut;
 
 /// An object's bytes, in one piece and in C's order. Given back when it is dropped.
 pub(crate) struct View(Box<ffi::Py_buffer>);
@@ -68,7 +68,7 @@ impl View {
     }
 
     /// Copies it into a new buffer of a pool's, as far as that has room.
-    pub(crate) fn copy_into(&self, buf: &mut CbufMut) {
+    pub(crate) fn copy_into(&self, buf: &mut BufferMut) {
         let len = buf.len().min(self.len());
         let Some(to) = buf.writable_ptr() else {
             return; // what was just allocated can be written

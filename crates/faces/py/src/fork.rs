@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship::{Error, Kind};
+use tranship::{Error, ErrorKind};
 
 /// Forks between the program's start and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -64,7 +64,7 @@ impl ForkEpoch {
     pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
         match self.is_inherited() {
             false => Ok(()),
-            true => Err(crate::errors::raised(py, &Error::from(Kind::Forked))),
+            true => Err(crate::errors::raised(py, &Error::from(ErrorKind::Forked))),
         }
     }
 }

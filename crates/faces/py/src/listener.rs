@@ -89,8 +89,8 @@ impl Listener {
                 slice = std::time::Duration::ZERO;
             }
             let end = match listener.role() {
-                Role::Source => End::Sender(listener.accept_sender_within(slice)?),
-                Role::Sink => End::Receiver(listener.accept_receiver_within(slice)?),
+                Role::Source => End::Sender(listener.accept_sender_timeout(slice)?),
+                Role::Sink => End::Receiver(listener.accept_receiver_timeout(slice)?),
             };
             Ok(Some(Some(end)))
         });

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::sync::{Mutex, PoisonError};
-use tranship::{CbufMut, Kind};
+use tranship::{BufferMut, ErrorKind};
 
 /// Memory of this process's, out of which buffers are sent. All who receive from it can read all of it.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -43,7 +43,7 @@ impl Pool {
         py: Python<'_>,
         bytes: usize,
         timeout: Option<f64>,
-    ) -> PyResult<(CbufMut, Origin)> {
+    ) -> PyResult<(BufferMut, Origin)> {
         let pool = self.get(py)?;
         let timeout = limit(timeout)?;
         let origin = Origin {
@@ -57,7 +57,7 @@ impl Pool {
             false => pool.try_alloc(bytes),
         };
         let buf = match tried {
-            Err(error) if error == Kind::OutOfMemory && !at_once => {
+            Err(error) if error == ErrorKind::OutOfMemory && !at_once => {
                 wait(py, timeout, By::Time, |turn| {
                     pool.alloc_timeout(bytes, turn.slice).map(Some)
                 })?

@@ -14,7 +14,7 @@ use pyo3::types::PyType;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Body, Error, Kind, LinkOptions, Message, PollItem, SendError, Trust, poll};
+use tranship::{Body, ChannelOptions, Error, ErrorKind, Message, PollItem, SendError, Trust, poll};
 
 /// What was said of pools when they were offered: their levels of trust, by id.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Told(Arc<Mutex<HashMap<u32, Trust>>>);
 
 impl Told {
     /// Options with which all pools are taken, and written down.
-    pub(crate) fn options(&self, options: LinkOptions) -> LinkOptions {
+    pub(crate) fn options(&self, options: ChannelOptions) -> ChannelOptions {
         let told = self.clone();
         options.accept_pools(move |offer| {
             let mut trusts = told.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,10 +33,10 @@ impl Told {
 
     fn trust_of(&self, body: &Body) -> Option<Trust> {
         let id = match body {
-            Body::Buf(buf) => buf.id(),
-            Body::Moved(buf) => buf.id(),
+            Body::Buffer(buf) => buf.id(),
+            Body::BufferMut(buf) => buf.id(),
             Body::Aggregate(all) => all.pieces().front()?.id(),
-            Body::MovedAggregate(all) => all.pieces().front()?.id(),
+            Body::AggregateMut(all) => all.pieces().front()?.id(),
             Body::Inline(_) | Body::Released(_) => return None,
         };
         let trusts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +224,7 @@ impl Receiver {
         match self.with(py, |inner| once(inner, Duration::ZERO))? {
             Err(error)
                 if limit != Some(Duration::ZERO)
-                    && matches!(error.kind(), Kind::Full | Kind::PoolPending) => {}
+                    && matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) => {}
             done => return done.or_raise(py),
         }
         let done = wait(py, limit, By::Time, |turn| {
@@ -354,19 +354,19 @@ impl Receiver {
     /// Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for
     /// `timeout` seconds: by default it
     /// is not waited for, None is for ever.
-    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
+    #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, word=0, *, timeout=0.0)")]
     fn pass_back(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: Number,
+        word: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
-        let (meta, limit) = (meta.named("meta")?, limit(timeout)?);
+        let (word, limit) = (word.named("word")?, limit(timeout)?);
         let mut buf = Some(buffer.get().take_own(py)?);
         let passed = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
-            end.pass_timeout(buf, meta, slice)
+            end.pass_timeout(buf, word, slice)
         });
         if let Some(buf) = buf {
             buffer.get().give_back(buf);
@@ -374,24 +374,24 @@ impl Receiver {
         passed
     }
 
-    /// Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from
+    /// Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `word` for it from
     /// `recv_back`. Of anything that came: a
     /// buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for
     /// `timeout` seconds, as of `pass_back`: the buffer is
     /// as it was then.
-    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, meta=0, *, timeout=0.0)")]
+    #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, word=0, *, timeout=0.0)")]
     fn release_with(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: Number,
+        word: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
-        let (meta, limit) = (meta.named("meta")?, limit(timeout)?);
+        let (word, limit) = (word.named("word")?, limit(timeout)?);
         let mut body = Some(buffer.get().take_body(py)?);
         let released = self.hand_back(py, limit, &mut body, |end, body, slice| {
-            end.release_timeout(body, meta, slice)
+            end.release_timeout(body, word, slice)
         });
         if let Some(body) = body {
             buffer.get().put_body(body);
@@ -400,18 +400,18 @@ impl Receiver {
     }
 
     /// Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`.
-    #[pyo3(signature = (data, meta=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, data, meta=0, *, timeout=0.0)")]
+    #[pyo3(signature = (data, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, data, word=0, *, timeout=0.0)")]
     fn send_control(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        meta: Number,
+        word: Number,
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (bytes, limit) = (View::of_data(data)?.to_vec(), limit(timeout)?);
-        let meta = meta.named("meta")?;
+        let word = word.named("word")?;
         self.hand_back(py, limit, &mut Some(()), |end, (), slice| {
-            end.send_control_timeout(&bytes, meta, slice)
+            end.send_control_timeout(&bytes, word, slice)
         })
     }
 

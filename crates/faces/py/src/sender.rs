@@ -16,13 +16,13 @@ use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::{
-    Aggregate, Error, INLINE_BYTES, Kind, Message, Outcome, Payload, PollItem, PoolPending,
+    Aggregate, Error, ErrorKind, INLINE_BYTES, Message, Outcome, Payload, PollItem, PoolPending,
     WhenFull, poll,
 };
 
 /// What `when_full` may be.
 const MODES: [(&str, WhenFull); 3] = [
-    ("wait", WhenFull::Block),
+    ("wait", WhenFull::Wait),
     ("drop-new", WhenFull::DropNew),
     ("drop-oldest", WhenFull::DropOldest),
 ];
@@ -108,7 +108,7 @@ impl Sender {
         &self,
         py: Python<'_>,
         cargo: &mut Option<Cargo>,
-        meta: u64,
+        word: u64,
         timeout: Option<f64>,
     ) -> PyResult<bool> {
         let timeout = limit(timeout)?;
@@ -131,24 +131,24 @@ impl Sender {
                     WhenFull::Error
                 }
                 // The receiver has to agree to the pool, of which no descriptor tells.
-                Some(turn) => WhenFull::BlockFor(turn.slice.min(Duration::from_millis(20))),
+                Some(turn) => WhenFull::WaitFor(turn.slice.min(Duration::from_millis(20))),
             };
             let Some(what) = cargo.take() else {
                 return Ok(Some(true));
             };
-            let unsent = match inner.attempt(how, what, meta) {
+            let unsent = match inner.attempt(how, what, word) {
                 Ok(outcome) => return Ok(Some(outcome == Outcome::Sent)),
                 Err(unsent) => unsent,
             };
             let (error, what) = *unsent;
-            pending = error == Kind::PoolPending;
+            pending = error == ErrorKind::PoolPending;
             own_thread.look(&error);
             *cargo = Some(what);
             Err(error)
         };
         let taken = || busy("a send_async of this sender is under way: await it first");
         match self.with(py, |inner| once(inner, None))? {
-            Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) => {}
             other => return other.or_raise(py)?.ok_or_else(taken),
         }
         let sent = wait(py, timeout, self.waits.by, |turn| {
@@ -222,13 +222,13 @@ fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
         return Ok(Cargo::Shared(Payload::Aggregate(all)));
     }
     Ok(match part_of(object)? {
-        Some(part) => Cargo::Shared(Payload::Buf(part)),
+        Some(part) => Cargo::Shared(Payload::Buffer(part)),
         None => Cargo::Inline(Vec::new()),
     })
 }
 
 /// The part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it has no bytes, and is in no pool.
-fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Cbuf>> {
+fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Buffer>> {
     let py = object.py();
     let (address, len) = place(object)?;
     let Some((buffer, at)) = lies_in(py, address, len) else {
@@ -254,45 +254,45 @@ fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
 impl Sender {
     /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
     /// an array its bytes alone arrive.
-    #[pyo3(signature = (payload, meta=Number::of(0), *, timeout=None), text_signature = "($self, payload, meta=0, *, timeout=None)")]
+    #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None), text_signature = "($self, payload, word=0, *, timeout=None)")]
     fn send(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
-        meta: Number,
+        word: Number,
         timeout: Option<f64>,
     ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
-        let meta = meta.named("meta")?;
-        self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
+        let word = word.named("word")?;
+        self.deliver(py, &mut Some(cargo_of(payload)?), word, timeout)
     }
 
     /// Sends up to `INLINE_BYTES` bytes in the message itself.
-    #[pyo3(signature = (data, meta=Number::of(0), *, timeout=None), text_signature = "($self, data, meta=0, *, timeout=None)")]
+    #[pyo3(signature = (data, word=Number::of(0), *, timeout=None), text_signature = "($self, data, word=0, *, timeout=None)")]
     fn send_inline(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        meta: Number,
+        word: Number,
         timeout: Option<f64>,
     ) -> PyResult<bool> {
-        let (bytes, meta) = (View::of_data(data)?.to_vec(), meta.named("meta")?);
-        self.deliver(py, &mut Some(Cargo::Inline(bytes)), meta, timeout)
+        let (bytes, word) = (View::of_data(data)?.to_vec(), word.named("word")?);
+        self.deliver(py, &mut Some(Cargo::Inline(bytes)), word, timeout)
     }
 
     /// Gives a buffer away that was never sent and has no views.
-    #[pyo3(signature = (buffer, meta=Number::of(0), *, timeout=None), text_signature = "($self, buffer, meta=0, *, timeout=None)")]
+    #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=None), text_signature = "($self, buffer, word=0, *, timeout=None)")]
     fn move_buffer(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, Buffer>,
-        meta: Number,
+        word: Number,
         timeout: Option<f64>,
     ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
-        let meta = meta.named("meta")?;
+        let word = word.named("word")?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
-        let moved = self.deliver(py, &mut cargo, meta, timeout);
+        let moved = self.deliver(py, &mut cargo, word, timeout);
         if let Some(Cargo::Moved(buf)) = cargo {
             buffer.get().give_back(buf);
         }
@@ -316,14 +316,14 @@ impl Sender {
     }
 
     /// Awaits what `send` waits for. One task at a time.
-    #[pyo3(signature = (payload, meta=Number::of(0)), text_signature = "($self, payload, meta=0)")]
+    #[pyo3(signature = (payload, word=Number::of(0)), text_signature = "($self, payload, word=0)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
         payload: Bound<'py, PyAny>,
-        meta: Number,
+        word: Number,
     ) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("send", (slf, payload, meta.named::<u64>("meta")?))
+        aio.call_method1("send", (slf, payload, word.named::<u64>("word")?))
     }
 
     /// Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others
@@ -365,14 +365,14 @@ impl Sender {
     }
 
     /// Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was.
-    #[pyo3(signature = (buffer, meta=Number::of(0)), text_signature = "($self, buffer, meta=0)")]
+    #[pyo3(signature = (buffer, word=Number::of(0)), text_signature = "($self, buffer, word=0)")]
     fn move_buffer_async<'py>(
         slf: Bound<'py, Self>,
         buffer: Bound<'py, Buffer>,
-        meta: Number,
+        word: Number,
     ) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("move", (slf, buffer, meta.named::<u64>("meta")?))
+        aio.call_method1("move", (slf, buffer, word.named::<u64>("word")?))
     }
 
     /// Awaits that the receiver has taken all that was sent.
@@ -382,17 +382,17 @@ impl Sender {
     }
 
     /// Begins to send. True: it is done. Else `_doorbell` tells when to look again, by `_look`.
-    fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, meta: u64) -> PyResult<bool> {
+    fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, word: u64) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         let mut cargo = Some(cargo_of(payload)?);
-        self.beginning(py, |inner| inner.begin(&mut cargo, meta))
+        self.beginning(py, |inner| inner.begin(&mut cargo, word))
     }
 
     /// Begins to move.
-    fn _begin_move(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<bool> {
+    fn _begin_move(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, word: u64) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
-        let begun = self.beginning(py, |inner| inner.begin(&mut cargo, meta));
+        let begun = self.beginning(py, |inner| inner.begin(&mut cargo, word));
         if let Some(Cargo::Moved(buf)) = cargo {
             buffer.get().give_back(buf);
         }
@@ -456,7 +456,9 @@ impl Sender {
             // The request goes on between the looks.
             match self.turn(|inner| inner.driven.end().assign_timeout(&pool, turn.slice)) {
                 None => Ok(Some(false)),
-                Some(Err(error)) if error == Kind::ManagerAway => Err(Kind::TimedOut.into()),
+                Some(Err(error)) if error == ErrorKind::ManagerAway => {
+                    Err(ErrorKind::TimedOut.into())
+                }
                 Some(assigned) => assigned.map(|()| Some(true)),
             }
         })?;

@@ -5,7 +5,7 @@ use crate::driven::{Doorbell, Driven};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship::{Body, CbufMut, Error, Kind, Message, Outcome, Payload, SendError, WhenFull};
+use tranship::{Body, BufferMut, Error, ErrorKind, Message, Outcome, Payload, SendError, WhenFull};
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
@@ -21,11 +21,11 @@ pub(crate) struct Inner {
     /// What a send does that finds the channel full.
     pub(crate) when_full: WhenFull,
     /// What a future did not move after all.
-    pub(crate) back: Option<CbufMut>,
+    pub(crate) back: Option<BufferMut>,
 }
 
 /// Why a future ended without success, and what it was to move.
-pub(crate) struct Stopped(Box<(Error, Option<CbufMut>)>);
+pub(crate) struct Stopped(Box<(Error, Option<BufferMut>)>);
 
 impl From<Error> for Stopped {
     fn from(error: Error) -> Stopped {
@@ -39,9 +39,9 @@ impl From<SendError<Message>> for Stopped {
     }
 }
 
-pub(crate) fn moved(message: Message) -> Option<CbufMut> {
+pub(crate) fn moved(message: Message) -> Option<BufferMut> {
     match message.body {
-        Body::Moved(buf) => Some(buf),
+        Body::BufferMut(buf) => Some(buf),
         _ => None,
     }
 }
@@ -83,7 +83,7 @@ impl Inner {
         if self.stash.is_none() && !self.driven.is_under_way() {
             self.awaits_reply = true;
             self.driven.begin(|end| {
-                let reply = end.recv_control_async();
+                let reply = end.recv_back_async();
                 Box::pin(async move { Ok(Some(reply.await?)) })
             });
         }
@@ -98,7 +98,7 @@ impl Inner {
             let done = self.driven.poll(doorbell);
             self.stash = done.map(|done| match done {
                 Ok(Some(reply)) => Ok(reply),
-                Ok(None) => Err(Kind::Stale.into()), // no future that awaits a reply ends so
+                Ok(None) => Err(ErrorKind::Stale.into()), // no future that awaits a reply ends so
                 Err(Stopped(why)) => Err(why.0),
             });
         }
@@ -120,7 +120,7 @@ impl Inner {
         }
         match self.stash.take() {
             Some(taken) => taken.map(Some),
-            None => self.driven.end().try_recv_control(),
+            None => self.driven.end().try_recv_back(),
         }
     }
 
@@ -128,7 +128,7 @@ impl Inner {
     pub(crate) fn reply_within(&mut self, time: Duration) -> Result<Message, Error> {
         match self.reply()? {
             Some(reply) => Ok(reply),
-            None => self.driven.end().recv_control_timeout(time),
+            None => self.driven.end().recv_back_timeout(time),
         }
     }
 
@@ -182,43 +182,43 @@ impl Inner {
         &mut self,
         how: WhenFull,
         cargo: Cargo,
-        meta: u64,
+        word: u64,
     ) -> Result<Outcome, Unsent> {
         let drops = matches!(self.when_full, WhenFull::DropNew | WhenFull::DropOldest);
         let when_full = self.when_full;
         let sender = self.driven.end();
-        match attempt(sender, how, cargo, meta) {
-            Err(unsent) if drops && unsent.0 == Kind::Full => {
-                attempt(sender, when_full, unsent.1, meta)
+        match attempt(sender, how, cargo, word) {
+            Err(unsent) if drops && unsent.0 == ErrorKind::Full => {
+                attempt(sender, when_full, unsent.1, word)
             }
             done => done,
         }
     }
 
     /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
-    pub(crate) fn begin(&mut self, cargo: &mut Option<Cargo>, meta: u64) -> Result<bool, Error> {
+    pub(crate) fn begin(&mut self, cargo: &mut Option<Cargo>, word: u64) -> Result<bool, Error> {
         let doorbell = self.doorbell()?;
         let Some(what) = cargo.take() else {
             return Ok(true);
         };
-        let (error, what) = match self.attempt(WhenFull::Error, what, meta) {
+        let (error, what) = match self.attempt(WhenFull::Error, what, word) {
             Ok(_) => return Ok(true),
             Err(unsent) => *unsent,
         };
-        if !matches!(error.kind(), Kind::Full | Kind::PoolPending) {
+        if !matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) {
             *cargo = Some(what);
             return Err(error);
         }
         self.begin_other(|end| match what {
             Cargo::Shared(payload) => {
-                Box::pin(async move { Ok(end.send_with_async(payload, meta).await?) })
+                Box::pin(async move { Ok(end.send_with_async(payload, word).await?) })
             }
             Cargo::Moved(buf) => {
-                Box::pin(async move { Ok(end.move_buffer_with_async(buf, meta).await?) })
+                Box::pin(async move { Ok(end.move_buffer_with_async(buf, word).await?) })
             }
             // A copy of the bytes goes with the future.
             Cargo::Inline(bytes) => {
-                Box::pin(async move { Ok(end.send_inline_async(&bytes, meta)?.await?) })
+                Box::pin(async move { Ok(end.send_inline_async(&bytes, word)?.await?) })
             }
         });
         let looked = self.look(&doorbell);
@@ -234,7 +234,7 @@ type Other = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send>>;
 /// What is to be sent.
 pub(crate) enum Cargo {
     Shared(Payload),
-    Moved(CbufMut),
+    Moved(BufferMut),
     Inline(Vec<u8>),
 }
 
@@ -255,18 +255,18 @@ fn attempt(
     sender: &mut tranship::Sender,
     how: WhenFull,
     cargo: Cargo,
-    meta: u64,
+    word: u64,
 ) -> Result<Outcome, Unsent> {
     let mut sender = sender.with_when_full(how);
     match cargo {
         Cargo::Shared(payload) => sender
-            .send_with(payload, meta)
+            .send_with(payload, word)
             .map_err(|failed| Box::new((failed.error, Cargo::Shared(failed.unsent)))),
         Cargo::Moved(buf) => sender
-            .move_buffer_with(buf, meta)
+            .move_buffer_with(buf, word)
             .map_err(|failed| Box::new((failed.error, Cargo::Moved(failed.unsent)))),
         Cargo::Inline(bytes) => sender
-            .send_inline(&bytes, meta)
+            .send_inline(&bytes, word)
             .map_err(|failed| Box::new((failed.error, Cargo::Inline(bytes)))),
     }
 }

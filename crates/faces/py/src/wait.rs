@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship::{
-    Awaited, Error, Kind, NotTaken, PollItem, PoolPending, RingFull, Shortage, TimedOut, poll,
+    Awaited, Error, ErrorKind, NotTaken, PollItem, PoolPending, RingFull, Shortage, TimedOut, poll,
 };
 
 /// The first turn, and all where signals have no descriptor.
@@ -165,10 +165,10 @@ pub(crate) fn awaited<T: Send>(
 }
 
 /// Whether a turn that ended so may be taken again.
-fn is_late(kind: Kind) -> bool {
+fn is_late(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        Kind::TimedOut | Kind::Full | Kind::PoolPending | Kind::OutOfMemory
+        ErrorKind::TimedOut | ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::OutOfMemory
     )
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tranship::net::Over;
 use tranship::transport::net::{Credentials, Net, Timing, certificate};
-use tranship::{Domain, Kind, PoolOptions, Role};
+use tranship::{Domain, ErrorKind, PoolOptions, Role};
 use tranship_testkit::{Watchdog, skipped};
 
 /// Runs a module of Python's over the staged package; or says why not.
@@ -161,8 +161,8 @@ fn three_languages_share_a_channel() {
         dog.step(format!("readers at {address}"));
         let mut senders = [(); 2].map(|()| {
             loop {
-                match listener.accept_sender_within(std::time::Duration::from_millis(100)) {
-                    Err(error) if error == Kind::TimedOut => {}
+                match listener.accept_sender_timeout(std::time::Duration::from_millis(100)) {
+                    Err(error) if error == ErrorKind::TimedOut => {}
                     sender => return sender.expect("a reader"),
                 }
                 for reader in &mut readers {

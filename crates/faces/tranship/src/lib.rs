@@ -32,12 +32,13 @@ pub use tranship_core::{
     Barrier,
     // Channels.
     Body,
-    Cause,
-    Cbuf,
+    Buffer,
     // Names of things, and what the manager says of them.
-    CbufId,
-    CbufMut,
+    BufferId,
+    BufferMut,
+    Cause,
     ChannelId,
+    ChannelOptions,
     ChannelStat,
     // A process's membership, and its memory.
     Did,
@@ -46,6 +47,7 @@ pub use tranship_core::{
     DomainId,
     DomainStat,
     Error,
+    ErrorKind,
     Got,
     Heap,
     HeapOptions,
@@ -57,11 +59,9 @@ pub use tranship_core::{
     Holder,
     INLINE_BYTES,
     Inline,
-    Kind,
     LeakReport,
     Leaks,
     Limit,
-    LinkOptions,
     Listener,
     MAX_PIECES,
     ManagerStat,
@@ -110,7 +110,6 @@ pub use tranship_core::{
     WhenFull,
     WithWhenFull,
     poll,
-    select,
 };
 
 /// What carries channels to where no shared memory is, for carriers of one's own ([`Domain::add_carrier`]).

@@ -7,7 +7,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tranship::manager::{Config, Listener, Shutdown};
-use tranship::{Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship::{
+    Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender,
+};
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
 child!(
@@ -30,7 +32,7 @@ child!(
         let mut next = 0u64;
         while let Some(messages) = ctl.recv::<u64>().unwrap() {
             for _ in 0..messages {
-                let buf = pool.alloc_from(&next.to_le_bytes()).unwrap();
+                let buf = pool.copy(&next.to_le_bytes()).unwrap();
                 sender.send_with(buf.freeze(), next).unwrap();
                 next += 1;
             }
@@ -50,7 +52,7 @@ child!(
         while let Some(messages) = ctl.recv::<u64>().unwrap() {
             runtime.block_on(async {
                 for _ in 0..messages {
-                    ctl.send(&receiver.recv_async().await.unwrap().meta)
+                    ctl.send(&receiver.recv_async().await.unwrap().word)
                         .unwrap();
                 }
             });
@@ -83,7 +85,7 @@ child!(
         ctl.send(&()).unwrap();
         // It comes back.
         let got = runtime().block_on(receiver.recv_async());
-        ctl.send(&got.unwrap().meta).unwrap();
+        ctl.send(&got.unwrap().word).unwrap();
     }
 );
 
@@ -153,7 +155,7 @@ impl Set {
 
     /// A sink process, and our end, two lines deep.
     async fn sink(&self, name: &str, launch: tranship_testkit::Launch) -> (Peer, Sender) {
-        let two = LinkOptions::new().lines(2);
+        let two = ChannelOptions::new().lines(2);
         let listener = self
             .domain
             .listen_with(name, Role::Source, two)
@@ -189,7 +191,7 @@ fn channels_and_sockets_in_one_select() {
             // Two of three are dropped each time, and lose nothing.
             tokio::select! {
                 got = one.recv_async() => {
-                    assert_eq!(got.expect("recv").meta, a);
+                    assert_eq!(got.expect("recv").word, a);
                     a += 1;
                 }
                 got = two.recv_async() => {
@@ -214,7 +216,7 @@ fn a_send_that_takes_too_long_gives_its_buffer_back() {
     runtime().block_on(async {
         let (peer, mut sender) = set.sink("x", sink()).await;
         let pool = pool(&set.domain);
-        let buf = |n: u64| pool.alloc_from(&n.to_le_bytes()).expect("alloc").freeze();
+        let buf = |n: u64| pool.copy(&n.to_le_bytes()).expect("alloc").freeze();
         // It connects, and then waits for us to say something: it has agreed to no pool.
         let soon = Duration::from_millis(5);
         assert!(timeout(soon, sender.send_async(buf(0))).await.is_err());
@@ -235,7 +237,7 @@ fn a_send_that_takes_too_long_gives_its_buffer_back() {
                 .is_err()
         );
         let unsent = sender.take_unsent().expect("it comes back");
-        let Body::Buf(unsent) = unsent.body else {
+        let Body::Buffer(unsent) = unsent.body else {
             panic!("{unsent:?}")
         };
         peer.send(&3u64).expect("send");
@@ -281,7 +283,7 @@ fn memory_is_awaited_in_turn() {
         drop(pool.alloc_async(ALL).await.expect("in the end"));
         assert_eq!(peer.expect::<u64>(), 0);
         let error = pool.alloc_async(2 * ALL).await.expect_err("never");
-        assert_eq!(error.kind(), Kind::TooLarge, "{error}");
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
         assert_eq!(pool.stats().waiting, 0);
     });
 }
@@ -309,7 +311,7 @@ fn a_death_wakes_who_awaits() {
             };
             set.sends(source, 3);
             for n in 0..3 {
-                assert_eq!(receiver.recv_async().await.expect("recv").meta, n);
+                assert_eq!(receiver.recv_async().await.expect("recv").word, n);
             }
             let full = sender.send_inline_async(b"", 0).expect("short");
             let dies = async {
@@ -321,8 +323,8 @@ fn a_death_wakes_who_awaits() {
                 sink.kill();
             };
             let (got, sent, ()) = tokio::join!(receiver.recv_async(), full, dies);
-            assert_eq!(got.expect_err("dead").kind(), Kind::PeerDied);
-            assert_eq!(sent.expect_err("dead").kind(), Kind::PeerGone);
+            assert_eq!(got.expect_err("dead").kind(), ErrorKind::PeerDied);
+            assert_eq!(sent.expect_err("dead").kind(), ErrorKind::PeerGone);
         }
     });
     set.manager = start_manager(&set.path);
@@ -340,14 +342,14 @@ fn tasks_live_through_a_restart_of_the_manager() {
         let (second, mut two) = set.sink("two", sink()).await;
         // Memory that is there, of a pool that nobody has agreed to.
         let pool = pool(&set.domain);
-        let buf = pool.alloc_from(b"after all").expect("alloc").freeze();
+        let buf = pool.copy(b"after all").expect("alloc").freeze();
         let listener = set.domain.listen("new", Role::Sink).expect("listen");
         set.manager.kill();
         // Nobody awaited anything of these channels before: there is nothing yet to ring by.
         dog.step("without a manager");
         first.send(&10u64).expect("send");
         for n in 0..11 {
-            assert_eq!(one.recv_async().await.expect("recv").meta, n);
+            assert_eq!(one.recv_async().await.expect("recv").word, n);
         }
         second.send(&4u64).expect("send");
         for n in 0..3 {
@@ -370,7 +372,7 @@ fn tasks_live_through_a_restart_of_the_manager() {
         };
         let (mut new, manager) = tokio::join!(waits, comes_back);
         for n in 0..2 {
-            assert_eq!(new.recv_async().await.expect("recv").meta, n);
+            assert_eq!(new.recv_async().await.expect("recv").word, n);
         }
         for n in 0..4 {
             assert_eq!(second.expect::<u64>(), n);
@@ -399,7 +401,7 @@ fn futures_may_be_spawned() {
     let set = set();
     runtime().block_on(async {
         let (peer, mut receiver) = set.source("x").await;
-        let task = tokio::spawn(async move { receiver.recv_async().await.map(|got| got.meta) });
+        let task = tokio::spawn(async move { receiver.recv_async().await.map(|got| got.word) });
         peer.send(&1u64).expect("send");
         assert_eq!(task.await.expect("joined").expect("recv"), 0);
     });

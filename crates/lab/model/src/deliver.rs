@@ -1,18 +1,22 @@
 //! What a message does where it arrives.
 
 use crate::types::{BufferId, ChannelId, Domain, EndState, Hold, Message, Piece, Way};
-use crate::{Event, Kind, Model, Outcome, copies_of};
+use crate::{ErrorKind, Event, Model, Outcome, copies_of};
 
 impl Model {
-    pub(crate) fn deliver(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Kind> {
+    pub(crate) fn deliver(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.channels.get(&channel);
         let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
         let Some(message) = found.queue.front().cloned() else {
             return match found.ends[0] {
                 EndState::Open => Ok(Outcome::Nothing),
-                EndState::Closed => Err(Kind::PeerGone),
-                EndState::Died => Err(Kind::PeerDied),
+                EndState::Closed => Err(ErrorKind::PeerGone),
+                EndState::Died => Err(ErrorKind::PeerDied),
             };
         };
         let copied = |piece: &&Piece| match **piece {
@@ -22,7 +26,7 @@ impl Model {
         let copies = copies_of(domain);
         let more = self.in_use(copies) + message.pieces.iter().filter(copied).count();
         if more > usize::from(self.pools[&copies].slots) {
-            return Err(Kind::OutOfMemory);
+            return Err(ErrorKind::OutOfMemory);
         }
         let event = self.arrive(domain, &message)?;
         if let Some(found) = self.channels.get_mut(&channel) {
@@ -31,7 +35,7 @@ impl Model {
         Ok(Outcome::Took(event))
     }
 
-    fn arrive(&mut self, domain: Domain, message: &Message) -> Result<Event, Kind> {
+    fn arrive(&mut self, domain: Domain, message: &Message) -> Result<Event, ErrorKind> {
         let sole = message.carries.moves();
         let mut buffers = Vec::new();
         for piece in &message.pieces {
@@ -53,12 +57,12 @@ impl Model {
         Ok(Event {
             carries: message.carries,
             buffers,
-            meta: message.meta,
+            word: message.word,
         })
     }
 
     /// A new buffer of the receiver's own.
-    fn copy_in(&mut self, domain: Domain, data: u8, sole: bool) -> Result<BufferId, Kind> {
+    fn copy_in(&mut self, domain: Domain, data: u8, sole: bool) -> Result<BufferId, ErrorKind> {
         let id = self.place_in(copies_of(domain))?;
         let hold = match sole {
             true => Hold::Sole { moved: false },
@@ -78,10 +82,10 @@ impl Model {
         &mut self,
         domain: Domain,
         channel: ChannelId,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.channels.get_mut(&channel);
         let found = found.filter(|c| c.source == domain && c.ends[0] == EndState::Open);
-        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
         let Some(message) = found.back.pop_front() else {
             return Ok(Outcome::Nothing);
         };
@@ -95,7 +99,7 @@ impl Model {
         Ok(Outcome::Took(Event {
             carries: message.carries,
             buffers,
-            meta: message.meta,
+            word: message.word,
         }))
     }
 }

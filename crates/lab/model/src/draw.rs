@@ -1,7 +1,7 @@
 //! Random programs: what kind of operation, and which of all of that kind, by numbers that shrink.
 
 use crate::explore::{Limits, choices};
-use crate::{Hold, Kind, Model, Op, Outcome};
+use crate::{ErrorKind, Hold, Model, Op, Outcome};
 use proptest::prelude::*;
 
 /// A number for the kind of operation, one for which, and whether it is to be possible.
@@ -106,13 +106,13 @@ pub fn aimed(model: &Model, shot: &Shot) -> Option<Op> {
 fn fill(op: &mut Op, number: u8) {
     match op {
         Op::Alloc { data, .. } | Op::Write { data, .. } => *data = number,
-        Op::Inline { meta, .. }
-        | Op::Send { meta, .. }
-        | Op::Move { meta, .. }
-        | Op::Pass { meta, .. }
-        | Op::Release { meta, .. } => *meta = number,
-        Op::SendAll { meta, buffers, .. } | Op::MoveAll { meta, buffers, .. } => {
-            *meta = number;
+        Op::Inline { word, .. }
+        | Op::Send { word, .. }
+        | Op::Move { word, .. }
+        | Op::Pass { word, .. }
+        | Op::Release { word, .. } => *word = number,
+        Op::SendAll { word, buffers, .. } | Op::MoveAll { word, buffers, .. } => {
+            *word = number;
             // Any order.
             let by = usize::from(number) % buffers.len().max(1);
             buffers.rotate_left(by);
@@ -123,20 +123,20 @@ fn fill(op: &mut Op, number: u8) {
 
 /// An error that cannot be had: types, or handles that there are not, keep anybody from trying.
 #[must_use]
-pub fn is_unsaid(model: &Model, op: &Op, kind: Kind) -> bool {
+pub fn is_unsaid(model: &Model, op: &Op, kind: ErrorKind) -> bool {
     let sole = |buffer, domain| matches!(model.hold(buffer, domain), Some(Hold::Sole { .. }));
     match (kind, op) {
-        (Kind::BufferState, Op::Write { domain, buffer, .. }) => !sole(*buffer, *domain),
-        (Kind::BufferState, Op::Exclusive { domain, buffer }) => sole(*buffer, *domain),
-        (Kind::OutOfMemory, Op::Alloc { .. }) => false,
+        (ErrorKind::BufferState, Op::Write { domain, buffer, .. }) => !sole(*buffer, *domain),
+        (ErrorKind::BufferState, Op::Exclusive { domain, buffer }) => sole(*buffer, *domain),
+        (ErrorKind::OutOfMemory, Op::Alloc { .. }) => false,
         _ => matches!(
             kind,
-            Kind::BufferState
-                | Kind::InvalidEndpoint
-                | Kind::BufferInvalid
-                | Kind::BadArgument
-                | Kind::Limit
-                | Kind::OutOfMemory
+            ErrorKind::BufferState
+                | ErrorKind::InvalidEndpoint
+                | ErrorKind::BufferInvalid
+                | ErrorKind::BadArgument
+                | ErrorKind::Limit
+                | ErrorKind::OutOfMemory
         ),
     }
 }

@@ -85,11 +85,11 @@ fn from_source(
     ops: &mut Vec<Op>,
 ) {
     ops.push(Op::TakeBack { domain, channel });
-    let meta = 0;
+    let word = 0;
     ops.push(Op::Inline {
         domain,
         channel,
-        meta,
+        word,
     });
     for buffer in model.buffers.keys().copied() {
         for keep in [false, true] {
@@ -98,14 +98,14 @@ fn from_source(
                 channel,
                 buffer,
                 keep,
-                meta,
+                word,
             });
         }
         ops.push(Op::Move {
             domain,
             channel,
             buffer,
-            meta,
+            word,
         });
     }
     let sole = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Sole { .. }));
@@ -115,7 +115,7 @@ fn from_source(
             domain,
             channel,
             buffers,
-            meta,
+            word,
         });
     }
     let shared = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Shared(_)));
@@ -125,7 +125,7 @@ fn from_source(
             domain,
             channel,
             buffers,
-            meta,
+            word,
         });
     }
     if limits.channel_ops {
@@ -146,13 +146,13 @@ fn from_sink(
             domain,
             channel,
             buffer,
-            meta: 0,
+            word: 0,
         });
         ops.push(Op::Release {
             domain,
             channel,
             buffer,
-            meta: 0,
+            word: 0,
         });
     }
     if limits.channel_ops {

@@ -37,7 +37,7 @@ mod types;
 
 pub use op::{Event, Op, Outcome};
 use std::collections::BTreeMap;
-pub use tranship_error::Kind;
+pub use tranship_error::ErrorKind;
 pub use tranship_proto::Trust;
 pub use types::{
     Access, Buffer, BufferId, Carries, Channel, ChannelId, Domain, EndState, Hold, Message, Piece,
@@ -93,9 +93,9 @@ impl Model {
     }
 
     /// Does it.
-    pub fn step(&mut self, op: &Op) -> Result<Outcome, Kind> {
+    pub fn step(&mut self, op: &Op) -> Result<Outcome, ErrorKind> {
         if !self.is_alive(op.domain()) {
-            return Err(Kind::BadArgument);
+            return Err(ErrorKind::BadArgument);
         }
         let done = match op.clone() {
             Op::Connect {
@@ -128,45 +128,45 @@ impl Model {
             Op::Inline {
                 domain,
                 channel,
-                meta,
-            } => self.inline(domain, channel, meta),
+                word,
+            } => self.inline(domain, channel, word),
             Op::Send {
                 domain,
                 channel,
                 buffer,
                 keep,
-                meta,
-            } => self.share(domain, channel, buffer, keep, meta),
+                word,
+            } => self.share(domain, channel, buffer, keep, word),
             Op::Move {
                 domain,
                 channel,
                 buffer,
-                meta,
-            } => self.move_away(domain, channel, buffer, meta),
+                word,
+            } => self.move_away(domain, channel, buffer, word),
             Op::SendAll {
                 domain,
                 channel,
                 buffers,
-                meta,
-            } => self.share_all(domain, channel, &buffers, meta),
+                word,
+            } => self.share_all(domain, channel, &buffers, word),
             Op::MoveAll {
                 domain,
                 channel,
                 buffers,
-                meta,
-            } => self.move_all(domain, channel, &buffers, meta),
+                word,
+            } => self.move_all(domain, channel, &buffers, word),
             Op::Release {
                 domain,
                 channel,
                 buffer,
-                meta,
-            } => self.release(domain, channel, buffer, meta),
+                word,
+            } => self.release(domain, channel, buffer, word),
             Op::Pass {
                 domain,
                 channel,
                 buffer,
-                meta,
-            } => self.pass(domain, channel, buffer, meta),
+                word,
+            } => self.pass(domain, channel, buffer, word),
             Op::Deliver { domain, channel } => self.deliver(domain, channel),
             Op::TakeBack { domain, channel } => self.take_back(domain, channel),
             Op::Close { domain, channel } => self.close(domain, channel),

@@ -59,7 +59,7 @@ pub enum Op {
     Inline {
         domain: Domain,
         channel: ChannelId,
-        meta: u8,
+        word: u8,
     },
     /// Algorithm 9, a handle more or the last one.
     Send {
@@ -67,42 +67,42 @@ pub enum Op {
         channel: ChannelId,
         buffer: BufferId,
         keep: bool,
-        meta: u8,
+        word: u8,
     },
     /// Algorithm 7.
     Move {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
+        word: u8,
     },
     /// Shares all of them in one message, and keeps them.
     SendAll {
         domain: Domain,
         channel: ChannelId,
         buffers: Vec<BufferId>,
-        meta: u8,
+        word: u8,
     },
     /// The same with all of them, in one message.
     MoveAll {
         domain: Domain,
         channel: ChannelId,
         buffers: Vec<BufferId>,
-        meta: u8,
+        word: u8,
     },
     /// Algorithm 8.
     Pass {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
+        word: u8,
     },
     /// Algorithm 10, and the source is told.
     Release {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
+        word: u8,
     },
     /// The sink takes the next message, or learns how the channel has ended.
     Deliver {
@@ -160,7 +160,7 @@ pub struct Event {
     pub carries: Carries,
     /// The receiver has them from here on.
     pub buffers: Vec<BufferId>,
-    pub meta: u8,
+    pub word: u8,
 }
 
 /// What a step gave.

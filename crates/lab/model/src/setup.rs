@@ -1,7 +1,7 @@
 //! Channels, pools, buffers, closing, death.
 
 use crate::types::{Buffer, BufferId, Channel, ChannelId, Domain, EndState, Hold, Pool, PoolId};
-use crate::{Kind, Model, Outcome, Trust};
+use crate::{ErrorKind, Model, Outcome, Trust};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Handles that a domain has of one buffer.
@@ -14,12 +14,12 @@ impl Model {
         sink: Domain,
         lines: u8,
         levels: Vec<Trust>,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         if !self.is_alive(sink) || sink == source {
-            return Err(Kind::BadArgument);
+            return Err(ErrorKind::BadArgument);
         }
         let id = u8::try_from(self.channels.len())
-            .map_err(|_: std::num::TryFromIntError| Kind::Limit)?;
+            .map_err(|_: std::num::TryFromIntError| ErrorKind::Limit)?;
         let channel = Channel {
             source,
             sink,
@@ -41,12 +41,12 @@ impl Model {
         trust: Trust,
         slots: u8,
         forward: bool,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         if slots == 0 {
-            return Err(Kind::BadArgument);
+            return Err(ErrorKind::BadArgument);
         }
         let next = (0..100).find(|id| !self.pools.contains_key(id));
-        let id = next.ok_or(Kind::Limit)?;
+        let id = next.ok_or(ErrorKind::Limit)?;
         let pool = Pool {
             forward,
             ..Pool::new(domain, trust, slots)
@@ -60,10 +60,10 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         veto: bool,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.channels.get_mut(&channel);
         let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        found.ok_or(Kind::InvalidEndpoint)?.vetoes = veto;
+        found.ok_or(ErrorKind::InvalidEndpoint)?.vetoes = veto;
         Ok(Outcome::Done)
     }
 
@@ -72,22 +72,22 @@ impl Model {
         domain: Domain,
         pool: PoolId,
         data: u8,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.pools.get(&pool);
         found
             .filter(|found| found.writer == domain)
-            .ok_or(Kind::BadArgument)?;
+            .ok_or(ErrorKind::BadArgument)?;
         let id = self.place_in(pool)?;
         self.put(id, data, domain, Hold::Sole { moved: false });
         Ok(Outcome::Buffer(id))
     }
 
     /// A place that nobody has.
-    pub(crate) fn place_in(&self, pool: PoolId) -> Result<BufferId, Kind> {
+    pub(crate) fn place_in(&self, pool: PoolId) -> Result<BufferId, ErrorKind> {
         let slots = self.pools.get(&pool).map_or(0, |pool| pool.slots);
         let mut all = (0..slots).map(|index| BufferId { pool, index });
         let free = all.find(|id| !self.buffers.contains_key(id));
-        free.ok_or(Kind::OutOfMemory)
+        free.ok_or(ErrorKind::OutOfMemory)
     }
 
     pub(crate) fn put(&mut self, id: BufferId, data: u8, domain: Domain, hold: Hold) {
@@ -99,20 +99,20 @@ impl Model {
         self.buffers.insert(id, buffer);
     }
 
-    pub(crate) fn held(&self, domain: Domain, buffer: BufferId) -> Result<Hold, Kind> {
-        self.hold(buffer, domain).ok_or(Kind::BufferInvalid)
+    pub(crate) fn held(&self, domain: Domain, buffer: BufferId) -> Result<Hold, ErrorKind> {
+        self.hold(buffer, domain).ok_or(ErrorKind::BufferInvalid)
     }
 
-    pub(crate) fn sole(&self, domain: Domain, buffer: BufferId) -> Result<(), Kind> {
+    pub(crate) fn sole(&self, domain: Domain, buffer: BufferId) -> Result<(), ErrorKind> {
         match self.held(domain, buffer)? {
             Hold::Sole { .. } => Ok(()),
-            Hold::Shared(_) => Err(Kind::BufferState),
+            Hold::Shared(_) => Err(ErrorKind::BufferState),
         }
     }
 
-    pub(crate) fn shared(&self, domain: Domain, buffer: BufferId) -> Result<u8, Kind> {
+    pub(crate) fn shared(&self, domain: Domain, buffer: BufferId) -> Result<u8, ErrorKind> {
         match self.held(domain, buffer)? {
-            Hold::Sole { .. } => Err(Kind::BufferState),
+            Hold::Sole { .. } => Err(ErrorKind::BufferState),
             Hold::Shared(handles) => Ok(handles),
         }
     }
@@ -131,10 +131,10 @@ impl Model {
         domain: Domain,
         buffer: BufferId,
         data: u8,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         self.sole(domain, buffer)?;
         if self.access(buffer, domain) != crate::Access::ReadWrite {
-            return Err(Kind::BufferState);
+            return Err(ErrorKind::BufferState);
         }
         if let Some(found) = self.buffers.get_mut(&buffer) {
             found.data = data;
@@ -142,7 +142,11 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(crate) fn freeze(&mut self, domain: Domain, buffer: BufferId) -> Result<Outcome, Kind> {
+    pub(crate) fn freeze(
+        &mut self,
+        domain: Domain,
+        buffer: BufferId,
+    ) -> Result<Outcome, ErrorKind> {
         self.sole(domain, buffer)?;
         self.set_hold(domain, buffer, Some(Hold::Shared(1)));
         Ok(Outcome::Done)
@@ -152,28 +156,36 @@ impl Model {
         &mut self,
         domain: Domain,
         buffer: BufferId,
-    ) -> Result<Outcome, Kind> {
+    ) -> Result<Outcome, ErrorKind> {
         let handles = self.shared(domain, buffer)?;
         if handles >= MOST_HANDLES {
-            return Err(Kind::Limit);
+            return Err(ErrorKind::Limit);
         }
         self.set_hold(domain, buffer, Some(Hold::Shared(handles + 1)));
         Ok(Outcome::Done)
     }
 
     /// The writer's, if nobody was sent it and there is one handle.
-    pub(crate) fn exclusive(&mut self, domain: Domain, buffer: BufferId) -> Result<Outcome, Kind> {
+    pub(crate) fn exclusive(
+        &mut self,
+        domain: Domain,
+        buffer: BufferId,
+    ) -> Result<Outcome, ErrorKind> {
         let handles = self.shared(domain, buffer)?;
         let found = &self.buffers[&buffer];
         let only = handles == 1 && found.holds.len() == 1 && !self.is_under_way(buffer);
         if !only || found.sent || !self.is_own(buffer.pool, domain) {
-            return Err(Kind::BufferState);
+            return Err(ErrorKind::BufferState);
         }
         self.set_hold(domain, buffer, Some(Hold::Sole { moved: false }));
         Ok(Outcome::Done)
     }
 
-    pub(crate) fn let_go(&mut self, domain: Domain, buffer: BufferId) -> Result<Outcome, Kind> {
+    pub(crate) fn let_go(
+        &mut self,
+        domain: Domain,
+        buffer: BufferId,
+    ) -> Result<Outcome, ErrorKind> {
         let left = match self.held(domain, buffer)? {
             Hold::Sole { .. } | Hold::Shared(0 | 1) => None,
             Hold::Shared(handles) => Some(Hold::Shared(handles - 1)),
@@ -182,19 +194,23 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(crate) fn close(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Kind> {
+    pub(crate) fn close(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.channels.get_mut(&channel);
-        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
         let at = usize::from(found.source != domain);
         let is_end = found.source == domain || found.sink == domain;
         if !is_end || found.ends[at] != EndState::Open {
-            return Err(Kind::InvalidEndpoint);
+            return Err(ErrorKind::InvalidEndpoint);
         }
         found.end(at, EndState::Closed);
         Ok(Outcome::Done)
     }
 
-    pub(crate) fn kill(&mut self, domain: Domain) -> Result<Outcome, Kind> {
+    pub(crate) fn kill(&mut self, domain: Domain) -> Result<Outcome, ErrorKind> {
         self.alive[usize::from(domain)] = false;
         for channel in self.channels.values_mut() {
             for (at, end) in [channel.source, channel.sink].into_iter().enumerate() {

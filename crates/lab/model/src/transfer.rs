@@ -3,38 +3,38 @@
 use crate::types::{
     BufferId, Carries, Channel, ChannelId, Domain, EndState, Hold, Message, Piece, PoolId, Way,
 };
-use crate::{Kind, Model, Outcome, Trust, lists_of};
+use crate::{ErrorKind, Model, Outcome, Trust, lists_of};
 
 impl Model {
     /// The channel, if this is its source, and open.
-    fn source(&self, domain: Domain, channel: ChannelId) -> Result<&Channel, Kind> {
+    fn source(&self, domain: Domain, channel: ChannelId) -> Result<&Channel, ErrorKind> {
         let found = self.channels.get(&channel);
         let found = found.filter(|c| c.source == domain && c.ends[0] == EndState::Open);
-        found.ok_or(Kind::InvalidEndpoint)
+        found.ok_or(ErrorKind::InvalidEndpoint)
     }
 
     /// The other end is there.
-    fn sink_is_there(&self, channel: ChannelId) -> Result<(), Kind> {
+    fn sink_is_there(&self, channel: ChannelId) -> Result<(), ErrorKind> {
         match self.channels[&channel].ends[1] {
             EndState::Open => Ok(()),
-            EndState::Closed | EndState::Died => Err(Kind::PeerGone),
+            EndState::Closed | EndState::Died => Err(ErrorKind::PeerGone),
         }
     }
 
-    fn room(&self, channel: ChannelId) -> Result<(), Kind> {
+    fn room(&self, channel: ChannelId) -> Result<(), ErrorKind> {
         let found = &self.channels[&channel];
         match self.way != Way::Carried && found.queue.len() >= usize::from(found.lines) {
-            true => Err(Kind::Full),
+            true => Err(ErrorKind::Full),
             false => Ok(()),
         }
     }
 
     /// Algorithm 6: the sink agrees to the pool, once.
-    fn agree(&mut self, domain: Domain, channel: ChannelId, id: PoolId) -> Result<(), Kind> {
+    fn agree(&mut self, domain: Domain, channel: ChannelId, id: PoolId) -> Result<(), ErrorKind> {
         let (found, pool) = (&self.channels[&channel], &self.pools[&id]);
         let level = match found.levels.contains(&pool.trust) {
             true => Ok(()),
-            false => Err(Kind::ChannelTrust),
+            false => Err(ErrorKind::ChannelTrust),
         };
         match self.way {
             // It does not come there.
@@ -44,16 +44,16 @@ impl Model {
         }
         if self.way == Way::Shared && pool.writer != domain {
             if !pool.forward {
-                return Err(Kind::Refused);
+                return Err(ErrorKind::Refused);
             }
             // Nobody is left to be told of the new reader.
             if !self.is_alive(pool.writer) {
-                return Err(Kind::Stale);
+                return Err(ErrorKind::Stale);
             }
         }
         level?;
         if found.vetoes {
-            return Err(Kind::Refused);
+            return Err(ErrorKind::Refused);
         }
         if let Some(found) = self.channels.get_mut(&channel) {
             found.assigned.insert(id);
@@ -76,13 +76,13 @@ impl Model {
         }
     }
 
-    fn put_message(&mut self, channel: ChannelId, carries: Carries, all: &[BufferId], meta: u8) {
+    fn put_message(&mut self, channel: ChannelId, carries: Carries, all: &[BufferId], word: u8) {
         let pieces = all.iter().map(|id| self.piece(*id)).collect();
         if let Some(found) = self.channels.get_mut(&channel) {
             found.queue.push_back(Message {
                 carries,
                 pieces,
-                meta,
+                word,
             });
         }
     }
@@ -91,12 +91,12 @@ impl Model {
         &mut self,
         domain: Domain,
         channel: ChannelId,
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         self.source(domain, channel)?;
         self.sink_is_there(channel)?;
         self.room(channel)?;
-        self.put_message(channel, Carries::Inline, &[], meta);
+        self.put_message(channel, Carries::Inline, &[], word);
         Ok(Outcome::Done)
     }
 
@@ -106,14 +106,14 @@ impl Model {
         channel: ChannelId,
         buffer: BufferId,
         keep: bool,
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         self.source(domain, channel)?;
         self.shared(domain, buffer)?;
         self.sink_is_there(channel)?;
         self.agree(domain, channel, buffer.pool)?;
         self.room(channel)?;
-        self.put_message(channel, Carries::Shared, &[buffer], meta);
+        self.put_message(channel, Carries::Shared, &[buffer], word);
         match keep {
             true => Ok(Outcome::Done),
             false => self.let_go(domain, buffer),
@@ -125,14 +125,14 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         self.source(domain, channel)?;
         self.sole(domain, buffer)?;
         self.sink_is_there(channel)?;
         self.agree(domain, channel, buffer.pool)?;
         self.room(channel)?;
-        self.put_message(channel, Carries::Moved, &[buffer], meta);
+        self.put_message(channel, Carries::Moved, &[buffer], word);
         self.set_hold(domain, buffer, None);
         Ok(Outcome::Done)
     }
@@ -142,8 +142,8 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         all: &[BufferId],
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         self.source(domain, channel)?;
         for buffer in all {
             self.shared(domain, *buffer)?;
@@ -156,7 +156,7 @@ impl Model {
             self.agree(domain, channel, lists_of(domain))?;
         }
         self.room(channel)?;
-        self.put_message(channel, Carries::Aggregate, all, meta);
+        self.put_message(channel, Carries::Aggregate, all, word);
         Ok(Outcome::Done)
     }
 
@@ -165,8 +165,8 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         all: &[BufferId],
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         self.source(domain, channel)?;
         for buffer in all {
             self.sole(domain, *buffer)?;
@@ -179,7 +179,7 @@ impl Model {
             self.agree(domain, channel, lists_of(domain))?;
         }
         self.room(channel)?;
-        self.put_message(channel, Carries::MovedAggregate, all, meta);
+        self.put_message(channel, Carries::MovedAggregate, all, word);
         for buffer in all {
             self.set_hold(domain, *buffer, None);
         }
@@ -191,14 +191,14 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.channels.get(&channel);
         let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
         self.held(domain, buffer)?;
         if found.ends[0] != EndState::Open {
-            return Err(Kind::PeerGone);
+            return Err(ErrorKind::PeerGone);
         }
         let named = match self.way {
             Way::Inside => true,
@@ -206,16 +206,16 @@ impl Model {
             Way::Shared => found.assigned.contains(&buffer.pool),
         };
         if !named && !self.is_own(buffer.pool, domain) {
-            return Err(Kind::PoolNotAssigned);
+            return Err(ErrorKind::PoolNotAssigned);
         }
         if self.way != Way::Carried && found.back.len() >= usize::from(found.lines) {
-            return Err(Kind::Full);
+            return Err(ErrorKind::Full);
         }
         if let Some(found) = self.channels.get_mut(&channel) {
             found.back.push_back(Message {
                 carries: Carries::Released { named },
                 pieces: Vec::new(),
-                meta,
+                word,
             });
         }
         self.let_go(domain, buffer)
@@ -226,32 +226,32 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
-    ) -> Result<Outcome, Kind> {
+        word: u8,
+    ) -> Result<Outcome, ErrorKind> {
         let found = self.channels.get(&channel);
         let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
-        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
         self.sole(domain, buffer)?;
         if self.way != Way::Inside && self.is_own(buffer.pool, domain) {
-            return Err(Kind::BufferNotOwned);
+            return Err(ErrorKind::BufferNotOwned);
         }
         if found.ends[0] != EndState::Open {
-            return Err(Kind::PeerGone);
+            return Err(ErrorKind::PeerGone);
         }
         let writer = self.pools[&buffer.pool].writer;
         let its_source = writer == found.source && found.assigned.contains(&buffer.pool);
         if self.way == Way::Shared && !its_source {
-            return Err(Kind::PoolNotAssigned);
+            return Err(ErrorKind::PoolNotAssigned);
         }
         if found.back.len() >= usize::from(found.lines) {
-            return Err(Kind::Full);
+            return Err(ErrorKind::Full);
         }
         self.set_hold(domain, buffer, None);
         if let Some(found) = self.channels.get_mut(&channel) {
             found.back.push_back(Message {
                 carries: Carries::Moved,
                 pieces: vec![Piece::Buffer(buffer)],
-                meta,
+                word,
             });
         }
         Ok(Outcome::Done)

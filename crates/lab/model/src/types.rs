@@ -133,5 +133,5 @@ pub enum Piece {
 pub struct Message {
     pub carries: Carries,
     pub pieces: Vec<Piece>,
-    pub meta: u8,
+    pub word: u8,
 }

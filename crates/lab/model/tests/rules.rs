@@ -2,7 +2,7 @@
 
 use tranship_model::explore::{Does, channel, channel_of, pool, same_but_agreed};
 use tranship_model::{
-    Access, BufferId, Carries, Event, Hold, Kind, Model, Op, Outcome, Trust, Way,
+    Access, BufferId, Carries, ErrorKind, Event, Hold, Model, Op, Outcome, Trust, Way,
 };
 
 const B: BufferId = BufferId { pool: 0, index: 0 };
@@ -20,7 +20,7 @@ fn moves(domain: u8, channel: u8) -> Op {
         domain,
         channel,
         buffer: B,
-        meta: 7,
+        word: 7,
     }
 }
 
@@ -30,7 +30,7 @@ fn sends(domain: u8, channel: u8, keep: bool) -> Op {
         channel,
         buffer: B,
         keep,
-        meta: 7,
+        word: 7,
     }
 }
 
@@ -39,7 +39,7 @@ fn passes(domain: u8, channel: u8) -> Op {
         domain,
         channel,
         buffer: B,
-        meta: 7,
+        word: 7,
     }
 }
 
@@ -91,11 +91,11 @@ fn in_transit_nobody_has_access() {
     let mut model = simple(Way::Shared, Trust::Half);
     model.must(&moves(0, 0));
     assert_eq!(accesses(&model), [Access::None; 2]);
-    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
     let event = Event {
         carries: Carries::Moved,
         buffers: vec![B],
-        meta: 7,
+        word: 7,
     };
     assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event));
     assert_eq!(accesses(&model), [Access::None, Access::ReadWrite]);
@@ -106,14 +106,14 @@ fn in_transit_nobody_has_access() {
 fn what_is_shared_is_reused_after_the_last_release() {
     let mut model = simple(Way::Shared, Trust::Producer);
     all(&mut model, &[freezes(0), sends(0, 0, true)]);
-    assert_eq!(model.step(&moves(0, 0)), Err(Kind::BufferState));
+    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::BufferState));
     all(&mut model, &[drops(0)]);
-    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
     all(&mut model, &[takes(1, 0)]);
     assert_eq!(accesses(&model), [Access::None, Access::Read]);
-    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
     all(&mut model, &[drops(1)]);
-    assert_eq!(model.step(&drops(1)), Err(Kind::BufferInvalid));
+    assert_eq!(model.step(&drops(1)), Err(ErrorKind::BufferInvalid));
     all(&mut model, &[allocs(0)]);
     assert_eq!(accesses(&model), [Access::ReadWrite, Access::None]);
 }
@@ -128,7 +128,7 @@ fn exclusive_again_only_if_nobody_was_sent_it() {
             buffer: B,
         };
         all(&mut model, &[freezes(0), clones]);
-        assert_eq!(model.step(&exclusive(0)), Err(Kind::BufferState));
+        assert_eq!(model.step(&exclusive(0)), Err(ErrorKind::BufferState));
         all(&mut model, &[drops(0), exclusive(0), writes(0), freezes(0)]);
         all(&mut model, &[sends(0, 0, true)]);
         let at_once = model.clone().step(&exclusive(0));
@@ -136,7 +136,7 @@ fn exclusive_again_only_if_nobody_was_sent_it() {
         assert_eq!(at_once.is_ok(), carried, "its bytes are on their way");
         all(&mut model, &[takes(1, 0)]);
         if !carried {
-            assert_eq!(model.step(&exclusive(0)), Err(Kind::BufferState));
+            assert_eq!(model.step(&exclusive(0)), Err(ErrorKind::BufferState));
             all(&mut model, &[drops(1)]);
         }
         // Inside a process there are no ids that others could know.
@@ -155,7 +155,7 @@ fn copies_are_counted() {
     all(&mut model, &[takes(1, 0), takes(1, 0)]);
     assert_eq!(model.hold(B, 1), Some(Hold::Shared(2)));
     all(&mut model, &[drops(1)]);
-    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
     all(&mut model, &[drops(1), allocs(0)]);
 }
 
@@ -173,7 +173,7 @@ fn copies_in_a_circle_are_released_in_any_order() {
     for order in [[1, 1, 2], [1, 2, 1], [2, 1, 1]] {
         let mut model = start.clone();
         for domain in order {
-            assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+            assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
             model.must(&drops(domain));
         }
         model.must(&allocs(0));
@@ -187,12 +187,12 @@ fn checks_come_in_their_order() {
     channel_of(&mut model, 1, 2, &[Trust::Producer]);
     pool(&mut model, 0, Trust::Full, 1, false);
     all(&mut model, &[allocs(0)]);
-    assert_eq!(model.step(&moves(1, 0)), Err(Kind::InvalidEndpoint));
-    assert_eq!(model.step(&sends(0, 0, true)), Err(Kind::BufferState));
-    assert_eq!(model.step(&passes(1, 0)), Err(Kind::BufferInvalid));
+    assert_eq!(model.step(&moves(1, 0)), Err(ErrorKind::InvalidEndpoint));
+    assert_eq!(model.step(&sends(0, 0, true)), Err(ErrorKind::BufferState));
+    assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::BufferInvalid));
     all(&mut model, &[moves(0, 0), takes(1, 0)]);
     // Nobody let it send from this pool; the level is not even asked for.
-    assert_eq!(model.step(&moves(1, 1)), Err(Kind::Refused));
+    assert_eq!(model.step(&moves(1, 1)), Err(ErrorKind::Refused));
     assert_eq!(model.access(B, 1), Access::ReadWrite);
     all(&mut model, &[passes(1, 0)]);
     let closes = Op::Close {
@@ -206,8 +206,8 @@ fn checks_come_in_their_order() {
     };
     // What was said before the end is there.
     assert!(matches!(model.must(&back), Outcome::Took(_)));
-    assert_eq!(model.step(&moves(0, 0)), Err(Kind::PeerGone));
-    assert_eq!(model.step(&writes(0)), Err(Kind::BufferState));
+    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::PeerGone));
+    assert_eq!(model.step(&writes(0)), Err(ErrorKind::BufferState));
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn a_refused_pool_changes_nothing() {
     };
     all(&mut model, &[allocs(0), veto(true)]);
     let before = model.clone();
-    assert_eq!(model.step(&moves(0, 0)), Err(Kind::Refused));
-    assert_eq!(model.step(&moves(0, 1)), Err(Kind::ChannelTrust));
+    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::Refused));
+    assert_eq!(model.step(&moves(0, 1)), Err(ErrorKind::ChannelTrust));
     assert_eq!(model, before);
     // Once is for good.
     all(
@@ -242,9 +242,9 @@ fn what_was_sent_before_the_end_arrives() {
                 domain: 0,
                 channel: 0,
             },
-            Kind::PeerGone,
+            ErrorKind::PeerGone,
         ),
-        (Op::Kill { domain: 0 }, Kind::PeerDied),
+        (Op::Kill { domain: 0 }, ErrorKind::PeerDied),
     ] {
         let mut model = simple(Way::Shared, Trust::Half);
         all(&mut model, &[moves(0, 0), ends]);
@@ -252,7 +252,7 @@ fn what_was_sent_before_the_end_arrives() {
         assert_eq!(model.step(&takes(1, 0)), Err(says));
         // It stays what it is, whoever is gone.
         all(&mut model, &[writes(1)]);
-        assert_eq!(model.step(&passes(1, 0)), Err(Kind::PeerGone));
+        assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::PeerGone));
         all(&mut model, &[drops(1)]);
         assert!(model.buffers.is_empty());
     }
@@ -266,15 +266,15 @@ fn what_the_dead_had_is_the_pools_and_what_they_sent_stays() {
     all(&mut model, &[Op::Kill { domain: 1 }, allocs(0)]);
     let mut model = start;
     all(&mut model, &[passes(1, 0), Op::Kill { domain: 1 }]);
-    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
     let back = Op::TakeBack {
         domain: 0,
         channel: 0,
     };
     assert!(matches!(model.must(&back), Outcome::Took(_)));
-    assert_eq!(model.step(&moves(0, 0)), Err(Kind::PeerGone));
+    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::PeerGone));
     // It was sent: the memory is written as another buffer.
-    assert_eq!(model.step(&writes(0)), Err(Kind::BufferState));
+    assert_eq!(model.step(&writes(0)), Err(ErrorKind::BufferState));
     all(&mut model, &[drops(0), allocs(0), writes(0)]);
 }
 
@@ -291,7 +291,7 @@ fn what_was_sent_on_outlives_the_one_in_the_middle() {
         all(&mut model, &[takes(2, 1)]);
         assert_eq!(model.access(B, 2), Access::Read);
         if dead == 1 {
-            assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+            assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
             all(&mut model, &[drops(2), allocs(0)]);
         }
     }
@@ -319,7 +319,7 @@ fn trust_says_what_the_kernel_allows() {
             Access::Read
         };
         assert_eq!(model.permitted(B, 1), Some(shared), "{trust:?}");
-        assert_eq!(model.step(&writes(1)), Err(Kind::BufferState));
+        assert_eq!(model.step(&writes(1)), Err(ErrorKind::BufferState));
     }
 }
 
@@ -347,9 +347,9 @@ fn a_copy_is_the_receivers() {
             domain: 1,
             channel: 0,
             buffer: copy,
-            meta: 0,
+            word: 0,
         };
-        assert_eq!(model.step(&gives_back), Err(Kind::BufferNotOwned));
+        assert_eq!(model.step(&gives_back), Err(ErrorKind::BufferNotOwned));
         all(&mut model, &[allocs(0)]);
     }
 }
@@ -377,15 +377,15 @@ fn an_aggregate_goes_whole_or_not_at_all() {
         domain: 0,
         channel: 0,
         buffers: buffers.to_vec(),
-        meta: 7,
+        word: 7,
     };
-    assert_eq!(model.step(&sends(&ids)), Err(Kind::ChannelTrust));
+    assert_eq!(model.step(&sends(&ids)), Err(ErrorKind::ChannelTrust));
     assert!(model.channels[&0].queue.is_empty());
     model.must(&sends(&[ids[1], ids[0]]));
     let event = Event {
         carries: Carries::Aggregate,
         buffers: vec![ids[1], ids[0]],
-        meta: 7,
+        word: 7,
     };
     assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event));
     assert_eq!(model.hold(ids[0], 1), Some(Hold::Shared(1)));
@@ -397,13 +397,13 @@ fn a_full_channel_changes_nothing() {
     let says = Op::Inline {
         domain: 0,
         channel: 0,
-        meta: 1,
+        word: 1,
     };
     for _ in 0..4 {
         model.must(&says);
     }
-    assert_eq!(model.step(&says), Err(Kind::Full));
-    assert_eq!(model.step(&moves(0, 0)), Err(Kind::Full));
+    assert_eq!(model.step(&says), Err(ErrorKind::Full));
+    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::Full));
     assert_eq!(model.access(B, 0), Access::ReadWrite);
     all(&mut model, &[takes(1, 0), moves(0, 0)]);
 }
@@ -425,11 +425,11 @@ fn a_release_may_be_told() {
             domain: 1,
             channel: 0,
             buffer: came.buffers[0],
-            meta: 3,
+            word: 3,
         };
         model.must(&release);
         assert!(model.buffers.is_empty(), "{way:?}: nobody has it");
-        assert_eq!(model.step(&release), Err(Kind::BufferInvalid));
+        assert_eq!(model.step(&release), Err(ErrorKind::BufferInvalid));
         model.must(&Op::Close {
             domain: 1,
             channel: 0,
@@ -441,7 +441,7 @@ fn a_release_may_be_told() {
         let told = Event {
             carries: Carries::Released { named },
             buffers: Vec::new(),
-            meta: 3,
+            word: 3,
         };
         assert_eq!(model.must(&back), Outcome::Took(told));
     }
@@ -458,13 +458,13 @@ fn a_moved_aggregate_is_one_move_of_each() {
         domain: 0,
         channel: 0,
         buffers: buffers.clone(),
-        meta: 1,
+        word: 1,
     };
     // Of none if one of them is shared.
     let mut other = model.clone();
     all(&mut other, &[freezes(0)]);
     let before = other.clone();
-    assert_eq!(other.step(&moves), Err(Kind::BufferState));
+    assert_eq!(other.step(&moves), Err(ErrorKind::BufferState));
     assert!(same_but_agreed(&other, &before));
     model.must(&moves);
     let access = |model: &Model| [0, 1].map(|d| buffers.iter().map(|b| model.access(*b, d)).max());

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tranship_block::{Cache, Cached, Data, Fault, Info, Job, Lease, Op, Request, Store};
 use tranship_cache::{Mode, Options, Outcome, Server};
 use tranship_core::{
-    Cbuf, Domain, HeapStat, LinkOptions, ManagerStat, Message, PoolId, PoolOptions, PoolStat, Role,
-    Sender, StatRecord, Trust,
+    Buffer, ChannelOptions, Domain, HeapStat, ManagerStat, Message, PoolId, PoolOptions, PoolStat,
+    Role, Sender, StatRecord, Trust,
 };
 use tranship_manager::{Config, PressureConfig};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child};
@@ -87,7 +87,7 @@ child!(
         let mut senders: Vec<Sender> = (0..=SEALED)
             .map(|kind| domain.open_sender(&name(kind)).unwrap())
             .collect();
-        let mut held: Vec<Cbuf> = Vec::new();
+        let mut held: Vec<Buffer> = Vec::new();
         while let Some(chunks) = ctl.recv::<usize>().unwrap() {
             held.clear();
             for (pool, sender) in pools.iter().zip(&mut senders) {
@@ -114,7 +114,7 @@ child!(
         let copies = domain.create_pool(room.name("copies")).unwrap();
         let listeners: Vec<_> = (0..=SEALED)
             .map(|kind| {
-                let options = LinkOptions::new().snapshots(copies.id());
+                let options = ChannelOptions::new().snapshots(copies.id());
                 domain
                     .listen_with(&name(kind), Role::Sink, options)
                     .unwrap()

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use tranship_core::{Body, Domain, Kind, PoolOptions, Role};
+use tranship_core::{Body, Domain, ErrorKind, PoolOptions, Role};
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Container, Control, Exit, Watchdog, child, payload, skipped};
 
@@ -66,7 +66,7 @@ child!(
         let mut held = Vec::new();
         for id in 0..FRAMES {
             let message = receiver.recv().unwrap();
-            assert_eq!(message.meta, id);
+            assert_eq!(message.word, id);
             payload::verify(&message.to_vec(), id).unwrap();
             if id % 4 == 0 {
                 held.push(message);
@@ -85,10 +85,10 @@ child!(
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));
         ctl.send(&met).unwrap();
         // The other container dies as a whole: what it sent stays readable, the link ends.
-        assert_eq!(receiver.recv().unwrap_err().kind(), Kind::PeerDied);
+        assert_eq!(receiver.recv().unwrap_err().kind(), ErrorKind::PeerDied);
         for message in &held {
-            assert!(matches!(message.body, Body::Buf(_)));
-            payload::verify(&message.to_vec(), message.meta).unwrap();
+            assert!(matches!(message.body, Body::Buffer(_)));
+            payload::verify(&message.to_vec(), message.word).unwrap();
         }
         ctl.send(&held.len()).unwrap();
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tranship_core::{Body, Domain, Kind, Pool, PoolOptions, Role, StatRecord};
+use tranship_core::{Body, Domain, ErrorKind, Pool, PoolOptions, Role, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Exit, Launch, Peer, Watchdog, child, payload};
@@ -78,7 +78,7 @@ child!(
         let mut receiver = domain.open_receiver("x").unwrap();
         let mut id = 0;
         while let Ok(message) = receiver.recv() {
-            let Body::Buf(buf) = message.body else {
+            let Body::Buffer(buf) = message.body else {
                 panic!("{:?}", message.body)
             };
             id += 1;
@@ -155,7 +155,7 @@ fn a_reader_has_all_chunks_of_a_buffer_after_one_message() {
     let other = join("other", &stage.path);
     let run = pool(&other, CHUNKS);
     let error = run.alloc_timeout(RUN, Duration::ZERO).unwrap_err();
-    assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert_eq!(run.stats().chunk_bytes_present, 0);
     drop(run.alloc((TOTAL - CHUNKS - 1) * CHUNK).unwrap());
 }

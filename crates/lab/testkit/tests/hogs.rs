@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tranship_core::{
-    Barrier, CbufMut, Domain, DomainId, DomainStat, HogAction, Limit, LinkOptions, Message, Pool,
-    PoolOptions, RefusalCode, Role, Sender, Shortage, StatRecord, WhenFull,
+    Barrier, BufferMut, ChannelOptions, Domain, DomainId, DomainStat, HogAction, Limit, Message,
+    Pool, PoolOptions, RefusalCode, Role, Sender, Shortage, StatRecord, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::hostile::SOCKET;
@@ -76,7 +76,7 @@ child!(
                             None => std::thread::yield_now(),
                         }
                     };
-                    let zeros = held.drain(..).all(|m| match m.into_buf() {
+                    let zeros = held.drain(..).all(|m| match m.into_buffer() {
                         Some(buf) => buf.to_vec().iter().all(|b| *b == 0),
                         None => false,
                     });
@@ -164,7 +164,7 @@ impl Stage {
 }
 
 fn open(domain: &Domain) -> Sender {
-    let options = LinkOptions::new().when_full(WhenFull::Block);
+    let options = ChannelOptions::new().when_full(WhenFull::Wait);
     let listener = domain.listen_with("film", Role::Source, options);
     listener
         .expect("listens")
@@ -290,7 +290,7 @@ fn a_disconnected_hog_holds_nothing_any_more_and_stays_out() {
     stage.until(|d| d.is_none());
     // All of the pool can be had again, although the process is there.
     let room = |_| stage.pool.alloc_timeout(CHUNK, Duration::from_secs(60));
-    let all: Vec<CbufMut> = (0..32).map(room).collect::<Result<_, _>>().expect("room");
+    let all: Vec<BufferMut> = (0..32).map(room).collect::<Result<_, _>>().expect("room");
     assert!(!stage.peer.has_ended());
     drop(all);
 }
@@ -305,7 +305,7 @@ fn a_hog_is_killed() {
     );
     stage.until(|d| d.is_none());
     let room = |_| stage.pool.alloc_timeout(CHUNK, Duration::from_secs(60));
-    let all: Vec<CbufMut> = (0..32).map(room).collect::<Result<_, _>>().expect("room");
+    let all: Vec<BufferMut> = (0..32).map(room).collect::<Result<_, _>>().expect("room");
     drop(all);
 }
 

@@ -1,6 +1,6 @@
 //! The huge-page option gives huge pages, where the kernel's setting for shared memory lets it. As the kernel tells it
 //! in `/proc/self/smaps`, of the writer's mapping and of a reader's.
-use tranship_core::{Cbuf, Domain, PoolOptions, Role};
+use tranship_core::{Buffer, Domain, PoolOptions, Role};
 use tranship_testkit::{Watchdog, skipped};
 
 const CHUNK: usize = 4 << 20;
@@ -22,7 +22,7 @@ fn huge_bytes(at: usize) -> u64 {
     panic!("no mapping at {at:#x}");
 }
 
-fn address(buf: &Cbuf) -> usize {
+fn address(buf: &Buffer) -> usize {
     buf.view().as_ptr().addr()
 }
 
@@ -59,7 +59,11 @@ fn a_pool_that_asks_for_huge_pages_has_them() {
     let buf = buf.freeze();
     assert_eq!(huge_bytes(address(&buf)), CHUNK as u64, "written");
     sender.send(buf).expect("send");
-    let got = receiver.recv().expect("recv").into_buf().expect("a buffer");
+    let got = receiver
+        .recv()
+        .expect("recv")
+        .into_buffer()
+        .expect("a buffer");
     assert_eq!(got.view().read_u8(CHUNK - 1), Ok(7));
     assert_eq!(got.view().read_u8(0), Ok(7));
     assert_eq!(huge_bytes(address(&got)), CHUNK as u64, "read");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tranship_core::{
-    Awaited, Domain, Error, HeapOptions, Kind, PoolOptions, Role, StatRecord, TimedOut,
+    Awaited, Domain, Error, ErrorKind, HeapOptions, PoolOptions, Role, StatRecord, TimedOut,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -36,7 +36,7 @@ fn had<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match what() {
             Ok(had) => return had,
-            Err(error) => assert_eq!(error, Kind::TimedOut, "{error}"),
+            Err(error) => assert_eq!(error, ErrorKind::TimedOut, "{error}"),
         }
     }
 }
@@ -44,7 +44,7 @@ fn had<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
 #[track_caller]
 fn late<T>(result: Result<T, Error>, asked: &'static str) {
     let error = result.map(drop).expect_err("nobody answers");
-    assert_eq!(error, Kind::TimedOut, "{error}");
+    assert_eq!(error, ErrorKind::TimedOut, "{error}");
     let waited = error.find::<TimedOut>().expect("what, and for how long");
     assert_eq!(waited.awaited, Awaited::Manager(asked), "{error}");
     let limit = u64::try_from(LIMIT.as_millis()).unwrap();
@@ -111,7 +111,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     dog.step("on again");
     // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is still on its way, another one is refused.
     while let Err(error) = domain.stat() {
-        let is_early = error == Kind::TimedOut || error == Kind::ChannelState;
+        let is_early = error == ErrorKind::TimedOut || error == ErrorKind::ChannelState;
         assert!(is_early, "{error}");
     }
     // Whatever was made for who waits no longer goes, as soon as the answers are read.
@@ -119,7 +119,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         domain.turn().unwrap();
         match other.listen("new", Role::Source) {
             Ok(listener) => break listener,
-            Err(error) => assert_eq!(error, Kind::NameTaken, "{error}"),
+            Err(error) => assert_eq!(error, ErrorKind::NameTaken, "{error}"),
         }
     };
     while there() != 1 {
@@ -130,7 +130,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         domain.turn().unwrap();
         match other.steer() {
             Ok(steering) => break steering,
-            Err(error) => assert_eq!(error, Kind::Refused, "{error}"),
+            Err(error) => assert_eq!(error, ErrorKind::Refused, "{error}"),
         }
     };
     drop((again, steers));
@@ -170,7 +170,7 @@ fn a_stopped_manager_is_not_blamed_on_the_receiver() {
         let managed = a.is_managed();
         manager.resume();
         dog.step("on again");
-        assert_eq!(kind, Kind::ManagerAway, "{text}");
+        assert_eq!(kind, ErrorKind::ManagerAway, "{text}");
         assert!(
             text.contains("the manager") && !text.contains("receiver"),
             "{text}"

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tranship_core::{Domain, Error, Kind, LinkOptions, PoolOptions, Receiver, Role};
+use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, PoolOptions, Receiver, Role};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root, payload};
 
@@ -33,8 +33,8 @@ fn start_manager(path: &Path) -> Peer {
     peer
 }
 
-fn options() -> LinkOptions {
-    LinkOptions::new().lines(1024)
+fn options() -> ChannelOptions {
+    ChannelOptions::new().lines(1024)
 }
 
 child!(
@@ -93,12 +93,12 @@ fn take_all(receiver: &mut Receiver) -> (u64, Error) {
     loop {
         match receiver.recv() {
             Ok(message) => {
-                assert_eq!(message.meta, id);
+                assert_eq!(message.word, id);
                 payload::verify_seed(&message.to_vec(), id, payload::mix(id)).unwrap();
                 id += 1;
             }
             // The next manager shows it.
-            Err(error) if error == Kind::ChunkPending => {}
+            Err(error) if error == ErrorKind::ChunkPending => {}
             Err(error) => return (id, error),
         }
     }
@@ -115,7 +115,7 @@ fn a_sender_stays_until_a_manager_has_what_its_reader_lacks() {
     source.send("close, then exit").unwrap();
     let _next = start_manager(&path);
     let (taken, end) = take_all(&mut receiver);
-    assert!(end.kind() == Kind::PeerGone, "{taken}: {end}");
+    assert!(end.kind() == ErrorKind::PeerGone, "{taken}: {end}");
     assert_eq!(taken, MESSAGES);
 }
 
@@ -132,7 +132,7 @@ fn a_domain_stays_until_a_manager_has_what_it_sent_before() {
     let _next = start_manager(&path);
     let _ = source.wait();
     let (taken, end) = take_all(&mut receiver);
-    assert!(end.kind() == Kind::PeerGone, "{taken}: {end}");
+    assert!(end.kind() == ErrorKind::PeerGone, "{taken}: {end}");
     assert_eq!(taken, MESSAGES);
 }
 
@@ -148,6 +148,6 @@ fn what_went_with_a_sender_that_did_not_stay_is_lost_and_no_end() {
     let _ = source.wait();
     let _next = start_manager(&path);
     let (taken, end) = take_all(&mut receiver);
-    assert!(end.kind() == Kind::Lost, "{taken}: {end}");
+    assert!(end.kind() == ErrorKind::Lost, "{taken}: {end}");
     assert!(taken < MESSAGES, "{taken}");
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tranship_core::{
-    CbufMut, Domain, Error, Kind, Limit, LinkOptions, ManagerStat, Message, Pool, PoolOptions,
-    Role, Sender, Shortage, StatRecord, Trust, WhenFull,
+    BufferMut, ChannelOptions, Domain, Error, ErrorKind, Limit, ManagerStat, Message, Pool,
+    PoolOptions, Role, Sender, Shortage, StatRecord, Trust, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
@@ -14,11 +14,11 @@ const CHUNK: usize = 256 << 10;
 
 /// `try_alloc` where the manager's answer is waited for, however busy the machine is.
 trait AllocNow {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error>;
+    fn alloc_now(&self, len: usize) -> Result<BufferMut, Error>;
 }
 
 impl AllocNow for Pool {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error> {
+    fn alloc_now(&self, len: usize) -> Result<BufferMut, Error> {
         loop {
             match self.try_alloc(len) {
                 Err(error)
@@ -109,7 +109,7 @@ child!(
         let domain = join("reader", &socket, helper);
         // For what comes from a pool of level `none`.
         let copies = pool(&domain, 256);
-        let options = LinkOptions::new().snapshots(copies.id());
+        let options = ChannelOptions::new().snapshots(copies.id());
         let listener = domain.listen_with("spike", Role::Sink, options).unwrap();
         ctl.send(&0).unwrap();
         let mut receiver = listener.accept_receiver().unwrap();
@@ -302,7 +302,7 @@ child!(
                 Err(error) => break error,
             }
         };
-        assert_eq!(waited.kind(), Kind::OutOfMemory);
+        assert_eq!(waited.kind(), ErrorKind::OutOfMemory);
         ctl.send(&(held.len() * CHUNK)).unwrap();
         held.pop();
         pool.alloc(CHUNK).unwrap();
@@ -360,7 +360,7 @@ fn send_all(pool: &Pool, sender: &mut Sender, most: usize) -> usize {
                 sender.send(buf).expect("send");
             }
             Err(error) => {
-                assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+                assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
                 return sent;
             }
         }
@@ -414,7 +414,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     let (one, two) = (pool(&writer, 16), pool(&writer, 64));
     let holder = holds().start().expect("holder");
     holder.send(&socket).expect("send");
-    let options = LinkOptions::new().lines(16);
+    let options = ChannelOptions::new().lines(16);
     let listener = writer.listen_with("held", Role::Source, options);
     let mut to_holder = listener.expect("listen").accept_sender().expect("accept");
     assert_eq!(send_all(&one, &mut to_holder, 16), 16);

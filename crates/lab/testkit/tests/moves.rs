@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tranship_core::{
-    AggregateMut, Body, CbufMut, Domain, Kind, LinkOptions, Message, Pool, PoolId, PoolOptions,
-    Receiver, Role, Sender, StatRecord, Trust,
+    AggregateMut, Body, BufferMut, ChannelOptions, Domain, ErrorKind, Message, Pool, PoolId,
+    PoolOptions, Receiver, Role, Sender, StatRecord, Trust,
 };
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
@@ -21,9 +21,9 @@ fn join(path: PathBuf) -> Domain {
         .unwrap()
 }
 
-fn moved(from: &mut Receiver) -> CbufMut {
+fn moved(from: &mut Receiver) -> BufferMut {
     match from.recv().unwrap().body {
-        Body::Moved(buf) => buf,
+        Body::BufferMut(buf) => buf,
         other => panic!("{other:?}"),
     }
 }
@@ -82,7 +82,7 @@ impl Stage {
         let domain = builder.embedded().unwrap();
         let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(options.trust(trust)).unwrap();
-        let listener = domain.listen_with("x", Role::Source, LinkOptions::new());
+        let listener = domain.listen_with("x", Role::Source, ChannelOptions::new());
         let listener = listener.unwrap();
         peer.send(&domain.socket_path().unwrap()).unwrap();
         let mut to = listener.accept_sender().unwrap();
@@ -203,86 +203,89 @@ fn small_pool(domain: &Domain, trust: Trust) -> Pool {
 }
 
 /// Every byte is the message's, whoever wrote it.
-fn is_whole(bytes: &[u8], meta: u64) {
-    let byte = meta.to_le_bytes()[0];
+fn is_whole(bytes: &[u8], word: u64) {
+    let byte = word.to_le_bytes()[0];
     let written = [byte, byte.wrapping_add(100)];
     assert!(bytes.len() == CHUNK && written.contains(&bytes[0]));
-    assert!(bytes.iter().all(|b| *b == bytes[0]), "torn: {meta}");
+    assert!(bytes.iter().all(|b| *b == bytes[0]), "torn: {word}");
 }
 
 /// What came back is as it was written; of what was released there is only word.
 fn looks_at(reply: Message) {
     if !matches!(reply.body, Body::Released(_)) {
-        is_whole(&reply.to_vec(), reply.meta);
+        is_whole(&reply.to_vec(), reply.word);
     }
 }
 
 /// Moves buffers, each other one as an aggregate, and takes them back, until the receiver is gone.
 fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
-    let mut meta = 0u64;
+    let mut word = 0u64;
     loop {
-        while let Some(reply) = to.try_recv_control().unwrap() {
+        while let Some(reply) = to.try_recv_back().unwrap() {
             looks_at(reply);
         }
         match pool.alloc_timeout(CHUNK, Duration::from_millis(1)) {
             Ok(mut buf) => {
-                meta += 1;
-                let byte = meta.to_le_bytes()[0];
+                word += 1;
+                let byte = word.to_le_bytes()[0];
                 buf.write(0, &[byte; CHUNK]).unwrap();
-                let error = match meta % 2 {
-                    1 => to.move_buffer_with(buf, meta).err().map(|e| e.error),
+                let error = match word % 2 {
+                    1 => to.move_buffer_with(buf, word).err().map(|e| e.error),
                     _ => {
                         let mut all = AggregateMut::new();
                         all.push_back(buf).unwrap();
                         all.set_list_pool(lists);
-                        to.move_aggregate(all, meta).err().map(|e| e.error)
+                        to.move_aggregate(all, word).err().map(|e| e.error)
                     }
                 };
                 if let Some(error) = error {
-                    assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
                     break;
                 }
             }
-            Err(error) => assert_eq!(error.kind(), Kind::OutOfMemory, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}"),
         }
         if to.is_peer_gone() {
             break;
         }
     }
-    while let Some(reply) = to.try_recv_control().unwrap() {
+    while let Some(reply) = to.try_recv_back().unwrap() {
         looks_at(reply);
     }
 }
 
 /// Takes them, writes them if it may, and passes back what is not a copy of its own, or releases it and says so, until the sender is gone.
-fn takes(mut from: Receiver, copies: PoolId) -> Kind {
+fn takes(mut from: Receiver, copies: PoolId) -> ErrorKind {
     loop {
         let message = match from.recv() {
             Ok(message) => message,
             Err(error) => return error.kind(),
         };
-        is_whole(&message.to_vec(), message.meta);
-        let meta = message.meta;
+        is_whole(&message.to_vec(), message.word);
+        let word = message.word;
         let mut buf = match message.body {
-            Body::MovedAggregate(all) => all.into_pieces().pop_front().unwrap(),
-            Body::Moved(buf) => buf,
+            Body::AggregateMut(all) => all.into_pieces().pop_front().unwrap(),
+            Body::BufferMut(buf) => buf,
             other => panic!("{other:?}"),
         };
-        let byte = meta.to_le_bytes()[0].wrapping_add(100);
+        let byte = word.to_le_bytes()[0].wrapping_add(100);
         let _ = buf.write(0, &[byte; CHUNK]);
-        is_whole(&buf.to_vec(), meta);
-        let handed = match buf.id().pool() == copies || meta.is_multiple_of(3) {
-            true => from.release_with(buf, meta).map_err(|failed| failed.error),
-            false => from.pass_with(buf, meta).map_err(|failed| failed.error),
+        is_whole(&buf.to_vec(), word);
+        let handed = match buf.id().pool() == copies || word.is_multiple_of(3) {
+            true => from.release_with(buf, word).map_err(|failed| failed.error),
+            false => from.pass_with(buf, word).map_err(|failed| failed.error),
         };
         if let Err(error) = handed {
-            assert!(matches!(error.kind(), Kind::Full | Kind::PeerGone));
+            assert!(matches!(
+                error.kind(),
+                ErrorKind::Full | ErrorKind::PeerGone
+            ));
         }
     }
 }
 
-fn copying(copies: &Pool) -> LinkOptions {
-    LinkOptions::new().lines(4).snapshots(copies.id())
+fn copying(copies: &Pool) -> ChannelOptions {
+    ChannelOptions::new().lines(4).snapshots(copies.id())
 }
 
 child!(
@@ -290,7 +293,7 @@ child!(
         let (path, trust): (PathBuf, Trust) = ctl.recv().unwrap().unwrap();
         let domain = join(path);
         let pool = small_pool(&domain, trust);
-        let to = domain.open_sender_with("x", LinkOptions::new().lines(4));
+        let to = domain.open_sender_with("x", ChannelOptions::new().lines(4));
         let lists = small_pool(&domain, Trust::Producer);
         writes(&pool, &lists, to.unwrap());
     }
@@ -358,7 +361,7 @@ fn who_moves_dies_at_every_step() {
         begins(&peer, trust, &domain);
         let from = sink.unwrap().accept_receiver().unwrap();
         let end = takes(from, copies.id());
-        assert_eq!(end, Kind::PeerDied, "{point} at level {trust}");
+        assert_eq!(end, ErrorKind::PeerDied, "{point} at level {trust}");
         assert_eq!(peer.wait(), Exit::Signal(libc::SIGKILL));
         has_all(&copies);
         drop(copies);
@@ -372,7 +375,7 @@ fn who_receives_and_passes_back_dies_at_every_step() {
     each_point(&RECEIVER_POINTS, &dog, |point, trust| {
         let domain = survivor();
         let pool = small_pool(&domain, trust);
-        let source = domain.listen_with("x", Role::Source, LinkOptions::new().lines(4));
+        let source = domain.listen_with("x", Role::Source, ChannelOptions::new().lines(4));
         let peer = taker().crash_at(point).start().unwrap();
         begins(&peer, trust, &domain);
         let to = source.unwrap().accept_sender().unwrap();

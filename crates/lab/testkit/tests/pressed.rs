@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tranship_core::{CbufMut, Domain, PoolOptions, StatRecord, Trust};
+use tranship_core::{BufferMut, Domain, PoolOptions, StatRecord, Trust};
 use tranship_manager::{Config, PressureConfig};
 use tranship_proto::Pressure;
 use tranship_testkit::{Cgroup, Control, Held, Peer, Watchdog, child, skipped};
@@ -31,7 +31,7 @@ child!(
         let builder = Domain::builder().name("keeper").socket(&socket);
         let domain = builder.helper_thread(true).connect().expect("connect");
         let pool = domain.create_pool(options(kind)).expect("pool");
-        let mut held: Vec<CbufMut> = Vec::new();
+        let mut held: Vec<BufferMut> = Vec::new();
         while let Some(want) = ctl.recv::<usize>().unwrap() {
             held.truncate(want);
             let mut refused = false;
@@ -46,7 +46,7 @@ child!(
                 }
             }
             let whole =
-                |(i, buf): (usize, &CbufMut)| buf.to_vec().iter().all(|b| usize::from(*b) == i);
+                |(i, buf): (usize, &BufferMut)| buf.to_vec().iter().all(|b| usize::from(*b) == i);
             assert!(held.iter().enumerate().all(whole), "what is in use changed");
             ctl.send(&held.len()).unwrap();
         }

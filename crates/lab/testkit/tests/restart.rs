@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tranship_core::{
-    Domain, Kind, PollItem, Pool, PoolOptions, Receiver, Role, Sender, StatRecord, poll,
+    Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Role, Sender, StatRecord, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
@@ -76,11 +76,11 @@ fn receive_one(receiver: &mut Receiver, id: u64) {
         match receiver.recv() {
             Ok(message) => break message,
             // The chunk is shown by the next manager.
-            Err(error) if error == Kind::ChunkPending => {}
+            Err(error) if error == ErrorKind::ChunkPending => {}
             Err(error) => panic!("message {id}: {error}"),
         }
     };
-    assert_eq!(message.meta, id);
+    assert_eq!(message.word, id);
     payload::verify_seed(&message.to_vec(), id, payload::mix(id)).unwrap();
 }
 
@@ -275,7 +275,7 @@ child!(
             }
         }
         let mut receiver = listener.accept_receiver().unwrap();
-        ctl.send(&receiver.recv().unwrap().meta).unwrap();
+        ctl.send(&receiver.recv().unwrap().word).unwrap();
     }
 );
 
@@ -312,9 +312,9 @@ fn a_listener_that_never_waits_long_joins_the_next_manager() {
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| viewer.open_receiver("video"));
         let sender = loop {
-            match listener.accept_sender_within(Duration::from_millis(10)) {
+            match listener.accept_sender_timeout(Duration::from_millis(10)) {
                 Ok(sender) => break sender,
-                Err(error) if error == Kind::TimedOut || error == Kind::ManagerAway => {}
+                Err(error) if error == ErrorKind::TimedOut || error == ErrorKind::ManagerAway => {}
                 Err(error) => panic!("{error}"),
             }
         };

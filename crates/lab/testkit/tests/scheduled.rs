@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tranship_core::{CbufMut, Domain, PoolOptions, StatRecord};
+use tranship_core::{BufferMut, Domain, PoolOptions, StatRecord};
 use tranship_manager::Config;
 use tranship_testkit::{Control, Held, Peer, Watchdog, child};
 
@@ -21,7 +21,7 @@ child!(
         let domain = builder.helper_thread(true).connect().expect("connect");
         let options = PoolOptions::new((ALL * CHUNK) as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(options).expect("pool");
-        let mut held: VecDeque<CbufMut> = VecDeque::new();
+        let mut held: VecDeque<BufferMut> = VecDeque::new();
         while let Some(want) = ctl.recv::<usize>().unwrap() {
             held.truncate(want);
             while held.len() < want && !ctl.is_ready() {

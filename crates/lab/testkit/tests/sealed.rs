@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tranship_core::{
-    Cbuf, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, StatRecord, Trust,
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, StatRecord, Trust,
 };
-use tranship_proto::{CbufId, Event, RefusalCode, Request};
+use tranship_proto::{BufferId, Event, RefusalCode, Request};
 use tranship_region::{Opts, Sealing, make};
 use tranship_sys::memfd::{self, Seals};
 use tranship_testkit::hostile::SOCKET;
@@ -47,7 +47,7 @@ child!(
                 let len = usize::try_from(len).expect("small");
                 let mut buf = match pool.alloc_timeout(len, Duration::from_millis(20)) {
                     Ok(buf) => buf,
-                    Err(error) if error.kind() == Kind::OutOfMemory => {
+                    Err(error) if error.kind() == ErrorKind::OutOfMemory => {
                         if to.is_peer_gone() {
                             break;
                         }
@@ -58,7 +58,7 @@ child!(
                 payload::fill(&mut buf, id, payload::mix(id));
                 match to.send_with(buf, id) {
                     Ok(_) => {}
-                    Err(failed) if failed.kind() == Kind::PeerGone => break,
+                    Err(failed) if failed.kind() == ErrorKind::PeerGone => break,
                     Err(failed) => panic!("send: {failed}"),
                 }
             }
@@ -71,10 +71,10 @@ child!(
     fn reads(ctl: Control) {
         let (domain, mut random) = (join("reader"), Random::printed("reader"));
         let soon = Duration::from_millis(5);
-        let options = LinkOptions::new().arrivals(PoolOptions::new(CHUNK));
+        let options = ChannelOptions::new().arrivals(PoolOptions::new(CHUNK));
         let listener = domain.listen_with("sealed", Role::Sink, options);
         let listener = listener.expect("listen");
-        let (mut links, mut kept) = (Vec::<Receiver>::new(), Vec::<(Cbuf, u64)>::new());
+        let (mut links, mut kept) = (Vec::<Receiver>::new(), Vec::<(Buffer, u64)>::new());
         let mut count = 0u64;
         loop {
             if ctl.is_ready() {
@@ -83,18 +83,20 @@ child!(
                 }
                 ctl.send(&count).expect("the test");
             }
-            if let Ok(link) = listener.accept_receiver_within(soon) {
+            if let Ok(link) = listener.accept_receiver_timeout(soon) {
                 links.push(link);
             }
             let mut came = Vec::new();
             links.retain_mut(|link| match link.recv_timeout(soon) {
                 Ok(message) => {
-                    let meta = message.meta;
-                    came.push((message.into_buf().expect("a buffer"), meta));
+                    let word = message.word;
+                    came.push((message.into_buffer().expect("a buffer"), word));
                     true
                 }
-                Err(error) if error == Kind::TimedOut => true,
-                Err(error) if matches!(error.kind(), Kind::PeerDied | Kind::Lost) => false,
+                Err(error) if error == ErrorKind::TimedOut => true,
+                Err(error) if matches!(error.kind(), ErrorKind::PeerDied | ErrorKind::Lost) => {
+                    false
+                }
                 Err(other) => panic!("recv: {other}"),
             });
             let most = if came.is_empty() { 0 } else { random.below(3) };
@@ -112,7 +114,7 @@ child!(
 );
 
 /// What the kernel lets nobody change is a slice.
-fn verify(buf: &Cbuf, id: u64) {
+fn verify(buf: &Buffer, id: u64) {
     let bytes = buf.bytes().expect("sealed");
     payload::verify_seed(bytes, id, payload::mix(id)).expect("whole");
 }
@@ -264,7 +266,7 @@ impl Liar {
         entry.length.store(CHUNK, SeqCst);
         entry.serial.store(serial, SeqCst);
         entry.generation.store(2, SeqCst);
-        let id = CbufId::new(self.bait.id, slot, 2);
+        let id = BufferId::new(self.bait.id, slot, 2);
         self.channel.count(id);
         let line = [2 << 32, 0, id.0, CHUNK, CHUNK, serial.into(), 0, 0];
         self.channel.push(line);
@@ -331,7 +333,7 @@ fn prey(socket: &Path, domain: &Domain, which: u32) -> (Peer, Receiver, Pool) {
     let liar = lies().env(SOCKET, socket).start().expect("a child");
     liar.ask::<()>(&which);
     let copies = chunks(domain, "copies", 4);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let receiver = domain.open_receiver_with("bait", options).expect("open");
     (liar, receiver, copies)
 }
@@ -344,7 +346,7 @@ fn what_is_held_stays_what_it_is_whatever_its_writer_does() {
     let held = receiver
         .recv()
         .expect("no lie")
-        .into_buf()
+        .into_buffer()
         .expect("a buffer");
     assert_ne!(held.id().pool(), copies.id());
     let bytes = held.bytes().expect("nobody can write it");
@@ -352,7 +354,7 @@ fn what_is_held_stays_what_it_is_whatever_its_writer_does() {
     liar.send(&()).expect("the liar");
     // What is said to be there now is not taken, as the other one is held.
     let error = receiver.recv().expect_err("a lie");
-    assert_eq!(error.kind(), Kind::PeerViolation, "{error}");
+    assert_eq!(error.kind(), ErrorKind::PeerViolation, "{error}");
     assert!(error.to_string().contains("does not exist"), "{error}");
     assert_eq!(bytes, [7; LEN]);
     let copy = held.clone();
@@ -372,7 +374,7 @@ fn what_is_not_sealed_reaches_nobody() {
         let (domain, socket) = embedded();
         let (liar, mut receiver, copies) = prey(&socket, &domain, which);
         let error = receiver.recv().expect_err("a lie");
-        assert_eq!(error.kind(), Kind::PeerViolation, "{error}");
+        assert_eq!(error.kind(), ErrorKind::PeerViolation, "{error}");
         if which == 2 {
             liar.expect::<()>(); // and the manager has refused all of them
             liar.send(&()).expect("the liar");

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Awaited, Domain, Kind, Pool, PoolOptions, PoolPending, Role, Sender, TimedOut, WhenFull, select,
+    Awaited, Domain, ErrorKind, PollItem, Pool, PoolOptions, PoolPending, Role, Sender, TimedOut,
+    WhenFull, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
@@ -50,7 +51,8 @@ child!(
                     assert!(receiver.try_recv().expect("no error").is_none());
                 }
                 let soon = Some(Duration::from_millis(20));
-                assert_eq!(select(&mut [&mut receiver], soon), None);
+                let ready = poll(&mut [PollItem::receiver(&mut receiver)], soon);
+                assert!(ready.unwrap().is_empty());
                 assert!(receiver.arm(), "it may sleep");
                 receiver.disarm();
                 let soon = receiver.recv_timeout(Duration::from_millis(20));
@@ -103,7 +105,7 @@ fn set(options: PoolOptions, readers: usize) -> Set {
     }
 }
 
-fn filled(pool: &Pool, byte: u8) -> tranship_core::CbufMut {
+fn filled(pool: &Pool, byte: u8) -> tranship_core::BufferMut {
     let mut buf = pool.alloc(CHUNK).expect("alloc");
     buf.fill(byte);
     buf
@@ -209,7 +211,7 @@ child!(
         ctl.send(&()).unwrap();
         ctl.recv::<()>().unwrap();
         while let Ok(message) = receiver.recv() {
-            ctl.send(&message.meta).unwrap();
+            ctl.send(&message.word).unwrap();
         }
     }
 );
@@ -226,7 +228,7 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
     idler.expect::<()>();
     assert!(!sender.try_assign(&set.pool).expect("asked"));
     // It gives the message back at once, or in time.
-    let soon = WhenFull::BlockFor(Duration::from_millis(5));
+    let soon = WhenFull::WaitFor(Duration::from_millis(5));
     for when_full in [WhenFull::Error, soon] {
         sender.set_when_full(when_full);
         let error = sender.send(filled(&set.pool, 2)).expect_err("not yet");
@@ -234,7 +236,7 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
             matches!(error.error.find(), Some(&PoolPending { pool, .. }) if pool == set.pool.id()),
             "{error}"
         );
-        assert_eq!(error.error.kind(), Kind::PoolPending);
+        assert_eq!(error.error.kind(), ErrorKind::PoolPending);
     }
     idler.send(&()).expect("send");
     while !sender.try_assign(&set.pool).expect("asked") {

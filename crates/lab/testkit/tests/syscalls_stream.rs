@@ -1,6 +1,6 @@
 //! A stream between two processes that poll: no system call per buffer on either side, counted from outside.
 
-use tranship_core::{Domain, LinkOptions, PoolOptions, Role, StatRecord, Wait};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Role, StatRecord, Wait};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Watchdog, child};
 
@@ -8,8 +8,8 @@ const FRAME: usize = 64 << 10;
 /// Buffers per look.
 const WINDOW: u64 = 20_000;
 
-fn options() -> LinkOptions {
-    LinkOptions::new().lines(64).wait(Wait::Spin)
+fn options() -> ChannelOptions {
+    ChannelOptions::new().lines(64).wait(Wait::Spin)
 }
 
 // Both ends go on for ever; the test kills them.
@@ -43,9 +43,9 @@ child!(
         let mut receiver = listener.accept_receiver().unwrap();
         for n in 0u64.. {
             let message = receiver.recv().unwrap();
-            let meta = message.meta;
-            let got = message.into_buf().unwrap();
-            assert_eq!((meta, got.view().read_u64(0)), (n, Ok(n)));
+            let word = message.word;
+            let got = message.into_buffer().unwrap();
+            assert_eq!((word, got.view().read_u64(0)), (n, Ok(n)));
         }
     }
 );

@@ -1,7 +1,9 @@
 //! The life of a buffer as three processes tell it: in order, also after one of them was killed; and no more of it than there is room for.
 
 use std::collections::BTreeMap;
-use tranship_core::{CbufId, Did, Domain, Pool, PoolOptions, Role, StatRecord, Trace, TraceEvent};
+use tranship_core::{
+    BufferId, Did, Domain, Pool, PoolOptions, Role, StatRecord, Trace, TraceEvent,
+};
 use tranship_manager::{Config, Forward};
 use tranship_proto::PoolId;
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -40,7 +42,7 @@ child!(
         ctl.send(&()).unwrap();
         let mut from = raw.accept_receiver().expect("receiver");
         while let Ok(message) = from.recv() {
-            let buf = message.into_buf().expect("a buffer");
+            let buf = message.into_buffer().expect("a buffer");
             to.send(buf).expect("forwarded");
         }
     }
@@ -54,7 +56,7 @@ child!(
         ctl.send(&()).unwrap();
         let mut from = cooked.accept_receiver().expect("receiver");
         while let Ok(message) = from.recv() {
-            let buf = message.into_buf().expect("a buffer");
+            let buf = message.into_buffer().expect("a buffer");
             let len = buf.len();
             drop(buf);
             ctl.send(&len).unwrap();
@@ -113,7 +115,7 @@ impl Scene {
     }
 
     /// Of each buffer, what that domain did.
-    fn by_buffer(&self, name: &str) -> BTreeMap<CbufId, Vec<TraceEvent>> {
+    fn by_buffer(&self, name: &str) -> BTreeMap<BufferId, Vec<TraceEvent>> {
         let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in self.trace(name).into_iter().flat_map(|t| t.events) {
             found.entry(event.buffer).or_default().push(event);

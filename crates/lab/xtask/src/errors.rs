@@ -3,7 +3,7 @@
 use crate::findings::Findings;
 use anyhow::{Context, Result};
 use std::path::Path;
-use tranship_error::Kind;
+use tranship_error::ErrorKind;
 
 const PAGE: &str = "docs/errors.md";
 const BEGIN: &str = "<!-- kinds: made by `cargo run -p xtask -- errors write` -->\n";
@@ -40,7 +40,7 @@ fn renewed(page: &str) -> Result<String> {
 
 fn table() -> String {
     let head = "| number | kind | errno | what it means | what to do |\n|---|---|---|---|---|\n";
-    let rows = Kind::ALL.iter().map(|kind| {
+    let rows = ErrorKind::ALL.iter().map(|kind| {
         format!(
             "| {} | `{}` | `{}` | {} | {} |\n",
             kind.number(),

@@ -10,7 +10,7 @@ use self::pages::{CRATE, functions};
 use crate::findings::Findings;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use tranship_error::Kind;
+use tranship_error::ErrorKind;
 
 /// A header: its path below `include`, where its functions are in `src` (a folder; none: all files that are in no folder), its guard, what
 /// stands before its declarations and after its includes, and after them.
@@ -70,7 +70,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Zone", "uma_zone"),
     ("DomainOptions", "tranship_domain_options"),
     ("Error", "tranship_error"),
-    ("LinkOptions", "tranship_link_options"),
+    ("ChannelOptions", "tranship_link_options"),
     ("Listener", "tranship_listener"),
     ("Pool", "tranship_pool"),
     ("PoolOptions", "tranship_pool_options"),
@@ -204,7 +204,7 @@ fn tidied(text: &str) -> String {
 
 /// The table of kinds of errors (`docs/errors.md`), as C has it.
 fn statuses() -> String {
-    let constant = |kind: &Kind| {
+    let constant = |kind: &ErrorKind| {
         let mut name = String::new();
         for c in kind.name().chars() {
             if c.is_ascii_uppercase() && !name.is_empty() {
@@ -219,7 +219,7 @@ fn statuses() -> String {
             kind.number()
         )
     };
-    let all: String = Kind::ALL.iter().map(constant).collect();
+    let all: String = ErrorKind::ALL.iter().map(constant).collect();
     format!(
         "{VERSION}{STATUS}enum {{\n    /** Done. */\n    TRANSHIP_OK = 0,\n{all}}};\n{TIMES}{}",
         inline()

@@ -24,7 +24,11 @@ const HOUSE: &[Folder] = &[
     Folder::new("block", 2, &["block"]),
     Folder::new("heap", 2, &["malloc", "preload"]),
     Folder::new("faces", 3, &["tranship", "observe", "cli", "capi", "py"]),
-    Folder::new("lab", 4, &["testkit", "model", "bench", "experiments", "xtask"]),
+    Folder::new(
+        "lab",
+        4,
+        &["testkit", "model", "bench", "experiments", "xtask"],
+    ),
 ];
 
 /// One folder. Crates of folders on the same floor do not know each other; their tests may.

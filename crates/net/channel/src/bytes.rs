@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tranship_core::{Cbuf, CbufMut, Error};
+use tranship_core::{Buffer, BufferMut, Error};
 use tranship_region::View;
 use tranship_sys::stream;
 use tranship_transport::{Source, Target};
@@ -13,7 +13,7 @@ const SOME_BYTES: usize = 16 << 10;
 
 /// On its way out, and its sender's still.
 #[derive(Debug)]
-pub(crate) struct Shared(pub(crate) Cbuf);
+pub(crate) struct Shared(pub(crate) Buffer);
 
 impl Source for Shared {
     fn len(&self) -> usize {
@@ -27,7 +27,7 @@ impl Source for Shared {
 
 /// On its way out, and free when the other end has taken it.
 #[derive(Debug)]
-pub(crate) struct Moved(pub(crate) CbufMut);
+pub(crate) struct Moved(pub(crate) BufferMut);
 
 impl Source for Moved {
     fn len(&self) -> usize {
@@ -41,14 +41,14 @@ impl Source for Moved {
 
 /// Where one arrives: all of a buffer that nobody else uses meanwhile.
 #[derive(Debug)]
-pub(crate) struct Room(Arc<Mutex<CbufMut>>);
+pub(crate) struct Room(Arc<Mutex<BufferMut>>);
 
 impl Room {
-    pub(crate) fn of(buffer: &Arc<Mutex<CbufMut>>) -> Room {
+    pub(crate) fn of(buffer: &Arc<Mutex<BufferMut>>) -> Room {
         Room(Arc::clone(buffer))
     }
 
-    fn lock(&self) -> MutexGuard<'_, CbufMut> {
+    fn lock(&self) -> MutexGuard<'_, BufferMut> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
-use tranship_core::{CbufMut, Driver, Error, Pool};
+use tranship_core::{BufferMut, Driver, Error, Pool};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 
@@ -44,7 +44,7 @@ pub(crate) trait Side: Send + Sized {
         None
     }
     /// What became of that.
-    fn supply(&mut self, _memory: Result<CbufMut, Error>) {}
+    fn supply(&mut self, _memory: Result<BufferMut, Error>) {}
     /// The end, by the channel's own thread.
     fn finish(self, over: Self::Over);
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_core::{Ends, Error, Kind};
+use tranship_core::{Ends, Error, ErrorKind};
 use tranship_sys::epoll::wait_any_readable;
 use tranship_sys::eventfd;
 use tranship_transport::{Listener, Transport};
@@ -119,7 +119,7 @@ fn welcome(transport: Box<dyn Transport>, ends: &Ends, taken: &Taken) {
     let Some(place) = Place::take(taken, wire.owner()) else {
         return meet::refuse(
             &mut wire,
-            Kind::Limit,
+            ErrorKind::Limit,
             "too many are about to connect: try again",
         );
     };

@@ -3,7 +3,7 @@
 use crate::wire::Wire;
 use crate::word::{Hello, Word};
 use std::time::{Duration, Instant};
-use tranship_core::{Ends, Error, Kind, Pool, Role};
+use tranship_core::{Ends, Error, ErrorKind, Pool, Role};
 
 /// How long the other end may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
         match wire.next()? {
             Some((Word::Hello(hello), 0)) => return judge(wire, hello, role),
             Some((Word::Over { kind, why }, 0)) => {
-                return Err(wire.told(kind, &why, Kind::PeerGone));
+                return Err(wire.told(kind, &why, ErrorKind::PeerGone));
             }
             Some((word, bytes)) => {
                 let text =
@@ -64,7 +64,7 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
         if left.is_zero() {
             let (place, limit) = (&wire.place, PATIENCE.as_secs());
             let text = format!("{place} did not say within {limit} s which end of a channel it is");
-            return Err(Error::new(Kind::TimedOut, text));
+            return Err(Error::new(ErrorKind::TimedOut, text));
         }
         wire.wait(left);
     }
@@ -77,7 +77,7 @@ fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
             Role::Sink => "receive",
         };
         let why = format!("both ends want to {both}: one sends, one receives");
-        let kind = Kind::SameRole;
+        let kind = ErrorKind::SameRole;
         refuse(wire, kind, &why);
         return Err(Error::new(kind, format!("{}: {why}", wire.place)));
     }
@@ -88,7 +88,7 @@ fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
 }
 
 /// Says that nothing more comes.
-pub(crate) fn refuse(wire: &mut Wire, kind: Kind, why: &str) {
+pub(crate) fn refuse(wire: &mut Wire, kind: ErrorKind, why: &str) {
     let (kind, why) = (kind.number(), why.to_owned());
     wire.push(&Word::Over { kind, why }, None);
     wire.flush();

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_core::{Carrier, Domain, Ends, Error, Handed, Kind};
+use tranship_core::{Carrier, Domain, Ends, Error, ErrorKind, Handed};
 use tranship_transport::{Backend, Copying, Transport};
 
 /// The first pause between two looks whether somebody listens; it doubles up to the last.
@@ -99,7 +99,7 @@ impl Over {
             };
             if !ends.is_wanted() {
                 let text = format!("nobody waits for {} any more", ends.address());
-                return Err(Error::because(Kind::TimedOut, text, error));
+                return Err(Error::because(ErrorKind::TimedOut, text, error));
             }
             if !is_nobody(&error) {
                 return Err(error.context(format!("connecting to {}", ends.address())));
@@ -111,7 +111,7 @@ impl Over {
                     ends.address(),
                     started.elapsed().as_millis()
                 );
-                return Err(Error::because(Kind::TimedOut, text, error));
+                return Err(Error::because(ErrorKind::TimedOut, text, error));
             }
             std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
             pause = (pause * 2).min(PAUSES[1]);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_core::{
-    AggregateMut, Body, CbufMut, Error, Inlet, Inline, Kind, MAX_PIECES, Message, Pool,
+    AggregateMut, Body, BufferMut, Error, ErrorKind, Inlet, Inline, MAX_PIECES, Message, Pool,
 };
 use tranship_transport::{FrameBytes, Place};
 
@@ -42,7 +42,7 @@ pub(crate) struct Receiving {
     arriving: Option<Arriving>,
     /// A buffer that is announced, for which there is no memory yet; what became of the thread's wait for it.
     wanted: Option<Wanted>,
-    supplied: Option<Result<CbufMut, Error>>,
+    supplied: Option<Result<BufferMut, Error>>,
     list: Option<List>,
     /// What the program has said, and how much of it the sender's has room for again.
     said: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Receiving {
 
 /// A buffer whose bytes come.
 struct Arriving {
-    buffer: Arc<Mutex<CbufMut>>,
+    buffer: Arc<Mutex<BufferMut>>,
     place: Place,
     what: What,
 }
@@ -75,7 +75,7 @@ enum What {
 
 /// An aggregate whose pieces come.
 struct List {
-    meta: u64,
+    word: u64,
     pieces: u32,
     bytes: u64,
     /// Nobody else has the pieces: those of one that is shared are frozen at its end.
@@ -138,7 +138,7 @@ impl Receiving {
             let (place, limit) = (&self.wire.place, STALLED.as_secs());
             let text =
                 format!("{place} has begun a message, and sent nothing more of it for {limit} s");
-            return Err(Error::new(Kind::Limit, text).into());
+            return Err(Error::new(ErrorKind::Limit, text).into());
         }
         Ok(())
     }
@@ -178,37 +178,37 @@ impl Receiving {
             return Err(self.wire.violation(text).into());
         }
         match word {
-            Word::Inline { meta, bytes } => {
+            Word::Inline { word, bytes } => {
                 self.count(bytes.len() as u64)?;
                 let inline =
                     Inline::new(&bytes).ok_or_else(|| self.wire.violation("too long".into()))?;
-                self.deliver(meta, Body::Inline(inline))?;
+                self.deliver(word, Body::Inline(inline))?;
             }
-            Word::Shared { meta, bytes } => {
+            Word::Shared { word, bytes } => {
                 self.count(bytes)?;
-                self.expect(bytes, What::Shared(meta));
+                self.expect(bytes, What::Shared(word));
             }
-            Word::Moved { meta, bytes } => {
+            Word::Moved { word, bytes } => {
                 self.count(bytes)?;
-                self.expect(bytes, What::Moved(meta));
+                self.expect(bytes, What::Moved(word));
             }
             Word::Aggregate {
-                meta,
+                word,
                 pieces,
                 bytes,
-            } => self.begin_list(meta, pieces, bytes, false)?,
+            } => self.begin_list(word, pieces, bytes, false)?,
             Word::MovedAggregate {
-                meta,
+                word,
                 pieces,
                 bytes,
-            } => self.begin_list(meta, pieces, bytes, true)?,
+            } => self.begin_list(word, pieces, bytes, true)?,
             Word::Piece { bytes } => {
                 self.expect_piece(bytes)?;
             }
             Word::End => return Err(Over::Closed),
             Word::Told { controls } => self.note_heard(controls)?,
             Word::Over { kind, why } => {
-                return Err(self.wire.told(kind, &why, Kind::PeerDied).into());
+                return Err(self.wire.told(kind, &why, ErrorKind::PeerDied).into());
             }
             Word::Hello(_)
             | Word::Ended
@@ -243,14 +243,14 @@ impl Receiving {
         Ok(())
     }
 
-    fn begin_list(&mut self, meta: u64, pieces: u32, bytes: u64, moved: bool) -> Result<(), Error> {
+    fn begin_list(&mut self, word: u64, pieces: u32, bytes: u64, moved: bool) -> Result<(), Error> {
         if pieces as usize > MAX_PIECES {
             let text = format!("an aggregate of {pieces} pieces, the limit is {MAX_PIECES}");
             return Err(self.wire.violation(text));
         }
         self.count(bytes)?;
         self.list = Some(List {
-            meta,
+            word,
             pieces,
             bytes,
             aggregate: AggregateMut::new(),
@@ -278,10 +278,10 @@ impl Receiving {
             return Err(self.wire.violation(text));
         }
         let body = match list.moved {
-            true => Body::MovedAggregate(list.aggregate),
+            true => Body::AggregateMut(list.aggregate),
             false => Body::Aggregate(list.aggregate.freeze()),
         };
-        self.deliver(list.meta, body)
+        self.deliver(list.word, body)
     }
 
     fn expect(&mut self, bytes: u64, what: What) {
@@ -331,7 +331,7 @@ impl Receiving {
             return Err(why.into());
         }
         if self.wire.is_over() {
-            let over = self.wire.over(Kind::PeerGone.into());
+            let over = self.wire.over(ErrorKind::PeerGone.into());
             return Err(self.gone(over).into());
         }
         if since.elapsed() >= IN_VAIN && self.has_only_the_list() {
@@ -362,8 +362,8 @@ impl Receiving {
             come as u64 + u64::from(left),
             self.pool.max_bytes()
         );
-        let why = Error::because(Kind::TooLarge, text, error);
-        meet::refuse(&mut self.wire, Kind::TooLarge, &why.to_string());
+        let why = Error::because(ErrorKind::TooLarge, text, error);
+        meet::refuse(&mut self.wire, ErrorKind::TooLarge, &why.to_string());
         why.into()
     }
 
@@ -388,11 +388,11 @@ impl Receiving {
         };
         drop(place);
         // Nobody else has it: the connection keeps no place.
-        let buffer = Arc::into_inner(buffer).ok_or_else(|| Error::from(Kind::System))?;
+        let buffer = Arc::into_inner(buffer).ok_or_else(|| Error::from(ErrorKind::System))?;
         let buffer = buffer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match what {
-            What::Shared(meta) => self.deliver(meta, Body::Buf(buffer.freeze()))?,
-            What::Moved(meta) => self.deliver(meta, Body::Moved(buffer))?,
+            What::Shared(word) => self.deliver(word, Body::Buffer(buffer.freeze()))?,
+            What::Moved(word) => self.deliver(word, Body::BufferMut(buffer))?,
             What::Piece => {
                 if let Some(list) = &mut self.list {
                     list.pieces -= 1;
@@ -406,11 +406,11 @@ impl Receiving {
         Ok(true)
     }
 
-    fn deliver(&mut self, meta: u64, body: Body) -> Result<(), Error> {
-        match self.inlet.try_send(Message { meta, body }) {
+    fn deliver(&mut self, word: u64, body: Body) -> Result<(), Error> {
+        match self.inlet.try_send(Message { word, body }) {
             Ok(()) => Ok(()),
             // It is found to be gone at the next look.
-            Err(failed) if failed.kind() == Kind::PeerGone => Ok(()),
+            Err(failed) if failed.kind() == ErrorKind::PeerGone => Ok(()),
             Err(failed) => Err(failed.error),
         }
     }
@@ -440,13 +440,13 @@ impl Receiving {
             let Ok(Some(message)) = self.inlet.try_control() else {
                 return;
             };
-            let meta = message.meta;
+            let word = message.word;
             let word = match message.body {
                 Body::Inline(inline) => Word::Control {
-                    meta,
+                    word,
                     bytes: FrameBytes::from_slice(&inline),
                 },
-                Body::Released(_) => Word::Released { meta },
+                Body::Released(_) => Word::Released { word },
                 // What else there is, or is a lie of our own process, is nothing to be carried.
                 _ => continue,
             };
@@ -477,8 +477,8 @@ impl Receiving {
     fn gone(&self, error: Error) -> Error {
         let text = "the sender died, or the connection to it did, before it closed the channel; what came may not be all";
         match error.kind() {
-            Kind::PeerViolation => error,
-            _ => Error::because(Kind::PeerDied, text, error),
+            ErrorKind::PeerViolation => error,
+            _ => Error::because(ErrorKind::PeerDied, text, error),
         }
     }
 }
@@ -527,7 +527,7 @@ impl Side for Receiving {
         Some((self.pool.clone(), wanted.len))
     }
 
-    fn supply(&mut self, memory: Result<CbufMut, Error>) {
+    fn supply(&mut self, memory: Result<BufferMut, Error>) {
         self.supplied = Some(memory);
     }
 
@@ -544,7 +544,7 @@ impl Side for Receiving {
                 self.inlet.close();
             }
             Over::Lost(error) => {
-                if matches!(error.kind(), Kind::PeerViolation | Kind::Limit) {
+                if matches!(error.kind(), ErrorKind::PeerViolation | ErrorKind::Limit) {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");
                     meet::refuse(&mut self.wire, error.kind(), &error.to_string());
                 }
@@ -555,9 +555,9 @@ impl Side for Receiving {
 }
 
 /// Whether there may be memory later.
-fn waits(kind: Kind) -> bool {
+fn waits(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        Kind::OutOfMemory | Kind::TimedOut | Kind::ManagerAway | Kind::Quota
+        ErrorKind::OutOfMemory | ErrorKind::TimedOut | ErrorKind::ManagerAway | ErrorKind::Quota
     )
 }

@@ -7,7 +7,9 @@ use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tranship_core::{Aggregate, AggregateMut, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
+use tranship_core::{
+    Aggregate, AggregateMut, Body, Buffer, Error, ErrorKind, Inline, Message, Outlet,
+};
 use tranship_transport::{FrameBytes, Payload};
 
 /// Between two looks, whatever happens.
@@ -60,11 +62,11 @@ enum Said {
 
 impl Said {
     fn into_message(self) -> Option<Message> {
-        let (meta, body) = match self {
-            Said::Bytes(meta, bytes) => (meta, Body::Inline(Inline::new(&bytes)?)),
-            Said::Released(meta) => (meta, Body::Released(None)),
+        let (word, body) = match self {
+            Said::Bytes(word, bytes) => (word, Body::Inline(Inline::new(&bytes)?)),
+            Said::Released(word) => (word, Body::Released(None)),
         };
-        Some(Message { meta, body })
+        Some(Message { word, body })
     }
 }
 
@@ -143,7 +145,7 @@ impl Sending {
             self.sent
         );
         tracing::warn!("{text}");
-        Err(Error::new(Kind::PeerGone, text).into())
+        Err(Error::new(ErrorKind::PeerGone, text).into())
     }
 
     fn next_message(&mut self) -> Option<Message> {
@@ -155,7 +157,7 @@ impl Sending {
             Err(why) => why,
         };
         let word = match why.kind() {
-            Kind::PeerGone => Word::End,
+            ErrorKind::PeerGone => Word::End,
             kind => Word::Over {
                 kind: kind.number(),
                 why: "the sender died or gave up before it closed the channel".to_owned(),
@@ -174,21 +176,21 @@ impl Sending {
     }
 
     fn send(&mut self, message: Message) {
-        let (meta, bytes) = (message.meta, message.len() as u64);
+        let (word, bytes) = (message.word, message.len() as u64);
         match message.body {
-            Body::Inline(inline) => self.wire.push(&inline_word(meta, &inline), None),
-            Body::Buf(buf) => {
-                let word = Word::Shared { meta, bytes };
+            Body::Inline(inline) => self.wire.push(&inline_word(word, &inline), None),
+            Body::Buffer(buf) => {
+                let word = Word::Shared { word, bytes };
                 self.wire.push(&word, Some(Payload::from(Shared(buf))));
             }
-            Body::Moved(buf) => {
-                let word = Word::Moved { meta, bytes };
+            Body::BufferMut(buf) => {
+                let word = Word::Moved { word, bytes };
                 self.wire.push(&word, Some(Payload::from(Moved(buf))));
             }
-            Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, meta, bytes),
-            Body::MovedAggregate(aggregate) => self.move_aggregate(aggregate, meta, bytes),
+            Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, word, bytes),
+            Body::AggregateMut(aggregate) => self.move_aggregate(aggregate, word, bytes),
             // No sender sends it.
-            Body::Released(_) => self.wire.push(&inline_word(meta, &[]), None),
+            Body::Released(_) => self.wire.push(&inline_word(word, &[]), None),
         }
         self.sent += 1;
         self.under_way.push_back(self.wire.pushed());
@@ -196,27 +198,27 @@ impl Sending {
         self.untaken_bytes += bytes;
     }
 
-    fn send_aggregate(&mut self, aggregate: &Aggregate, meta: u64, bytes: u64) {
+    fn send_aggregate(&mut self, aggregate: &Aggregate, word: u64, bytes: u64) {
         let pieces = aggregate.pieces();
         let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
         let head = Word::Aggregate {
-            meta,
+            word,
             pieces: count,
             bytes,
         };
         self.wire.push(&head, None);
         for piece in pieces {
             let bytes = piece.len() as u64;
-            let payload = Payload::from(Shared(Cbuf::clone(piece)));
+            let payload = Payload::from(Shared(Buffer::clone(piece)));
             self.wire.push(&Word::Piece { bytes }, Some(payload));
         }
     }
 
-    fn move_aggregate(&mut self, aggregate: AggregateMut, meta: u64, bytes: u64) {
+    fn move_aggregate(&mut self, aggregate: AggregateMut, word: u64, bytes: u64) {
         let pieces = aggregate.into_pieces();
         let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
         let head = Word::MovedAggregate {
-            meta,
+            word,
             pieces: count,
             bytes,
         };
@@ -249,15 +251,15 @@ impl Sending {
             match heard {
                 None => return Ok(()),
                 Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
-                Some((Word::Control { meta, bytes }, 0)) => {
-                    self.note_said(Said::Bytes(meta, bytes))?
+                Some((Word::Control { word, bytes }, 0)) => {
+                    self.note_said(Said::Bytes(word, bytes))?
                 }
-                Some((Word::Released { meta }, 0)) => self.note_said(Said::Released(meta))?,
+                Some((Word::Released { word }, 0)) => self.note_said(Said::Released(word))?,
                 Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
                     return Err(Over::Ended);
                 }
                 Some((Word::Over { kind, why }, 0)) => {
-                    return Err(self.wire.told(kind, &why, Kind::PeerGone).into());
+                    return Err(self.wire.told(kind, &why, ErrorKind::PeerGone).into());
                 }
                 Some((word, bytes)) => {
                     let text = format!("{word:?} with {bytes} bytes, which no receiver says now");
@@ -276,8 +278,8 @@ impl Sending {
             self.sent
         );
         match error.kind() {
-            Kind::PeerViolation => error,
-            _ => Error::because(Kind::PeerGone, text, error),
+            ErrorKind::PeerViolation => error,
+            _ => Error::because(ErrorKind::PeerGone, text, error),
         }
     }
 
@@ -310,8 +312,8 @@ impl Sending {
     fn hand_over_what_was_said(&mut self) {
         while let Some(said) = self.said.front() {
             let is_told = match said {
-                Said::Bytes(meta, bytes) => self.outlet.send_control(bytes, *meta).is_ok(),
-                Said::Released(meta) => self.outlet.tell_released(*meta).is_ok(),
+                Said::Bytes(word, bytes) => self.outlet.send_control(bytes, *word).is_ok(),
+                Said::Released(word) => self.outlet.tell_released(*word).is_ok(),
             };
             if !is_told {
                 break;
@@ -368,7 +370,7 @@ impl Side for Sending {
             Over::Lost(error) => {
                 let rest = self.said.drain(..).filter_map(Said::into_message);
                 self.outlet.say_last(rest);
-                if error.kind() == Kind::PeerViolation {
+                if error.kind() == ErrorKind::PeerViolation {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");
                     meet::refuse(&mut self.wire, error.kind(), &error.to_string());
                 }
@@ -378,7 +380,7 @@ impl Side for Sending {
     }
 }
 
-fn inline_word(meta: u64, inline: &[u8]) -> Word {
+fn inline_word(word: u64, inline: &[u8]) -> Word {
     let bytes = FrameBytes::from_slice(inline);
-    Word::Inline { meta, bytes }
+    Word::Inline { word, bytes }
 }

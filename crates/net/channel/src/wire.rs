@@ -4,7 +4,7 @@ use crate::word::Word;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
-use tranship_core::{Error, Kind, REASONS};
+use tranship_core::{Error, ErrorKind, REASONS};
 use tranship_sys::epoll::{Epoll, Interest, wait_readable};
 use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
 
@@ -132,10 +132,10 @@ impl Wire {
 
     /// Why the other end says that nothing more comes. It does not choose what that means here: what is no [reason](REASONS)
     /// is `otherwise`, as is an end in order for who waits for more.
-    pub(crate) fn told(&self, kind: u16, why: &str, otherwise: Kind) -> Error {
+    pub(crate) fn told(&self, kind: u16, why: &str, otherwise: ErrorKind) -> Error {
         let shown = Shown(why);
-        let known = Kind::from_u16(kind);
-        let may = |kind: &Kind| REASONS.contains(kind) && *kind != Kind::PeerGone;
+        let known = ErrorKind::from_u16(kind);
+        let may = |kind: &ErrorKind| REASONS.contains(kind) && *kind != ErrorKind::PeerGone;
         match known.filter(may) {
             Some(kind) => Error::new(kind, format!("{}: {shown}", self.place)),
             None => {
@@ -173,7 +173,7 @@ impl Wire {
     /// The other end did what it must not.
     pub(crate) fn violation(&self, what: String) -> Error {
         let text = format!("{} broke the protocol of channels: {what}", self.place);
-        Error::new(Kind::PeerViolation, text)
+        Error::new(ErrorKind::PeerViolation, text)
     }
 
     /// Waits for something new from the other end, at most that long.

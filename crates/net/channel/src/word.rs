@@ -26,28 +26,28 @@ pub(crate) enum Word {
     Hello(Hello),
     /// Bytes of the program's, in the frame itself.
     Inline {
-        meta: u64,
+        word: u64,
         bytes: FrameBytes,
     },
     /// A buffer's bytes follow: shared.
     Shared {
-        meta: u64,
+        word: u64,
         bytes: u64,
     },
     /// The same, moved.
     Moved {
-        meta: u64,
+        word: u64,
         bytes: u64,
     },
     /// So many pieces follow, of so many bytes together.
     Aggregate {
-        meta: u64,
+        word: u64,
         pieces: u32,
         bytes: u64,
     },
     /// The same, moved.
     MovedAggregate {
-        meta: u64,
+        word: u64,
         pieces: u32,
         bytes: u64,
     },
@@ -65,12 +65,12 @@ pub(crate) enum Word {
     },
     /// Bytes of the receiver's program to the sender's.
     Control {
-        meta: u64,
+        word: u64,
         bytes: FrameBytes,
     },
     /// The receiver's program has let go of something. It counts as words of its.
     Released {
-        meta: u64,
+        word: u64,
     },
     /// So many of those have been put where the sender's program finds them, from the first on.
     Told {
@@ -78,7 +78,7 @@ pub(crate) enum Word {
     },
     /// Nothing more comes, and this is why.
     Over {
-        /// A [`Kind`](tranship_core::Kind)'s number, if there is one: the other end's own choice.
+        /// A [`ErrorKind`](tranship_core::ErrorKind)'s number, if there is one: the other end's own choice.
         kind: u16,
         why: String,
     },
@@ -134,25 +134,25 @@ impl Word {
                 out.extend_from_slice(&hello.messages.to_le_bytes());
                 out.extend_from_slice(&hello.bytes.to_le_bytes());
             }
-            Word::Inline { meta, bytes } => text(&mut out, 2, *meta, bytes),
-            Word::Shared { meta, bytes } => numbers(&mut out, 3, &[*meta, *bytes]),
-            Word::Moved { meta, bytes } => numbers(&mut out, 4, &[*meta, *bytes]),
+            Word::Inline { word, bytes } => text(&mut out, 2, *word, bytes),
+            Word::Shared { word, bytes } => numbers(&mut out, 3, &[*word, *bytes]),
+            Word::Moved { word, bytes } => numbers(&mut out, 4, &[*word, *bytes]),
             Word::Aggregate {
-                meta,
+                word,
                 pieces,
                 bytes,
-            } => list(&mut out, 5, *meta, *bytes, *pieces),
+            } => list(&mut out, 5, *word, *bytes, *pieces),
             Word::MovedAggregate {
-                meta,
+                word,
                 pieces,
                 bytes,
-            } => list(&mut out, 13, *meta, *bytes, *pieces),
+            } => list(&mut out, 13, *word, *bytes, *pieces),
             Word::Piece { bytes } => numbers(&mut out, 6, &[*bytes]),
             Word::End => out.push(7),
             Word::Ended => out.push(8),
             Word::Taken { messages } => numbers(&mut out, 9, &[*messages]),
-            Word::Control { meta, bytes } => text(&mut out, 10, *meta, bytes),
-            Word::Released { meta } => numbers(&mut out, 14, &[*meta]),
+            Word::Control { word, bytes } => text(&mut out, 10, *word, bytes),
+            Word::Released { word } => numbers(&mut out, 14, &[*word]),
             Word::Told { controls } => numbers(&mut out, 11, &[*controls]),
             Word::Over { kind, why } => {
                 out.push(12);
@@ -186,19 +186,19 @@ impl Word {
     fn of(kind: u8, from: &mut Reader<'_>) -> Option<Word> {
         Some(match kind {
             2 => Word::Inline {
-                meta: from.u64()?,
+                word: from.u64()?,
                 bytes: from.rest(INLINE_BYTES)?,
             },
             3 => Word::Shared {
-                meta: from.u64()?,
+                word: from.u64()?,
                 bytes: from.u64()?,
             },
             4 => Word::Moved {
-                meta: from.u64()?,
+                word: from.u64()?,
                 bytes: from.u64()?,
             },
             5 => Word::Aggregate {
-                meta: from.u64()?,
+                word: from.u64()?,
                 bytes: from.u64()?,
                 pieces: from.u32()?,
             },
@@ -209,7 +209,7 @@ impl Word {
                 messages: from.u64()?,
             },
             10 => Word::Control {
-                meta: from.u64()?,
+                word: from.u64()?,
                 bytes: from.rest(INLINE_BYTES)?,
             },
             11 => Word::Told {
@@ -220,11 +220,11 @@ impl Word {
                 why: String::from_utf8_lossy(&from.rest(TEXT_BYTES)?).into_owned(),
             },
             13 => Word::MovedAggregate {
-                meta: from.u64()?,
+                word: from.u64()?,
                 bytes: from.u64()?,
                 pieces: from.u32()?,
             },
-            14 => Word::Released { meta: from.u64()? },
+            14 => Word::Released { word: from.u64()? },
             _ => return None,
         })
     }
@@ -252,13 +252,13 @@ fn numbers(out: &mut FrameBytes, kind: u8, numbers: &[u64]) {
     }
 }
 
-fn list(out: &mut FrameBytes, kind: u8, meta: u64, bytes: u64, pieces: u32) {
-    numbers(out, kind, &[meta, bytes]);
+fn list(out: &mut FrameBytes, kind: u8, word: u64, bytes: u64, pieces: u32) {
+    numbers(out, kind, &[word, bytes]);
     out.extend_from_slice(&pieces.to_le_bytes());
 }
 
-fn text(out: &mut FrameBytes, kind: u8, meta: u64, bytes: &[u8]) {
-    numbers(out, kind, &[meta]);
+fn text(out: &mut FrameBytes, kind: u8, word: u64, bytes: &[u8]) {
+    numbers(out, kind, &[word]);
     out.extend_from_slice(bytes);
 }
 
@@ -276,13 +276,13 @@ mod tests {
                 bytes: 1 << 40,
             }),
             Word::Inline {
-                meta: u64::MAX,
+                word: u64::MAX,
                 bytes: bytes.clone(),
             },
-            Word::Shared { meta: 1, bytes: 2 },
-            Word::Moved { meta: 3, bytes: 4 },
+            Word::Shared { word: 1, bytes: 2 },
+            Word::Moved { word: 3, bytes: 4 },
             Word::Aggregate {
-                meta: 5,
+                word: 5,
                 pieces: 6,
                 bytes: 7,
             },
@@ -290,15 +290,15 @@ mod tests {
             Word::End,
             Word::Ended,
             Word::Taken { messages: 9 },
-            Word::Control { meta: 10, bytes },
+            Word::Control { word: 10, bytes },
             Word::Told { controls: 11 },
             Word::Over { kind: 11, why },
             Word::MovedAggregate {
-                meta: 12,
+                word: 12,
                 pieces: 13,
                 bytes: 14,
             },
-            Word::Released { meta: 15 },
+            Word::Released { word: 15 },
         ]
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use payload::{Payload, Place, Source, Target};
 pub use stream::{Copying, Readable};
-pub use tranship_error::{Error, Kind};
+pub use tranship_error::{Error, ErrorKind};
 
 /// What a frame says; most frames fit without memory of their own.
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;

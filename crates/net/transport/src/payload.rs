@@ -1,6 +1,6 @@
 //! The bytes that go with a frame: on their way out, and the place where they arrive.
 
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -112,12 +112,12 @@ impl Payload {
 /// Where bytes go that arrive.
 ///
 /// ```
-/// # mod tranship { pub use tranship_transport::{self as transport, Error, Kind}; }
+/// # mod tranship { pub use tranship_transport::{self as transport, Error, ErrorKind}; }
 /// use std::io::{self, Read};
 /// use std::os::fd::BorrowedFd;
 /// use std::sync::Mutex;
 /// use tranship::transport::{Place, Target};
-/// use tranship::{Error, Kind};
+/// use tranship::{Error, ErrorKind};
 ///
 /// /// Memory of this process; a pool's buffer takes bytes out of the socket without a copy in between.
 /// #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Payload {
 ///
 /// let place = Place::from(Room(Mutex::new([0; 16])));
 /// place.write(11, b"bytes")?;
-/// assert_eq!(place.write(12, b"bytes").unwrap_err().kind(), Kind::BadArgument); // beyond its end
+/// assert_eq!(place.write(12, b"bytes").unwrap_err().kind(), ErrorKind::BadArgument); // beyond its end
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -184,11 +184,11 @@ impl Place {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// [`Kind::BadArgument`] where they reach beyond it.
+    /// [`ErrorKind::BadArgument`] where they reach beyond it.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let inside = offset.checked_add(bytes.len());
         if inside.is_none_or(|end| end > self.len()) {
-            return Err(Kind::BadArgument.into());
+            return Err(ErrorKind::BadArgument.into());
         }
         match &self.0 {
             To::Memory(memory) => memory.write(offset, bytes),

@@ -1,9 +1,9 @@
 //! `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The baseline.
 
 use super::{Backend, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -46,14 +46,14 @@ struct End {
 /// The name on this machine.
 fn abstract_name(name: &str) -> Result<SocketAddr, Error> {
     let name = format!("tranship/copy/{name}");
-    SocketAddr::from_abstract_name(name).map_err(Error::of(Kind::InvalidEndpoint))
+    SocketAddr::from_abstract_name(name).map_err(Error::of(ErrorKind::InvalidEndpoint))
 }
 
 /// The system's fault, unless it is this, which the name's is.
-fn unless(kind: ErrorKind) -> impl Fn(std::io::Error) -> Error {
+fn unless(kind: io::ErrorKind) -> impl Fn(std::io::Error) -> Error {
     move |error| match error.kind() == kind {
-        true => Error::of(Kind::InvalidEndpoint)(error),
-        false => Error::of(Kind::System)(error),
+        true => Error::of(ErrorKind::InvalidEndpoint)(error),
+        false => Error::of(ErrorKind::System)(error),
     }
 }
 
@@ -89,7 +89,8 @@ impl Wait for Readable {
 impl Backend for Copying {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         let address = abstract_name(name)?;
-        let listener = UnixListener::bind_addr(&address).map_err(unless(ErrorKind::AddrInUse))?;
+        let listener =
+            UnixListener::bind_addr(&address).map_err(unless(io::ErrorKind::AddrInUse))?;
         listener
             .set_nonblocking(true)
             .map_err(Error::system("fcntl"))?;
@@ -100,7 +101,7 @@ impl Backend for Copying {
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let address = abstract_name(name)?;
-        let nobody = unless(ErrorKind::ConnectionRefused);
+        let nobody = unless(io::ErrorKind::ConnectionRefused);
         let stream = UnixStream::connect_addr(&address).map_err(nobody)?;
         End::over(stream)
     }
@@ -110,7 +111,7 @@ impl Listener for Name {
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         match self.0.accept() {
             Ok((stream, _)) => Ok(Some(End::over(stream)?)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(Error::system("accept")(error)),
         }
     }
@@ -163,9 +164,9 @@ impl End {
             let (first, _) = self.out.as_slices();
             match self.stream.write(first) {
                 Ok(n) => drop(self.out.drain(..n)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::of(Kind::PeerGone)(error)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::of(ErrorKind::PeerGone)(error)),
             }
         }
         Ok(())
@@ -190,8 +191,8 @@ impl End {
                     self.inward.extend_from_slice(&piece[..n]);
                     return true;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => {
                     self.hung_up = true;
                     return false;
@@ -213,16 +214,16 @@ impl End {
         );
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if len > MAX_FRAME_BYTES || len == 0 && brings > 0 {
-            return Err(Kind::PeerViolation.into());
+            return Err(ErrorKind::PeerViolation.into());
         }
         let Some(bytes) = rest.get(..len).map(FrameBytes::from_slice) else {
             return Ok(None);
         };
         self.taken += taken;
         if self.taken > self.sent {
-            return Err(Kind::PeerViolation.into());
+            return Err(ErrorKind::PeerViolation.into());
         }
-        self.brings = usize::try_from(brings).map_err(Error::of(Kind::PeerViolation))?;
+        self.brings = usize::try_from(brings).map_err(Error::of(ErrorKind::PeerViolation))?;
         self.came = 0;
         self.inward.drain(..HEADER + len);
         Ok(Some(bytes))
@@ -242,10 +243,10 @@ impl Transport for End {
     fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.flush()?;
         if frame.bytes.len() > MAX_FRAME_BYTES || self.out.len() > MAX_WAITING_BYTES {
-            return Err(Kind::Full.into());
+            return Err(ErrorKind::Full.into());
         }
         let payload = match &frame.payload {
-            Some(payload) => payload.view().map_err(Error::of(Kind::Full))?.to_vec(),
+            Some(payload) => payload.view().map_err(Error::of(ErrorKind::Full))?.to_vec(),
             None => Vec::new(),
         };
         self.put(&frame.bytes, payload.len());
@@ -279,7 +280,7 @@ impl Transport for End {
                 continue;
             }
             if self.hung_up {
-                return Err(Kind::PeerGone.into());
+                return Err(ErrorKind::PeerGone.into());
             }
             // Nothing waits: a good moment to say what was taken.
             if self.untold > 0 && self.out.is_empty() {
@@ -303,12 +304,12 @@ impl Transport for End {
         while self.came < self.brings {
             let left = self.brings - self.came;
             let got = match self.inward.len().min(left) {
-                0 if self.hung_up => return Err(Kind::PeerGone.into()),
+                0 if self.hung_up => return Err(ErrorKind::PeerGone.into()),
                 0 => match place.receive(self.came, &self.stream) {
                     Ok(got @ 1..) => got,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                     Err(error) if socket::is_shortage(&error) => {
-                        return Err(RecvError::NotNow(Kind::OutOfMemory.into()));
+                        return Err(RecvError::NotNow(ErrorKind::OutOfMemory.into()));
                     }
                     Ok(0) | Err(_) => {
                         self.hung_up = true;
@@ -317,7 +318,7 @@ impl Transport for End {
                 },
                 got => {
                     let written = place.write(self.came, &self.inward[..got]);
-                    written.map_err(Error::of(Kind::PeerViolation))?;
+                    written.map_err(Error::of(ErrorKind::PeerViolation))?;
                     self.inward.drain(..got);
                     got
                 }

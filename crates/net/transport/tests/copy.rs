@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 use tranship_testkit::Watchdog;
-use tranship_transport::{Backend, Copying, Frame, FrameBytes, Kind, RecvError, Transport};
+use tranship_transport::{Backend, Copying, ErrorKind, Frame, FrameBytes, RecvError, Transport};
 
 /// An honest end, and a socket of somebody who says what it likes.
 fn met(name: &str) -> (Box<dyn Transport>, UnixStream) {
@@ -63,7 +63,7 @@ fn what_cannot_be_is_a_violation() {
                 Err(other) => panic!("{what}: {other:?}"),
             }
         };
-        assert_eq!(why, Kind::PeerViolation, "{what}: {why}");
+        assert_eq!(why, ErrorKind::PeerViolation, "{what}: {why}");
     }
 }
 
@@ -85,7 +85,7 @@ fn half_a_frame_is_none() {
     liar.write_all(&header(5, 0, 0)).expect("half a frame");
     liar.shutdown(std::net::Shutdown::Write).expect("the end");
     match next(&mut *end) {
-        Err(RecvError::Over(why)) => assert_eq!(why, Kind::PeerGone, "{why}"),
+        Err(RecvError::Over(why)) => assert_eq!(why, ErrorKind::PeerGone, "{why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -10,7 +10,7 @@ use crate::layout::{ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
-use tranship_core::Cbuf;
+use tranship_core::Buffer;
 
 impl Chain {
     /// Attaches something that has bytes, read-only: they become the data of the first mbuf, which has none yet, and
@@ -87,14 +87,14 @@ impl Chain {
     ///
     /// # Errors
     /// The buffer, with `Occupied` if the mbuf has data or storage, `NoBuffers`, or `TooLong`.
-    pub fn attach_cbuf(&mut self, buf: Cbuf) -> Result<(), (Error, Cbuf)> {
+    pub fn attach_buffer(&mut self, buf: Buffer) -> Result<(), (Error, Buffer)> {
         let storage = if buf.bytes().is_some() {
             Flags::RDONLY
         } else {
             Flags::RDONLY | Flags::VOLATILE
         };
         let (at, len) = (buf.view().as_ptr().cast_mut(), buf.len());
-        self.put(Place::Inside(buf), at, len, ExtKind::Cbuf, -1, storage)
+        self.put(Place::Inside(buf), at, len, ExtKind::Buffer, -1, storage)
             .map_err(|(error, place)| (error, unplace(place)))
     }
 

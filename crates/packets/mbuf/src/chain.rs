@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use tranship_core::Cbuf;
+use tranship_core::Buffer;
 
 /// One or more mbufs, linked; a packet, if the first has a header.
 ///
@@ -557,8 +557,8 @@ impl<'a> Mbuf<'a> {
 
     /// The buffer in which its data lies, if it is one.
     #[must_use]
-    pub fn cbuf(&self) -> Option<&'a Cbuf> {
-        self.seg.cbuf()
+    pub fn buffer(&self) -> Option<&'a Buffer> {
+        self.seg.buffer()
     }
 
     pub(crate) fn seg(&self) -> Seg {

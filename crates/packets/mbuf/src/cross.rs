@@ -7,7 +7,7 @@ use crate::error::{Error, NoBuffers, What};
 use crate::flags::{Flags, Kind};
 use crate::seg::Seg;
 use std::fmt;
-use tranship_core::{Aggregate, Body, Cbuf, CbufMut, MAX_PIECES, Message, Pool};
+use tranship_core::{Aggregate, Body, Buffer, BufferMut, MAX_PIECES, Message, Pool};
 
 impl Chain {
     /// The bytes as an aggregate to be sent. What lies in buffers is not copied: each is a piece. What lies elsewhere (in mbufs
@@ -28,7 +28,7 @@ impl Chain {
         let (mut copied, mut at) = (0, Some(self.first()));
         aggregate.set_list_pool(pool);
         while let Some(seg) = at {
-            if let Some(buf) = seg.cbuf() {
+            if let Some(buf) = seg.buffer() {
                 if seg.len() > 0 {
                     aggregate.push_back(part(seg, buf)).map_err(full)?;
                 }
@@ -36,7 +36,7 @@ impl Chain {
                 continue;
             }
             // Neighbours that have to be copied.
-            let run = || seg.walk().take_while(|seg| seg.cbuf().is_none());
+            let run = || seg.walk().take_while(|seg| seg.buffer().is_none());
             let len: usize = run().map(Seg::len).sum();
             if len > 0 {
                 let mut buf = alloc(pool, len)?;
@@ -58,12 +58,12 @@ impl Chain {
 }
 
 /// The part of a buffer that is an mbuf's data.
-fn part(seg: Seg, buf: &Cbuf) -> Cbuf {
+fn part(seg: Seg, buf: &Buffer) -> Buffer {
     let at = seg.data().addr() - buf.view().as_ptr().addr();
     buf.slice(at..at + seg.len())
 }
 
-fn alloc(pool: &Pool, len: usize) -> Result<CbufMut, NoBuffers> {
+fn alloc(pool: &Pool, len: usize) -> Result<BufferMut, NoBuffers> {
     if crate::inject::fails() {
         return Err(What::Pool.into());
     }
@@ -99,19 +99,21 @@ impl Mbufs {
     /// # Errors
     /// The message comes back with `NoBuffers`.
     pub fn receive(&self, message: Message) -> Result<Chain, NotReceived<Message>> {
-        let meta = message.meta;
-        let back = |body| Message { meta, body };
+        let word = message.word;
+        let back = |body| Message { word, body };
         match message.body {
-            Body::Buf(buf) => self.from_cbuf(buf).map_err(|failed| NotReceived {
+            Body::Buffer(buf) => self.from_buffer(buf).map_err(|failed| NotReceived {
                 error: failed.error,
-                unreceived: back(Body::Buf(failed.unreceived)),
+                unreceived: back(Body::Buffer(failed.unreceived)),
             }),
             // Mbufs may share it from here on.
-            Body::Moved(buf) => self.from_cbuf(buf.freeze()).map_err(|failed| NotReceived {
-                error: failed.error,
-                unreceived: back(Body::Buf(failed.unreceived)),
-            }),
-            Body::MovedAggregate(all) => {
+            Body::BufferMut(buf) => self
+                .from_buffer(buf.freeze())
+                .map_err(|failed| NotReceived {
+                    error: failed.error,
+                    unreceived: back(Body::Buffer(failed.unreceived)),
+                }),
+            Body::AggregateMut(all) => {
                 self.from_aggregate(all.freeze())
                     .map_err(|failed| NotReceived {
                         error: failed.error,
@@ -138,7 +140,7 @@ impl Mbufs {
     ///
     /// # Errors
     /// The buffer comes back with `NoBuffers`.
-    pub fn from_cbuf(&self, buf: Cbuf) -> Result<Chain, NotReceived<Cbuf>> {
+    pub fn from_buffer(&self, buf: Buffer) -> Result<Chain, NotReceived<Buffer>> {
         let mut chain = match self.mini() {
             Ok(chain) => chain,
             Err(error) => {
@@ -148,7 +150,7 @@ impl Mbufs {
                 });
             }
         };
-        match chain.attach_cbuf(buf) {
+        match chain.attach_buffer(buf) {
             Ok(()) => {
                 self.received(&chain);
                 Ok(chain)
@@ -178,8 +180,10 @@ impl Mbufs {
         let mut chain = self.mini()?;
         let mut last: Option<Seg> = None;
         for piece in all.pieces().iter().filter(|piece| !piece.is_empty()) {
-            let put =
-                |mbuf: &mut Chain| mbuf.attach_cbuf(piece.clone()).map_err(|(error, _)| error);
+            let put = |mbuf: &mut Chain| {
+                mbuf.attach_buffer(piece.clone())
+                    .map_err(|(error, _)| error)
+            };
             match last {
                 None => {
                     put(&mut chain)?;

@@ -134,7 +134,7 @@ impl Inner {
         // SAFETY: says the caller; the buffer is fresh, and its handle is kept as long as the storage. It is written only
         // while it is unique, which `Seg::writable` asks.
         unsafe {
-            ext::describe(seg, at, bytes, ExtKind::Cbuf, -1);
+            ext::describe(seg, at, bytes, ExtKind::Buffer, -1);
             ext::keep(seg, Place::new(buf.freeze()));
             ext::attach(seg, Flags::NONE);
         }

@@ -77,7 +77,7 @@ pub enum ExtKind {
     #[doc(alias = "EXT_MOD_TYPE")]
     Owned = 3,
     /// A buffer of this domain, or one that it received.
-    Cbuf = 4,
+    Buffer = 4,
     /// A part of a file that is not mapped here.
     #[doc(alias = "EXT_SFBUF")]
     #[doc(alias = "M_EXTPG")]

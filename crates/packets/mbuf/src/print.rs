@@ -15,8 +15,8 @@ impl fmt::Debug for Mbuf<'_> {
         if let Some((fd, offset)) = self.file() {
             out.field("fd", &fd).field("offset", &offset);
         }
-        if let Some(cbuf) = self.cbuf() {
-            out.field("cbuf", &cbuf.id());
+        if let Some(buffer) = self.buffer() {
+            out.field("buffer", &buffer.id());
         }
         out.finish()
     }

@@ -13,7 +13,7 @@ use crate::zones::Home;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use tranship_core::Cbuf;
+use tranship_core::Buffer;
 use tranship_region::View;
 
 /// What an mbuf points to.
@@ -224,10 +224,10 @@ impl Seg {
     }
 
     /// The buffer that it refers to, if its storage is one.
-    pub(crate) fn cbuf<'a>(self) -> Option<&'a Cbuf> {
-        (self.ext_kind() == Some(ExtKind::Cbuf)).then(|| {
-            // SAFETY: storage of this kind has a `Cbuf` as its owner, in the holder, until the last reference goes.
-            unsafe { &*(&raw const (*self.holder().owner()).words).cast::<Cbuf>() }
+    pub(crate) fn buffer<'a>(self) -> Option<&'a Buffer> {
+        (self.ext_kind() == Some(ExtKind::Buffer)).then(|| {
+            // SAFETY: storage of this kind has a `Buffer` as its owner, in the holder, until the last reference goes.
+            unsafe { &*(&raw const (*self.holder().owner()).words).cast::<Buffer>() }
         })
     }
 
@@ -285,7 +285,7 @@ impl Seg {
         }
         !flags.intersects(Flags::RDONLY | Flags::EXTPG | Flags::VOLATILE)
             && self.references() == 1
-            && self.cbuf().is_none_or(Cbuf::is_unique)
+            && self.buffer().is_none_or(Buffer::is_unique)
     }
 
     /// Whether its bytes can be read as a slice.

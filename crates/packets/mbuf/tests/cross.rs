@@ -2,7 +2,7 @@
 //!
 //! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
 use std::error::Error as _;
-use tranship_core::{Domain, Kind, PoolOptions, Receiver, Role, Sender};
+use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Role, Sender};
 use tranship_mbuf::{Chain, Error, ExtKind, Mbufs, What};
 use tranship_testkit::{Control, Watchdog, child};
 
@@ -77,7 +77,7 @@ child!(
             assert!(
                 chain
                     .iter()
-                    .all(|mbuf| mbuf.storage() == Some(ExtKind::Cbuf))
+                    .all(|mbuf| mbuf.storage() == Some(ExtKind::Buffer))
             );
             if round % 2 == 1 {
                 assert_eq!(chain.pullup(20).unwrap(), b"header of the middle");
@@ -138,7 +138,7 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
     // All of the pool but what the end has kept.
     let all = usize::try_from(POOL).expect("small");
     let error = pool.try_alloc(all).expect_err("one chain is held");
-    assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     end.kill();
     while pool.try_alloc(all).is_err() {
         assert!(!middle.has_ended());
@@ -167,7 +167,7 @@ fn what_the_pool_said_is_the_source_of_the_error() {
     };
     assert_eq!(error.what(), What::Pool);
     let said = error.refusal().expect("what the pool said");
-    assert_eq!(said.kind(), Kind::OutOfMemory);
+    assert_eq!(said.kind(), ErrorKind::OutOfMemory);
     assert!(said.to_string().contains("bytes"), "{said}");
     assert!(
         error
@@ -179,7 +179,7 @@ fn what_the_pool_said_is_the_source_of_the_error() {
     };
     assert_eq!(
         error.refusal().map(tranship_core::Error::kind),
-        Some(Kind::OutOfMemory)
+        Some(ErrorKind::OutOfMemory)
     );
     drop(held);
 }
@@ -195,7 +195,7 @@ fn what_lies_elsewhere_is_copied_into_the_pool_and_counted() {
     );
     let mut chain = over.getcl().expect("packet");
     chain.append(&[1; 1000]).expect("room");
-    assert_eq!(chain.last().storage(), Some(ExtKind::Cbuf));
+    assert_eq!(chain.last().storage(), Some(ExtKind::Buffer));
     assert!(chain.is_writable());
     chain.cat(private.devget(&[2; 3000], 0).expect("packet"));
     let mut third = over

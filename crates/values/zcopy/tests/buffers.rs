@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship_core::{Body, Cbuf, Domain, Pool, PoolOptions, Role};
+use tranship_core::{Body, Buffer, Domain, Pool, PoolOptions, Role};
 use tranship_testkit::{Control, Random, child};
 use tranship_zcopy::{Arena, Cause, Piece, Report, Sender, Socket, Value};
 
@@ -29,7 +29,7 @@ fn pool(domain: &Domain, bytes: u64) -> Pool {
 }
 
 /// Half of the pool, filled.
-fn half(pool: &Pool) -> Vec<Cbuf> {
+fn half(pool: &Pool) -> Vec<Buffer> {
     let fill = |number| {
         let mut buffer = pool.alloc(BUFFER).expect("room");
         buffer.write(0, &pattern(number, BUFFER)).expect("writable");
@@ -56,7 +56,7 @@ fn narrow() -> (TcpStream, TcpStream) {
 }
 
 /// Sends buffers by reference until there is no room. Says how many bytes went.
-fn fill(sender: &mut Sender, near: &TcpStream, socket: &mut Socket, buffers: &[Cbuf]) -> usize {
+fn fill(sender: &mut Sender, near: &TcpStream, socket: &mut Socket, buffers: &[Buffer]) -> usize {
     let pieces: Vec<_> = buffers.iter().map(Piece::Buffer).collect();
     let all: usize = pieces.iter().map(Piece::len).sum();
     let mut sent = 0;
@@ -109,7 +109,7 @@ struct Filled {
     /// The slot of the last one sent.
     last: u32,
     /// Those that were not sent.
-    rest: Vec<Cbuf>,
+    rest: Vec<Buffer>,
     sender: Sender,
     socket: Socket,
     near: TcpStream,
@@ -248,9 +248,9 @@ child!(
         let domain = builder.connect().unwrap();
         let mut receiver = domain.open_receiver("film").unwrap();
         let count: usize = ctl.recv().unwrap().unwrap();
-        let frames: Vec<Cbuf> = (0..count)
+        let frames: Vec<Buffer> = (0..count)
             .map(|_| match receiver.recv().unwrap().body {
-                Body::Buf(frame) => frame,
+                Body::Buffer(frame) => frame,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -313,7 +313,7 @@ fn a_killed_sender_sends_nothing_that_was_written_after_its_death() {
 /// What a list is made of.
 struct Stock {
     _domain: Domain,
-    buffers: Vec<Cbuf>,
+    buffers: Vec<Buffer>,
     values: Vec<Value>,
     bytes: Vec<u8>,
     file: File,

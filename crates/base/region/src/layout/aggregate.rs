@@ -1,4 +1,4 @@
-//! The list that an aggregate consists of, stored in a cbuf.
+//! The list that an aggregate consists of, stored in a buffer.
 
 use crate::{OutOfBounds, View};
 use zerocopy::IntoBytes;

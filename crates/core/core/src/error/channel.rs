@@ -1,7 +1,7 @@
 //! What goes wrong on a channel.
 
-use tranship_error::{Cause, Kind};
-use tranship_proto::{CbufId, PoolId};
+use tranship_error::{Cause, ErrorKind};
+use tranship_proto::{BufferId, PoolId};
 
 /// A rule that the other end of a channel broke. The channel is closed; nothing else is touched.
 #[non_exhaustive]
@@ -65,7 +65,7 @@ pub enum Violation {
     #[error("bytes {offset}+{length} are not those of buffer {id}")]
     Elsewhere {
         /// The id sent.
-        id: CbufId,
+        id: BufferId,
         /// Window offset.
         offset: u64,
         /// Length.
@@ -75,7 +75,7 @@ pub enum Violation {
     #[error("buffer {id} is not alive (its generation is {now})")]
     Dead {
         /// The id sent.
-        id: CbufId,
+        id: BufferId,
         /// The slot's generation.
         now: u32,
     },
@@ -155,28 +155,28 @@ fn not_taken(gone: bool, waited_ms: u64) -> String {
 }
 
 impl Cause for Violation {
-    fn kind(&self) -> Kind {
-        Kind::PeerViolation
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::PeerViolation
     }
 }
 
 impl Cause for RingFull {
-    fn kind(&self) -> Kind {
-        Kind::Full
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Full
     }
 }
 
 impl Cause for PoolPending {
-    fn kind(&self) -> Kind {
-        Kind::PoolPending
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::PoolPending
     }
 }
 
 impl Cause for NotTaken {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ErrorKind {
         match self.gone {
-            true => Kind::PeerGone,
-            false => Kind::TimedOut,
+            true => ErrorKind::PeerGone,
+            false => ErrorKind::TimedOut,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What keeps a buffer from being had, or found.
 
 use std::io;
-use tranship_error::{Cause, Kind};
-use tranship_proto::{CbufId, DomainId, PoolId, RefusalCode};
+use tranship_error::{Cause, ErrorKind};
+use tranship_proto::{BufferId, DomainId, PoolId, RefusalCode};
 
 /// What keeps a pool from having more memory.
 #[non_exhaustive]
@@ -129,7 +129,7 @@ pub struct NoAddresses {
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, Kind, PoolOptions, Shortage};
+/// use tranship::{Domain, ErrorKind, PoolOptions, Shortage};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
@@ -140,7 +140,7 @@ pub struct NoAddresses {
 ///         Err(error) => break error,
 ///     }
 /// };
-/// assert_eq!(error.kind(), Kind::OutOfMemory);
+/// assert_eq!(error.kind(), ErrorKind::OutOfMemory);
 /// let shortage: &Shortage = error.find().unwrap(); // the figures
 /// assert_eq!((shortage.need_bytes, shortage.quota_bytes), (256 << 10, 1 << 20));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -170,31 +170,31 @@ pub struct Shortage {
 #[error("buffer {id} is not alive in pool {pool}")]
 pub struct StaleId {
     /// The id.
-    pub id: CbufId,
+    pub id: BufferId,
     /// Where it was looked for.
     pub pool: PoolId,
 }
 
 impl Cause for NoAddresses {
-    fn kind(&self) -> Kind {
-        Kind::PoolMap
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::PoolMap
     }
 }
 
 impl Cause for TooLarge {
-    fn kind(&self) -> Kind {
-        Kind::TooLarge
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::TooLarge
     }
 }
 
 impl Cause for Shortage {
-    fn kind(&self) -> Kind {
-        Kind::OutOfMemory
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::OutOfMemory
     }
 }
 
 impl Cause for StaleId {
-    fn kind(&self) -> Kind {
-        Kind::Stale
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Stale
     }
 }

@@ -6,7 +6,7 @@ mod memory;
 
 pub use channel::{NotTaken, PoolPending, RingFull, Violation};
 pub use memory::{Holder, Limit, NoAddresses, Shortage, StaleId, TooLarge};
-pub use tranship_error::{Cause, Error, Kind, SendError};
+pub use tranship_error::{Cause, Error, ErrorKind, SendError};
 pub use tranship_session::error::{
     Awaited, BadName, Barrier, OutOfRange, SocketProblem, TimedOut, protocol, refused, unexpected,
 };

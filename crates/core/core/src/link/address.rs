@@ -1,6 +1,6 @@
 //! What a channel's address says: how its bytes travel, and under which name.
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// An address, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub(crate) fn unknown(scheme: &str, known: &[&str]) -> Error {
         "no channel travels by `{scheme}:` here; known are {}, and a name alone is `shm:`. What goes to other machines has to be added to the domain first (Domain::add_carrier)",
         all.join(", ")
     );
-    Error::new(Kind::InvalidEndpoint, text)
+    Error::new(ErrorKind::InvalidEndpoint, text)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::message::Message;
 use super::open::End;
 use super::receiver::arrivals;
 use super::{Receiver, Sender};
-use crate::error::{Error, Kind, SendError};
-use crate::options::{LinkOptions, PoolOptions};
+use crate::error::{Error, ErrorKind, SendError};
+use crate::options::{ChannelOptions, PoolOptions};
 use crate::pool::Pool;
 use tranship_proto::Role;
 
@@ -16,15 +16,15 @@ const ARRIVALS_BYTES: u64 = 64 << 20;
 
 /// Why a channel may end for the program at its other end. Any other kind would say something of the program's own side, or, as `Full`
 /// and `TimedOut`, that it may try again.
-pub const REASONS: [Kind; 5] = [
-    Kind::PeerGone,
-    Kind::PeerDied,
-    Kind::PeerViolation,
-    Kind::SameRole,
-    Kind::Limit,
+pub const REASONS: [ErrorKind; 5] = [
+    ErrorKind::PeerGone,
+    ErrorKind::PeerDied,
+    ErrorKind::PeerViolation,
+    ErrorKind::SameRole,
+    ErrorKind::Limit,
 ];
 
-fn reason(why: Error, otherwise: Kind) -> Error {
+fn reason(why: Error, otherwise: ErrorKind) -> Error {
     let kind = why.kind();
     match REASONS.contains(&kind) {
         true => why,
@@ -67,7 +67,7 @@ impl Ends {
     }
 
     fn pair(&self, place: &str) -> Result<(Sender, Receiver), Error> {
-        let carriers = LinkOptions::default().lines(self.options.lines);
+        let carriers = ChannelOptions::default().lines(self.options.lines);
         let wish = |role| Wish {
             domain: &self.domain,
             options: match role == self.role {
@@ -83,8 +83,8 @@ impl Ends {
         )
     }
 
-    /// Where what arrives goes: the pool that the options name ([`LinkOptions::snapshots`]), else a new one of this channel's
-    /// ([`LinkOptions::arrivals`]).
+    /// Where what arrives goes: the pool that the options name ([`ChannelOptions::snapshots`]), else a new one of this channel's
+    /// ([`ChannelOptions::arrivals`]).
     ///
     /// # Errors
     /// As [`Domain::create_pool`](crate::Domain::create_pool), and it blocks as that does; `BadArgument` for a pool that is not this domain's.
@@ -93,7 +93,7 @@ impl Ends {
             .name("arrivals")
             .slots(4096);
         let pool = arrivals(&self.domain, &self.options, Some(plain))?;
-        pool.ok_or_else(|| Kind::BadArgument.into())
+        pool.ok_or_else(|| ErrorKind::BadArgument.into())
     }
 }
 
@@ -115,16 +115,16 @@ impl Outlet {
     ///
     /// # Errors
     /// As [`Receiver::send_control`]. It does not block.
-    pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
-        self.0.send_control(bytes, meta)
+    pub fn send_control(&mut self, bytes: &[u8], word: u64) -> Result<(), SendError<()>> {
+        self.0.send_control(bytes, word)
     }
 
     /// Says to the program that its receiver has let go of something.
     ///
     /// # Errors
     /// As [`Receiver::send_control`]. It does not block.
-    pub fn tell_released(&mut self, meta: u64) -> Result<(), Error> {
-        self.0.tell_released(None, meta)
+    pub fn tell_released(&mut self, word: u64) -> Result<(), Error> {
+        self.0.tell_released(None, word)
     }
 
     /// The same, and what was said, of a carrier that goes: for these there is always room, and nothing comes after them.
@@ -136,7 +136,7 @@ impl Outlet {
 
     /// Nothing is taken any more, and this is why: one of the [reasons](REASONS), or else `PeerGone` because of it.
     pub fn end(self, why: Error) {
-        self.0.end_because(reason(why, Kind::PeerGone));
+        self.0.end_because(reason(why, ErrorKind::PeerGone));
     }
 
     /// Whether the program has closed its end. There may be messages that were not taken.
@@ -162,9 +162,9 @@ impl Inlet {
     /// What the program has said to the sender.
     ///
     /// # Errors
-    /// As [`Sender::try_recv_control`]. It does not block.
+    /// As [`Sender::try_recv_back`]. It does not block.
     pub fn try_control(&mut self) -> Result<Option<Message>, Error> {
-        self.0.try_recv_control()
+        self.0.try_recv_back()
     }
 
     /// Whether the program has let go of its end.
@@ -181,8 +181,8 @@ impl Inlet {
     /// else `PeerDied` because of it.
     pub fn end(self, why: Error) {
         let why = match why.kind() {
-            Kind::PeerGone => Error::because(Kind::PeerDied, "not closed in order", why),
-            _ => reason(why, Kind::PeerDied),
+            ErrorKind::PeerGone => Error::because(ErrorKind::PeerDied, "not closed in order", why),
+            _ => reason(why, ErrorKind::PeerDied),
         };
         self.0.end_because(why);
     }

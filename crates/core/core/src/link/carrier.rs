@@ -9,8 +9,8 @@
 use super::feed::Feed;
 use super::open::End;
 use crate::domain::DomainCore;
-use crate::error::{Error, Kind};
-use crate::options::LinkOptions;
+use crate::error::{Error, ErrorKind};
+use crate::options::ChannelOptions;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use tranship_proto::Role;
 /// use std::io::Write;
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
-/// use tranship::{Carrier, Domain, Driver, Ends, Error, Handed, Kind, Outlet};
+/// use tranship::{Carrier, Domain, Driver, Ends, Error, Handed, ErrorKind, Outlet};
 ///
 /// /// `file:PATH`: what is sent goes into a file, by the sender's own thread.
 /// #[derive(Debug)]
@@ -63,7 +63,7 @@ use tranship_proto::Role;
 ///         &["file"]
 ///     }
 ///     fn listen(&self, _: &str, _: &str, _: Ends) -> Result<Box<dyn Any + Send + Sync>, Error> {
-///         Err(Error::new(Kind::InvalidEndpoint, "nobody connects to a file: open a sender"))
+///         Err(Error::new(ErrorKind::InvalidEndpoint, "nobody connects to a file: open a sender"))
 ///     }
 ///     fn open(&self, _: &str, path: &str, ends: &Ends) -> Result<Handed, Error> {
 ///         let file = File::create(path).map_err(Error::system("open"))?;
@@ -112,7 +112,7 @@ pub struct Ends {
     pub(crate) domain: DomainCore,
     pub(crate) address: String,
     pub(crate) role: Role,
-    pub(crate) options: LinkOptions,
+    pub(crate) options: ChannelOptions,
     /// A listener's.
     pub(crate) feed: Option<Arc<Feed>>,
     /// Gone when nobody awaits the end any more that is being opened.
@@ -174,7 +174,7 @@ impl Ends {
     pub fn hand_out(&self, end: Handed) -> Result<(), Error> {
         if !self.feed.as_ref().is_some_and(|feed| feed.put(end.0)) {
             let text = format!("too many wait at {} to be accepted", self.address);
-            return Err(Error::new(Kind::Limit, text));
+            return Err(Error::new(ErrorKind::Limit, text));
         }
         self.domain.tasks.has_news();
         self.domain.tasks.tell_news();

@@ -2,11 +2,11 @@
 //! that a later version may use them.
 
 use super::inline::Inline;
-pub(crate) use crate::cbuf::Reference;
-use crate::error::{Error, Kind, Violation};
+pub(crate) use crate::buffer::Reference;
+use crate::error::{Error, ErrorKind, Violation};
 use crate::options::WhenFull;
 use std::sync::atomic::Ordering;
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_ring::{INLINE_BYTES, Line};
 
 /// In word 0, beside the operation: the receiver may skip the message if another one waits behind it.
@@ -50,18 +50,18 @@ pub(crate) enum Descriptor {
     Inline(Inline),
     Reference(Carries, Reference),
     /// On the way back: something was let go of, and which buffer that was, if it has a name that both know.
-    Released(Option<CbufId>),
+    Released(Option<BufferId>),
 }
 
 /// A line with inline bytes. At most [`INLINE_BYTES`] are taken.
 #[inline]
-pub(crate) fn inline_line(bytes: &[u8], meta: u64) -> [u64; 8] {
+pub(crate) fn inline_line(bytes: &[u8], word: u64) -> [u64; 8] {
     let len = bytes.len().min(INLINE_BYTES);
     let mut body = [0u8; INLINE_BYTES];
     body[..len].copy_from_slice(&bytes[..len]);
     let mut words = [0u64; 8];
     words[0] = (OP_INLINE << 32) | ((len as u64) << 40);
-    words[1] = meta;
+    words[1] = word;
     for (word, eight) in words[2..].iter_mut().zip(body.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*eight);
     }
@@ -70,10 +70,10 @@ pub(crate) fn inline_line(bytes: &[u8], meta: u64) -> [u64; 8] {
 
 /// A line that names a buffer.
 #[inline(always)]
-pub(crate) fn reference_line(reference: Reference, carries: Carries, meta: u64) -> [u64; 8] {
+pub(crate) fn reference_line(reference: Reference, carries: Carries, word: u64) -> [u64; 8] {
     [
         carries.op() << 32,
-        meta,
+        word,
         reference.id.0,
         reference.offset,
         reference.length,
@@ -84,9 +84,9 @@ pub(crate) fn reference_line(reference: Reference, carries: Carries, meta: u64) 
 }
 
 /// A line that says that something was let go of. No buffer has the id 0, which is of no pool.
-pub(crate) fn released_line(id: Option<CbufId>, meta: u64) -> [u64; 8] {
+pub(crate) fn released_line(id: Option<BufferId>, word: u64) -> [u64; 8] {
     let id = id.map_or(0, |id| id.0);
-    [OP_RELEASED << 32, meta, id, 0, 0, 0, 0, 0]
+    [OP_RELEASED << 32, word, id, 0, 0, 0, 0, 0]
 }
 
 /// Meta and reference of a line that carries this; `None` for any other line. Loads each word once.
@@ -104,7 +104,7 @@ pub(crate) fn named(carries: Carries, first: u64, line: &Line) -> Option<(u64, R
     // Trust: id, offset and length are checked against the pool by the receiver.
     #[allow(clippy::cast_possible_truncation)] // the low half is meant
     let reference = Reference {
-        id: CbufId(word(2)),
+        id: BufferId(word(2)),
         offset: word(3),
         length: word(4),
         serial: serial as u32,
@@ -151,7 +151,7 @@ pub(crate) fn take_skippable(words: &mut [u64; 8]) -> bool {
 #[cold]
 pub(super) fn too_long(bytes: &[u8]) -> Error {
     Error::new(
-        Kind::BadArgument,
+        ErrorKind::BadArgument,
         format!(
             "{} bytes do not fit inline, the limit is {INLINE_BYTES}; put them into a buffer",
             bytes.len()
@@ -175,7 +175,7 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
                 zero(at, *word)?;
             }
             Ok(Descriptor::Released(
-                (words[2] != 0).then_some(CbufId(words[2])),
+                (words[2] != 0).then_some(BufferId(words[2])),
             ))
         }
         OP_INLINE => {
@@ -204,7 +204,7 @@ fn reference(words: &[u64; 8]) -> Result<Reference, Violation> {
     // Trust: id, offset and length are checked against the pool by the receiver.
     #[allow(clippy::cast_possible_truncation)] // the low half is meant
     Ok(Reference {
-        id: CbufId(words[2]),
+        id: BufferId(words[2]),
         offset: words[3],
         length: words[4],
         serial: words[5] as u32,
@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(words[1], 7);
         }
         let reference = Reference {
-            id: CbufId(u64::MAX),
+            id: BufferId(u64::MAX),
             offset: 1 << 40,
             length: 3,
             serial: u32::MAX,
@@ -248,7 +248,7 @@ mod tests {
             let line = reference_line(reference, carries, 0);
             assert_eq!(parse(&line), Ok(Descriptor::Reference(carries, reference)));
         }
-        for id in [None, Some(CbufId(1)), Some(CbufId(u64::MAX))] {
+        for id in [None, Some(BufferId(1)), Some(BufferId(u64::MAX))] {
             let line = released_line(id, 9);
             assert_eq!((parse(&line), line[1]), (Ok(Descriptor::Released(id)), 9));
         }
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn reserved_bits_are_violations() {
         let reference = Reference {
-            id: CbufId(u64::MAX),
+            id: BufferId(u64::MAX),
             offset: u64::MAX,
             length: u64::MAX,
             serial: u32::MAX,
@@ -308,7 +308,7 @@ mod tests {
             reference_line(reference, Carries::Aggregate, u64::MAX),
             reference_line(reference, Carries::Moved, u64::MAX),
             reference_line(reference, Carries::MovedAggregate, u64::MAX),
-            released_line(Some(CbufId(u64::MAX)), u64::MAX),
+            released_line(Some(BufferId(u64::MAX)), u64::MAX),
         ];
         // Bits of word 0 above the operation, and of the last three words.
         let reserved = |op: usize| match op {

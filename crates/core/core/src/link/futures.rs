@@ -9,9 +9,9 @@ use super::receiver::goes_later;
 use super::shared::LinkShared;
 use super::{Listener, Receiver, Sender, descriptor};
 use crate::aggregate_mut::AggregateMut;
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 use crate::domain::POLL_INTERVAL;
-use crate::error::{Error, Kind, SendError};
+use crate::error::{Error, ErrorKind, SendError};
 use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::future::poll_fn;
@@ -93,7 +93,7 @@ impl Receiver {
     /// [`recv_timeout`](Receiver::recv_timeout). Wakes up by a thread of the domain's, which is there while somebody awaits something.
     ///
     /// # Errors
-    /// As [`try_recv`](Receiver::try_recv), and [`Kind::System`] where that thread or its descriptors cannot be had.
+    /// As [`try_recv`](Receiver::try_recv), and [`ErrorKind::System`] where that thread or its descriptors cannot be had.
     pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
         let mut registration = Registration::default();
         poll_fn(move |context| {
@@ -121,11 +121,11 @@ impl Receiver {
     /// As [`pass`](Receiver::pass), and `System` as for [`recv_async`](Receiver::recv_async).
     pub fn pass_async(
         &mut self,
-        buf: CbufMut,
-        meta: u64,
-    ) -> impl Future<Output = Result<(), SendError<CbufMut>>> + Send + Unpin {
+        buf: BufferMut,
+        word: u64,
+    ) -> impl Future<Output = Result<(), SendError<BufferMut>>> + Send + Unpin {
         self.when_room(buf, move |from: &mut Receiver, buf| {
-            from.pass_with(buf, meta)
+            from.pass_with(buf, word)
         })
     }
 
@@ -137,9 +137,9 @@ impl Receiver {
     pub fn release_async(
         &mut self,
         what: impl Into<Body>,
-        meta: u64,
+        word: u64,
     ) -> impl Future<Output = Result<(), SendError<Body>>> + Send + Unpin {
-        let release = move |from: &mut Receiver, body: Body| from.release_with(body, meta);
+        let release = move |from: &mut Receiver, body: Body| from.release_with(body, word);
         self.when_room(what.into(), release)
     }
 
@@ -151,10 +151,10 @@ impl Receiver {
     pub fn send_control_async(
         &mut self,
         bytes: &[u8],
-        meta: u64,
+        word: u64,
     ) -> impl Future<Output = Result<(), SendError<()>>> + Send + Unpin {
         self.when_room((), move |from: &mut Receiver, ()| {
-            from.send_control(bytes, meta)
+            from.send_control(bytes, word)
         })
     }
 
@@ -210,7 +210,7 @@ impl Sender {
     /// [`take_unsent`](Sender::take_unsent) gives it back.
     ///
     /// # Errors
-    /// As [`send`](Sender::send), and [`Kind::System`] where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`send`](Sender::send), and [`ErrorKind::System`] where the thread that wakes tasks, or its descriptors, cannot be had.
     pub fn send_async(
         &mut self,
         payload: impl Into<Payload>,
@@ -225,13 +225,13 @@ impl Sender {
     pub fn send_with_async(
         &mut self,
         payload: impl Into<Payload>,
-        meta: u64,
+        word: u64,
     ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
         let body = match payload.into() {
-            Payload::Buf(buf) => Body::Buf(buf),
+            Payload::Buffer(buf) => Body::Buffer(buf),
             Payload::Aggregate(aggregate) => Body::Aggregate(aggregate),
         };
-        Sending::new(self, Message { meta, body })
+        Sending::new(self, Message { word, body })
     }
 
     /// Moves a buffer, as [`move_buffer`](Sender::move_buffer), for awaiting: see [`send_async`](Sender::send_async).
@@ -240,7 +240,7 @@ impl Sender {
     /// As [`move_buffer`](Sender::move_buffer), and `System` as for [`Receiver::recv_async`].
     pub fn move_buffer_async(
         &mut self,
-        buf: CbufMut,
+        buf: BufferMut,
     ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
         self.move_buffer_with_async(buf, 0)
     }
@@ -251,11 +251,11 @@ impl Sender {
     /// As without the word.
     pub fn move_buffer_with_async(
         &mut self,
-        buf: CbufMut,
-        meta: u64,
+        buf: BufferMut,
+        word: u64,
     ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        let body = Body::Moved(buf);
-        Sending::new(self, Message { meta, body })
+        let body = Body::BufferMut(buf);
+        Sending::new(self, Message { word, body })
     }
 
     /// Moves all pieces of an aggregate, as [`move_aggregate`](Sender::move_aggregate), for awaiting: see [`send_async`](Sender::send_async).
@@ -265,25 +265,25 @@ impl Sender {
     pub fn move_aggregate_async(
         &mut self,
         aggregate: AggregateMut,
-        meta: u64,
+        word: u64,
     ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        let body = Body::MovedAggregate(aggregate);
-        Sending::new(self, Message { meta, body })
+        let body = Body::AggregateMut(aggregate);
+        Sending::new(self, Message { word, body })
     }
 
     /// Sends up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes inside the descriptor, for awaiting: see [`send_async`](Sender::send_async).
     ///
     /// # Errors
-    /// [`Kind::BadArgument`] at once if there are more.
+    /// [`ErrorKind::BadArgument`] at once if there are more.
     pub fn send_inline_async(
         &mut self,
         bytes: &[u8],
-        meta: u64,
+        word: u64,
     ) -> Result<impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin + use<'_>, Error>
     {
         let inline = Inline::new(bytes).ok_or_else(|| descriptor::too_long(bytes))?;
         let body = Body::Inline(inline);
-        Ok(Sending::new(self, Message { meta, body }))
+        Ok(Sending::new(self, Message { word, body }))
     }
 
     /// What the last future of an `_async` send that was dropped had still to send. The next such send drops it.
@@ -294,7 +294,7 @@ impl Sender {
     /// Waits until the receiver has taken everything that was sent, as [`wait_taken`](Sender::wait_taken), for awaiting.
     ///
     /// # Errors
-    /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
+    /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).
     pub fn wait_taken_async(&mut self) -> impl Future<Output = Result<(), Error>> + Send + Unpin {
         let mut registration = Registration::default();
         poll_fn(move |context| {
@@ -312,11 +312,11 @@ impl Sender {
         })
     }
 
-    /// What the receiver sends back next, as [`recv_control`](Sender::recv_control), for awaiting. A future that is dropped before it is ready has taken nothing.
+    /// What the receiver sends back next, as [`recv_back`](Sender::recv_back), for awaiting. A future that is dropped before it is ready has taken nothing.
     ///
     /// # Errors
-    /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
-    pub fn recv_control_async(
+    /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).
+    pub fn recv_back_async(
         &mut self,
     ) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
         let mut registration = Registration::default();
@@ -338,7 +338,7 @@ impl Sender {
     /// one, or [`try_assign`](Sender::try_assign), takes its answer.
     ///
     /// # Errors
-    /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
+    /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).
     pub fn assign_async(
         &mut self,
         pool: &Pool,
@@ -350,37 +350,37 @@ impl Sender {
     /// Sends a message without waiting.
     pub(super) fn try_message(&mut self, message: Message) -> Result<(), SendError<Message>> {
         let mut now = self.with_when_full(WhenFull::Error);
-        let meta = message.meta;
-        let back = |body| Message { meta, body };
+        let word = message.word;
+        let back = |body| Message { word, body };
         match message.body {
             Body::Inline(inline) => {
-                let sent = now.send_inline(&inline, meta);
+                let sent = now.send_inline(&inline, word);
                 sent.map(|_| ())
                     .map_err(|failed| failed.map(|()| back(Body::Inline(inline))))
             }
-            Body::Buf(buf) => {
-                let sent = now.send_buf(buf, meta);
+            Body::Buffer(buf) => {
+                let sent = now.send_buf(buf, word);
                 sent.map(|_| ())
-                    .map_err(|failed| failed.map(|buf| back(Body::Buf(buf))))
+                    .map_err(|failed| failed.map(|buf| back(Body::Buffer(buf))))
             }
             Body::Aggregate(aggregate) => {
-                let sent = now.send_aggregate(aggregate, meta);
+                let sent = now.send_aggregate(aggregate, word);
                 sent.map(|_| ())
                     .map_err(|failed| failed.map(|all| back(Body::Aggregate(all))))
             }
-            Body::Moved(buf) => {
-                let sent = now.move_buffer_with(buf, meta);
+            Body::BufferMut(buf) => {
+                let sent = now.move_buffer_with(buf, word);
                 sent.map(|_| ())
-                    .map_err(|failed| failed.map(|buf| back(Body::Moved(buf))))
+                    .map_err(|failed| failed.map(|buf| back(Body::BufferMut(buf))))
             }
-            Body::MovedAggregate(aggregate) => {
-                let sent = now.move_aggregate(aggregate, meta);
+            Body::AggregateMut(aggregate) => {
+                let sent = now.move_aggregate(aggregate, word);
                 sent.map(|_| ())
-                    .map_err(|failed| failed.map(|all| back(Body::MovedAggregate(all))))
+                    .map_err(|failed| failed.map(|all| back(Body::AggregateMut(all))))
             }
             Body::Released(id) => {
                 let text = "that something was released is told by its receiver, and to its sender: Receiver::release_with";
-                let error = Error::new(Kind::BadArgument, text);
+                let error = Error::new(ErrorKind::BadArgument, text);
                 Err(SendError::new(error, back(Body::Released(id))))
             }
         }
@@ -419,14 +419,14 @@ impl Future for Sending<'_> {
                 }
                 Err(failed) => failed,
             };
-            let full = failed.kind() == Kind::Full;
+            let full = failed.kind() == ErrorKind::Full;
             if full {
                 sender.link.ring.wait(monotonic_ns());
             }
             let begun = match failed.kind() {
                 // The receiver gives lines back without a fence.
-                Kind::Full => registration.begin(&sender.link, context, Waker::Lazy, None),
-                Kind::PoolPending | Kind::ManagerAway | Kind::OutOfMemory => {
+                ErrorKind::Full => registration.begin(&sender.link, context, Waker::Lazy, None),
+                ErrorKind::PoolPending | ErrorKind::ManagerAway | ErrorKind::OutOfMemory => {
                     let at = Instant::now() + POLL_INTERVAL;
                     registration.begin(&sender.link, context, Waker::Lazy, Some(at))
                 }
@@ -461,7 +461,7 @@ impl Listener {
     /// If the future is dropped no connection is lost: one that is half made is the next one.
     ///
     /// # Errors
-    /// As [`accept_sender`](Listener::accept_sender), and [`Kind::System`] as for [`Receiver::recv_async`].
+    /// As [`accept_sender`](Listener::accept_sender), and [`ErrorKind::System`] as for [`Receiver::recv_async`].
     pub fn accept_sender_async(
         &self,
     ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin {

@@ -7,7 +7,7 @@ use super::store::Store;
 use super::{Receiver, Sender};
 use crate::domain::DomainCore;
 use crate::error::Error;
-use crate::options::LinkOptions;
+use crate::options::ChannelOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_proto::{ChannelId, Levels, Role};
@@ -17,7 +17,7 @@ use tranship_sys::{eventfd, process};
 #[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) domain: &'a DomainCore,
-    pub(super) options: &'a LinkOptions,
+    pub(super) options: &'a ChannelOptions,
 }
 
 /// A number that no channel of this domain has. Managers count upward, this downward.

@@ -7,8 +7,8 @@ use super::{Receiver, Sender};
 use crate::base::checked_name;
 use crate::base::lock;
 use crate::domain::DomainCore;
-use crate::error::{self, Awaited, Error, Kind, TimedOut};
-use crate::options::LinkOptions;
+use crate::error::{self, Awaited, Error, ErrorKind, TimedOut};
+use crate::options::ChannelOptions;
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
@@ -49,7 +49,7 @@ struct Desk {
     /// Our name's id; another one under another manager.
     export: Arc<AtomicU32>,
     name: String,
-    options: LinkOptions,
+    options: ChannelOptions,
     /// The thread that listens.
     thread: ThreadId,
     begun: Mutex<Begun>,
@@ -67,7 +67,12 @@ struct Begun {
 static HERE: Mutex<Vec<Weak<Desk>>> = Mutex::new(Vec::new());
 
 impl Desk {
-    fn new(domain: &DomainCore, name: &str, options: LinkOptions, export: Arc<AtomicU32>) -> Desk {
+    fn new(
+        domain: &DomainCore,
+        name: &str,
+        options: ChannelOptions,
+        export: Arc<AtomicU32>,
+    ) -> Desk {
         Desk {
             domain: domain.clone(),
             export,
@@ -99,7 +104,7 @@ impl Desk {
                 Ok(None)
             }
             // So is a connection whose manager went away before it was made: they will try again.
-            Err(error) if error == Kind::ManagerAway => Ok(None),
+            Err(error) if error == ErrorKind::ManagerAway => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -143,7 +148,7 @@ impl Listener {
         domain: &DomainCore,
         name: &str,
         role: Role,
-        options: LinkOptions,
+        options: ChannelOptions,
     ) -> Result<Listener, Error> {
         let export = export(domain, name, role)?;
         let desk = Arc::new(Desk::new(domain, name, options, export));
@@ -161,7 +166,7 @@ impl Listener {
         domain: &DomainCore,
         address: &str,
         role: Role,
-        options: LinkOptions,
+        options: ChannelOptions,
         feed: Arc<Feed>,
         maker: Box<dyn Any + Send + Sync>,
     ) -> Listener {
@@ -189,7 +194,7 @@ impl Listener {
     /// `ChannelDirection` for a listener of the other role; `CutOff` when no manager can be reached any more; `Forked`; `System`. That somebody
     /// connects and is gone again is none: the next one is waited for.
     pub fn accept_sender(&self) -> Result<Sender, Error> {
-        self.accept_sender_within(None)
+        self.accept_sender_timeout(None)
     }
 
     /// Accepts a connection as its sending end, or fails with `TimedOut` after `timeout`.
@@ -197,7 +202,7 @@ impl Listener {
     ///
     /// # Errors
     /// As [`accept_sender`](Listener::accept_sender), and `TimedOut`.
-    pub fn accept_sender_within(
+    pub fn accept_sender_timeout(
         &self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Sender, Error> {
@@ -211,7 +216,7 @@ impl Listener {
     /// # Errors
     /// As [`accept_sender`](Listener::accept_sender), and what making a pool for arrivals fails with ([`Domain::create_pool`](crate::Domain::create_pool)).
     pub fn accept_receiver(&self) -> Result<Receiver, Error> {
-        self.accept_receiver_within(None)
+        self.accept_receiver_timeout(None)
     }
 
     /// Accepts a connection as its receiving end, or fails with `TimedOut` after `timeout`.
@@ -219,7 +224,7 @@ impl Listener {
     ///
     /// # Errors
     /// As [`accept_receiver`](Listener::accept_receiver), and `TimedOut`.
-    pub fn accept_receiver_within(
+    pub fn accept_receiver_timeout(
         &self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Receiver, Error> {
@@ -239,7 +244,7 @@ impl Listener {
             "this side of {:?} is the {role}: use {call}",
             self.desk.name
         );
-        Err(Error::new(Kind::ChannelDirection, text))
+        Err(Error::new(ErrorKind::ChannelDirection, text))
     }
 
     fn accept(&self, role: Role, timeout: Option<Duration>) -> Result<End, Error> {
@@ -337,7 +342,7 @@ impl Listener {
             domain.tasks.tell_news();
         }
         match (made, may_come) {
-            (Ok(None), Err(error)) if error != Kind::ManagerAway => Err(error),
+            (Ok(None), Err(error)) if error != ErrorKind::ManagerAway => Err(error),
             (made, _) => made,
         }
     }
@@ -378,7 +383,7 @@ fn export(domain: &DomainCore, name: &str, role: Role) -> Result<Arc<AtomicU32>,
         if domain.era() != era {
             // The manager that answered is gone, and the next one was perhaps not told of this name.
             forget(domain, &id);
-            return Err(Kind::ManagerAway.into());
+            return Err(ErrorKind::ManagerAway.into());
         }
         Ok(id)
     });

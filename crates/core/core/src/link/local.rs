@@ -6,8 +6,8 @@ use super::open::End;
 use crate::base::checked_name;
 use crate::base::{lock, millis};
 use crate::domain::DomainCore;
-use crate::error::{Awaited, Error, Kind, TimedOut};
-use crate::options::LinkOptions;
+use crate::error::{Awaited, Error, ErrorKind, TimedOut};
+use crate::options::ChannelOptions;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tranship_proto::Role;
 struct Offer {
     domain: DomainCore,
     role: Role,
-    options: LinkOptions,
+    options: ChannelOptions,
     feed: Arc<Feed>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn listen(
     domain: &DomainCore,
     name: &str,
     role: Role,
-    options: &LinkOptions,
+    options: &ChannelOptions,
     feed: &Arc<Feed>,
 ) -> Result<Guard, Error> {
     checked_name(name)?;
@@ -71,7 +71,7 @@ pub(crate) fn listen(
         let text = format!(
             "`local:{name}` is taken in this process; names are free again when their listener is dropped"
         );
-        return Err(Error::new(Kind::NameTaken, text));
+        return Err(Error::new(ErrorKind::NameTaken, text));
     }
     let before = names.insert(name.to_owned(), Arc::clone(&offer));
     drop(names);
@@ -88,7 +88,7 @@ pub(crate) fn open(
     domain: &DomainCore,
     name: &str,
     role: Role,
-    options: &LinkOptions,
+    options: &ChannelOptions,
 ) -> Result<End, Error> {
     checked_name(name)?;
     domain.check_fork()?;
@@ -97,7 +97,7 @@ pub(crate) fn open(
         let text = format!(
             "whoever listens at `local:{name}` has that role, too: one sends, one receives"
         );
-        return Err(Error::new(Kind::SameRole, text));
+        return Err(Error::new(ErrorKind::SameRole, text));
     }
     let (here, there) = (
         Wish { domain, options },
@@ -118,7 +118,7 @@ pub(crate) fn open(
     };
     if !offer.feed.put(other) {
         let text = format!("too many wait at `local:{name}` to be accepted");
-        return Err(Error::new(Kind::Limit, text));
+        return Err(Error::new(ErrorKind::Limit, text));
     }
     offer.domain.tasks.has_news();
     offer.domain.tasks.tell_news();

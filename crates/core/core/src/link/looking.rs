@@ -6,7 +6,7 @@ use super::reactor;
 use super::sleep::LOOK;
 use crate::domain::{DomainCore, Key, ROUND};
 use crate::error::Error;
-use crate::options::LinkOptions;
+use crate::options::ChannelOptions;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -20,10 +20,10 @@ type Look<T> = Box<dyn FnMut() -> Result<Option<T>, Error> + Send>;
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, LinkOptions, Role};
+/// use tranship::{Domain, ChannelOptions, Role};
 ///
 /// let domain = Domain::embedded()?;
-/// let mut opening = domain.open_sender_async("local:jobs", LinkOptions::new());
+/// let mut opening = domain.open_sender_async("local:jobs", ChannelOptions::new());
 /// assert!(opening.try_open()?.is_none()); // nobody listens there yet
 /// let listener = domain.listen("local:jobs", Role::Sink)?;
 /// let mut sender = opening.try_open()?.expect("somebody does now");
@@ -98,7 +98,7 @@ pub(crate) fn open(
     domain: &DomainCore,
     name: &str,
     role: Role,
-    options: &LinkOptions,
+    options: &ChannelOptions,
 ) -> Result<End, Error> {
     let mut opening = NamedOpening::new(domain, name, role, options);
     loop {
@@ -117,7 +117,7 @@ pub(crate) fn look_for_named(
     domain: &DomainCore,
     name: &str,
     role: Role,
-    options: &LinkOptions,
+    options: &ChannelOptions,
 ) -> Box<dyn FnMut() -> Result<Option<End>, Error> + Send> {
     let mut opening = NamedOpening::new(domain, name, role, options);
     Box::new(move || opening.look(Some(Instant::now())))

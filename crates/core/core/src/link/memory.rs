@@ -1,7 +1,7 @@
 //! Awaiting memory of a pool.
 
 use super::reactor;
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 use crate::domain::Key;
 use crate::error::Error;
 use crate::pool::Pool;
@@ -33,11 +33,11 @@ impl Pool {
     /// others wait behind it.
     ///
     /// # Errors
-    /// As [`alloc`](Pool::alloc), and [`Kind::System`](crate::Kind::System) where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`alloc`](Pool::alloc), and [`ErrorKind::System`](crate::ErrorKind::System) where the thread that wakes tasks, or its descriptors, cannot be had.
     pub fn alloc_async(
         &self,
         len: usize,
-    ) -> impl Future<Output = Result<CbufMut, Error>> + Send + Unpin + use<> {
+    ) -> impl Future<Output = Result<BufferMut, Error>> + Send + Unpin + use<> {
         Allocating {
             pool: self.clone(),
             len,
@@ -47,7 +47,7 @@ impl Pool {
 }
 
 impl Future for Allocating {
-    type Output = Result<CbufMut, Error>;
+    type Output = Result<BufferMut, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -56,10 +56,10 @@ impl Future for Allocating {
         let place = match &this.place {
             Some(place) => place,
             None => {
-                if let Some(buf) = CbufMut::alloc_now(own, len) {
+                if let Some(buf) = BufferMut::alloc_now(own, len) {
                     return Poll::Ready(Ok(buf));
                 }
-                if let Some(buf) = CbufMut::alloc_in_queue(own, len, None)? {
+                if let Some(buf) = BufferMut::alloc_in_queue(own, len, None)? {
                     return Poll::Ready(Ok(buf));
                 }
                 this.place.insert(Place {
@@ -70,7 +70,7 @@ impl Future for Allocating {
             }
         };
         let put = reactor::put(own.domain(), place.key, context.waker());
-        let found = put.and_then(|()| CbufMut::alloc_in_queue(own, len, Some(place.ticket)));
+        let found = put.and_then(|()| BufferMut::alloc_in_queue(own, len, Some(place.ticket)));
         if let Some(done) = found.transpose() {
             this.leave();
             return Poll::Ready(done);

@@ -2,10 +2,10 @@
 
 use crate::aggregate::Aggregate;
 use crate::aggregate_mut::AggregateMut;
-use crate::cbuf::{Cbuf, CbufMut};
+use crate::buffer::{Buffer, BufferMut};
 use crate::link::inline::Inline;
 use std::io;
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 
 /// A received message.
 ///
@@ -19,11 +19,11 @@ use tranship_proto::CbufId;
 /// # let mut sender = domain.open_sender("local:video")?;
 /// # let mut receiver = listener.accept_receiver()?;
 ///
-/// sender.send_with(pool.alloc_from(b"a frame")?, 60)?;
+/// sender.send_with(pool.copy(b"a frame")?, 60)?;
 /// let message = receiver.recv()?;
-/// assert_eq!((message.meta, message.len()), (60, 7));
+/// assert_eq!((message.word, message.len()), (60, 7));
 /// match message.body {
-///     Body::Buf(frame) => assert_eq!(frame.view().read_u8(0)?, b'a'), // read where it lies
+///     Body::Buffer(frame) => assert_eq!(frame.view().read_u8(0)?, b'a'), // read where it lies
 ///     other => panic!("not a shared buffer: {other:?}"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -31,7 +31,7 @@ use tranship_proto::CbufId;
 #[derive(Debug)]
 pub struct Message {
     /// The sender's word, not interpreted.
-    pub meta: u64,
+    pub word: u64,
     /// What it carries.
     pub body: Body,
 }
@@ -42,18 +42,18 @@ pub enum Body {
     /// Up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes, copied with the descriptor.
     Inline(Inline),
     /// A buffer, by reference: shared with whoever else has it.
-    Buf(Cbuf),
+    Buffer(Buffer),
     /// Pieces of several buffers, by reference.
     Aggregate(Aggregate),
     /// A buffer that is this domain's from here on ([`Sender::move_buffer`](crate::Sender::move_buffer)), or its again
     /// ([`Receiver::pass`](crate::Receiver::pass)).
-    Moved(CbufMut),
+    BufferMut(BufferMut),
     /// Several of them as one message ([`Sender::move_aggregate`](crate::Sender::move_aggregate)).
-    MovedAggregate(AggregateMut),
-    /// Only from [`Sender::try_recv_control`](crate::Sender::try_recv_control): the receiver has let go of something that this sender sent, and says so
+    AggregateMut(AggregateMut),
+    /// Only from [`Sender::try_recv_back`](crate::Sender::try_recv_back): the receiver has let go of something that this sender sent, and says so
     /// ([`Receiver::release_with`](crate::Receiver::release_with)). The id is the buffer's where its memory is shared; a copy, what was carried, inline bytes and
     /// an aggregate have none.
-    Released(Option<CbufId>),
+    Released(Option<BufferId>),
 }
 
 impl Message {
@@ -61,10 +61,10 @@ impl Message {
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Inline(inline) => inline.len(),
-            Body::Buf(buf) => buf.len(),
+            Body::Buffer(buf) => buf.len(),
             Body::Aggregate(aggregate) => aggregate.len(),
-            Body::Moved(buf) => buf.len(),
-            Body::MovedAggregate(all) => all.len(),
+            Body::BufferMut(buf) => buf.len(),
+            Body::AggregateMut(all) => all.len(),
             Body::Released(_) => 0,
         }
     }
@@ -72,17 +72,17 @@ impl Message {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Writes all bytes, with little memory however much the sender says there is; see [`Cbuf::write_to`].
+    /// Writes all bytes, with little memory however much the sender says there is; see [`Buffer::write_to`].
     ///
     /// # Errors
     /// What `to` fails with. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         match &self.body {
             Body::Inline(inline) => to.write_all(inline),
-            Body::Buf(buf) => buf.write_to(to),
+            Body::Buffer(buf) => buf.write_to(to),
             Body::Aggregate(aggregate) => aggregate.write_to(to),
-            Body::Moved(buf) => buf.write_to(to),
-            Body::MovedAggregate(all) => all.write_to(to),
+            Body::BufferMut(buf) => buf.write_to(to),
+            Body::AggregateMut(all) => all.write_to(to),
             Body::Released(_) => Ok(()),
         }
     }
@@ -91,26 +91,26 @@ impl Message {
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.body {
             Body::Inline(inline) => inline.to_vec(),
-            Body::Buf(buf) => buf.to_vec(),
+            Body::Buffer(buf) => buf.to_vec(),
             Body::Aggregate(aggregate) => aggregate.to_vec(),
-            Body::Moved(buf) => buf.to_vec(),
-            Body::MovedAggregate(all) => all.to_vec(),
+            Body::BufferMut(buf) => buf.to_vec(),
+            Body::AggregateMut(all) => all.to_vec(),
             Body::Released(_) => Vec::new(),
         }
     }
     /// The buffer, if it is one that is shared.
     #[inline(always)]
-    pub fn into_buf(self) -> Option<Cbuf> {
+    pub fn into_buffer(self) -> Option<Buffer> {
         match self.body {
-            Body::Buf(buf) => Some(buf),
+            Body::Buffer(buf) => Some(buf),
             other => drop_other(other),
         }
     }
     /// The buffer, if it is one that was moved here.
     #[inline(always)]
-    pub fn into_moved(self) -> Option<CbufMut> {
+    pub fn into_buffer_mut(self) -> Option<BufferMut> {
         match self.body {
-            Body::Moved(buf) => Some(buf),
+            Body::BufferMut(buf) => Some(buf),
             other => drop_other(other),
         }
     }
@@ -125,15 +125,15 @@ fn drop_other<T>(other: Body) -> Option<T> {
     None
 }
 
-impl From<Cbuf> for Body {
-    fn from(buf: Cbuf) -> Body {
-        Body::Buf(buf)
+impl From<Buffer> for Body {
+    fn from(buf: Buffer) -> Body {
+        Body::Buffer(buf)
     }
 }
 
-impl From<CbufMut> for Body {
-    fn from(buf: CbufMut) -> Body {
-        Body::Moved(buf)
+impl From<BufferMut> for Body {
+    fn from(buf: BufferMut) -> Body {
+        Body::BufferMut(buf)
     }
 }
 
@@ -145,7 +145,7 @@ impl From<Aggregate> for Body {
 
 impl From<AggregateMut> for Body {
     fn from(all: AggregateMut) -> Body {
-        Body::MovedAggregate(all)
+        Body::AggregateMut(all)
     }
 }
 
@@ -159,22 +159,22 @@ impl From<Inline> for Body {
 #[derive(Debug)]
 pub enum Payload {
     /// A buffer.
-    Buf(Cbuf),
+    Buffer(Buffer),
     /// Pieces.
     Aggregate(Aggregate),
 }
 
-impl From<Cbuf> for Payload {
+impl From<Buffer> for Payload {
     #[inline(always)]
-    fn from(buf: Cbuf) -> Payload {
-        Payload::Buf(buf)
+    fn from(buf: Buffer) -> Payload {
+        Payload::Buffer(buf)
     }
 }
 
-impl From<CbufMut> for Payload {
+impl From<BufferMut> for Payload {
     #[inline(always)]
-    fn from(buf: CbufMut) -> Payload {
-        Payload::Buf(buf.freeze())
+    fn from(buf: BufferMut) -> Payload {
+        Payload::Buffer(buf.freeze())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
 //! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
-//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`select`, `poll`, `reactor`,
+//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
 //! `looking`, `futures`, `relay`, `carried`, `driven`).
 
 mod address;
@@ -28,7 +28,6 @@ mod reactor;
 mod receiver;
 mod registered;
 mod relay;
-mod select;
 mod sender;
 mod shared;
 mod sleep;
@@ -49,5 +48,4 @@ pub(crate) use open::{End, check};
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
 pub use relay::{Relay, RelayEnd, RelayStop};
-pub use select::select;
 pub use sender::{Sender, WithWhenFull};

@@ -3,8 +3,8 @@
 use super::{Receiver, Sender, shared::LinkShared};
 use crate::base::checked_name;
 use crate::domain::{Asked, DomainCore, EventWithFds};
-use crate::error::{self, Awaited, Error, Kind, OutOfRange, TimedOut};
-use crate::options::LinkOptions;
+use crate::error::{self, Awaited, Error, ErrorKind, OutOfRange, TimedOut};
+use crate::options::ChannelOptions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(super) struct NamedOpening {
     domain: DomainCore,
     name: String,
     role: Role,
-    options: LinkOptions,
+    options: ChannelOptions,
     begun: Instant,
     deadline: Option<Instant>,
     /// None: the manager is away, or has just come back; or the listener that it came to has gone.
@@ -48,15 +48,15 @@ pub(crate) enum End {
 }
 
 /// Whether a channel can be made with these: asked where they are given, not when somebody connects.
-pub(crate) fn check(options: &LinkOptions) -> Result<(), Error> {
+pub(crate) fn check(options: &ChannelOptions) -> Result<(), Error> {
     checked_lines(options.lines)?;
     if let Some(arrivals) = &options.arrivals {
         let checked = crate::pool::check(arrivals);
-        checked.map_err(|error| error.context("the pool for arrivals (LinkOptions::arrivals)"))?;
+        checked
+            .map_err(|error| error.context("the pool for arrivals (ChannelOptions::arrivals)"))?;
         if options.snapshots.is_some() {
-            let text =
-                "copies go to one pool: LinkOptions::snapshots or LinkOptions::arrivals, not both";
-            return Err(Error::new(Kind::BadArgument, text));
+            let text = "copies go to one pool: ChannelOptions::snapshots or ChannelOptions::arrivals, not both";
+            return Err(Error::new(ErrorKind::BadArgument, text));
         }
     }
     Ok(())
@@ -67,7 +67,7 @@ fn checked_lines(lines: u32) -> Result<(), Error> {
         return Ok(());
     }
     Err(OutOfRange {
-        what: "the ring's lines (LinkOptions::lines, a power of two)",
+        what: "the ring's lines (ChannelOptions::lines, a power of two)",
         value: lines.into(),
         min: Lines::MIN.into(),
         max: Lines::MAX.into(),
@@ -98,7 +98,7 @@ impl NamedOpening {
         domain: &DomainCore,
         name: &str,
         role: Role,
-        options: &LinkOptions,
+        options: &ChannelOptions,
     ) -> NamedOpening {
         let begun = Instant::now();
         NamedOpening {
@@ -126,7 +126,7 @@ impl NamedOpening {
     pub(super) fn look(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
         let away = match self.look_once(until) {
             // Who waits for a name waits for the manager that knows it, too.
-            Err(error) if error == Kind::ManagerAway => Some(error),
+            Err(error) if error == ErrorKind::ManagerAway => Some(error),
             Ok(None) => None,
             done => return done,
         };
@@ -228,7 +228,7 @@ fn end_open(
     Asking { half, asked }: Asking,
     (event, fds): EventWithFds,
     (name, role): (&str, Role),
-    options: &LinkOptions,
+    options: &ChannelOptions,
 ) -> Result<End, Error> {
     let (
         Event::Opened {
@@ -262,7 +262,7 @@ fn end_open(
             Ok(end)
         } else {
             end.abandon();
-            Err(Kind::ManagerAway.into())
+            Err(ErrorKind::ManagerAway.into())
         }
     });
     close_on_error(domain, channel, result)
@@ -273,7 +273,7 @@ pub(super) fn begin_accept(
     domain: &DomainCore,
     name: &str,
     incoming: EventWithFds,
-    options: &LinkOptions,
+    options: &ChannelOptions,
 ) -> Result<Accepting, Error> {
     let (
         Event::Incoming {
@@ -331,7 +331,7 @@ pub(super) fn begin_accept(
 pub(super) fn end_accept(
     domain: &DomainCore,
     accepting: &Accepting,
-    options: &LinkOptions,
+    options: &ChannelOptions,
     deadline: Option<Instant>,
 ) -> Result<Option<End>, Error> {
     let link = &accepting.link;
@@ -357,11 +357,11 @@ pub(super) fn end_accept(
 /// Nobody takes it any more.
 pub(super) fn drop_accept(domain: &DomainCore, accepting: &Accepting) {
     domain.forget(accepting.asked);
-    let nobody: Result<(), Error> = Err(Kind::PeerGone.into());
+    let nobody: Result<(), Error> = Err(ErrorKind::PeerGone.into());
     let _ = close_on_error(domain, accepting.link.channel, nobody);
 }
 
-fn finish(domain: &DomainCore, link: LinkShared, options: &LinkOptions) -> Result<End, Error> {
+fn finish(domain: &DomainCore, link: LinkShared, options: &ChannelOptions) -> Result<End, Error> {
     let link = Arc::new(link);
     domain.register.add_link(link.channel, link.clone());
     domain.take_early(link.channel)?;
@@ -409,11 +409,11 @@ impl LinkShared {
 /// A carrier has made the other end than it was asked for.
 fn wrong_end(does: &str) -> Error {
     let text = format!("the carrier has made the other end, which {does}");
-    Error::new(Kind::ChannelDirection, text)
+    Error::new(ErrorKind::ChannelDirection, text)
 }
 
 impl End {
-    fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<End, Error> {
+    fn new(link: Arc<LinkShared>, options: &ChannelOptions) -> Result<End, Error> {
         Ok(match link.role {
             Role::Source => End::Source(Sender::new(link, options)?),
             Role::Sink => End::Sink(Receiver::new(link, options)?),

@@ -94,7 +94,7 @@ impl<'a> PollItem<'a> {
     pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Sender(sender))
     }
-    /// Ready when the receiver has sent something back, or is gone: `try_recv_control` says which.
+    /// Ready when the receiver has sent something back, or is gone: `try_recv_back` says which.
     pub fn control(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Control(sender))
     }
@@ -164,10 +164,10 @@ type Sleep = Option<(u32, Instant)>;
 /// Waits until at least one of these is ready, at most `timeout` (`None`: for ever). Gives the places of all that are, in order; none
 /// when the time is over. Takes the manager's news meanwhile, for every domain that is among them or has a channel or listener there.
 ///
-/// For receivers alone [`select`](crate::select) needs no descriptors. Here each channel gets one at its first wait.
+/// Each channel gets a descriptor at its first wait.
 ///
 /// # Errors
-/// [`Kind::Forked`](crate::Kind::Forked) for what belongs to the parent; [`Kind::System`](crate::Kind::System) where the kernel cannot
+/// [`ErrorKind::Forked`](crate::ErrorKind::Forked) for what belongs to the parent; [`ErrorKind::System`](crate::ErrorKind::System) where the kernel cannot
 /// wait on a descriptor.
 pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec<usize>, Error> {
     let deadline = timeout.and_then(|t| Instant::now().checked_add(t));

@@ -28,7 +28,7 @@ use super::store::Store;
 use crate::base::millis;
 use crate::domain::DomainCore;
 use crate::error::{Awaited, Error, SendError, TimedOut};
-use crate::options::{LinkOptions, Wait};
+use crate::options::{ChannelOptions, Wait};
 use crate::pool::Pool;
 use std::ptr;
 use std::sync::Arc;
@@ -40,21 +40,21 @@ use tranship_sys::ForkGuard;
 /// Receives messages from one sender.
 ///
 /// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
-/// only [`Kind::PeerGone`](crate::Kind::PeerGone) says that it closed the link, by dropping its end; a death is [`Kind::PeerDied`](crate::Kind::PeerDied).
+/// only [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone) says that it closed the link, by dropping its end; a death is [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied).
 ///
 /// ```
-/// # use tranship_core::{Domain, Kind, PoolOptions, Role};
+/// # use tranship_core::{Domain, ErrorKind, PoolOptions, Role};
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// # let listener = domain.listen("local:video", Role::Sink)?;
 /// # let mut sender = domain.open_sender("local:video")?;
 /// # let mut receiver = listener.accept_receiver()?;
-/// sender.send_with(pool.alloc_from(b"a frame")?, 60)?;
+/// sender.send_with(pool.copy(b"a frame")?, 60)?;
 /// let message = receiver.recv()?; // `try_recv`, `recv_timeout` and `recv_async` are its other forms
-/// assert_eq!((message.meta, message.to_vec()), (60, b"a frame".to_vec()));
+/// assert_eq!((message.word, message.to_vec()), (60, b"a frame".to_vec()));
 /// drop(message); // the writer has its memory again
 /// drop(sender);
-/// assert_eq!(receiver.recv().unwrap_err().kind(), Kind::PeerGone); // the end, in order
+/// assert_eq!(receiver.recv().unwrap_err().kind(), ErrorKind::PeerGone); // the end, in order
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Receiver {
@@ -100,7 +100,7 @@ impl Limit {
 }
 
 impl Receiver {
-    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Receiver, Error> {
+    pub(super) fn new(link: Arc<LinkShared>, options: &ChannelOptions) -> Result<Receiver, Error> {
         let snapshots = pools::arrivals(&link.domain, options, None)?;
         let receiver = Receiver::with(link, options, snapshots);
         receiver.say_spinning();
@@ -108,7 +108,7 @@ impl Receiver {
     }
 
     /// One that copies to there.
-    fn with(link: Arc<LinkShared>, options: &LinkOptions, snapshots: Option<Pool>) -> Receiver {
+    fn with(link: Arc<LinkShared>, options: &ChannelOptions, snapshots: Option<Pool>) -> Receiver {
         let lines = link.their_lines();
         let control_lines = link.own_lines();
         Receiver {
@@ -144,7 +144,7 @@ impl Receiver {
     pub(crate) fn check(
         domain: &DomainCore,
         role: Role,
-        options: &LinkOptions,
+        options: &ChannelOptions,
     ) -> Result<(), Error> {
         match role {
             Role::Sink => pools::snapshots(domain, options).map(drop),
@@ -188,13 +188,13 @@ impl Receiver {
     fn take_short(&mut self, line: (u64, &Line)) -> Option<Message> {
         if let Some(taken) = self.take_direct(line) {
             // SAFETY: `take_direct` counted a reference for exactly one handle.
-            let body = Body::Buf(unsafe { taken.into_buf() });
-            let meta = taken.meta;
-            return Some(Message { meta, body });
+            let body = Body::Buffer(unsafe { taken.into_buffer() });
+            let word = taken.word;
+            return Some(Message { word, body });
         }
-        if let Some((meta, inline)) = self.take_inline(line) {
+        if let Some((word, inline)) = self.take_inline(line) {
             let body = Body::Inline(inline);
-            return Some(Message { meta, body });
+            return Some(Message { word, body });
         }
         self.take_moved_message(line)
     }
@@ -203,9 +203,9 @@ impl Receiver {
     fn take_moved_message(&mut self, line: (u64, &Line)) -> Option<Message> {
         let taken = self.take_moved_direct(line)?;
         // SAFETY: `take_moved_direct` counted a reference for exactly one handle.
-        let body = Body::Moved(unsafe { taken.into_moved() });
-        let meta = taken.meta;
-        Some(Message { meta, body })
+        let body = Body::BufferMut(unsafe { taken.into_buffer_mut() });
+        let word = taken.word;
+        Some(Message { word, body })
     }
 
     /// Boxed, so that the fast path's results stay in registers where the two meet.
@@ -391,7 +391,7 @@ impl Receiver {
     ///
     /// # Errors
     /// `BadArgument` for more bytes; `Full` when the sender does not take what it was sent back; `PeerGone`; `Forked`.
-    pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
+    pub fn send_control(&mut self, bytes: &[u8], word: u64) -> Result<(), SendError<()>> {
         let fail = |error: Error| Err(SendError::new(error, ()));
         if bytes.len() > INLINE_BYTES {
             return fail(descriptor::too_long(bytes));
@@ -399,7 +399,7 @@ impl Receiver {
         if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
             return fail(error);
         }
-        let line = descriptor::inline_line(bytes, meta);
+        let line = descriptor::inline_line(bytes, word);
         let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
         self.link.notify();
         Ok(())
@@ -420,11 +420,6 @@ impl Receiver {
     /// Messages that this end has skipped, as a newer one was there and the sender said [`WhenFull::DropOldest`](crate::WhenFull::DropOldest).
     pub fn skipped(&self) -> u64 {
         self.skipped
-    }
-    /// How this end waits from now on.
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.wait = wait;
-        self.say_spinning();
     }
     /// Whether a message waits that can be received.
     pub fn is_ready(&self) -> bool {

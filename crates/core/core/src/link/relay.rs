@@ -13,7 +13,7 @@ use super::message::{Body, Message};
 use super::poll::{Inward, Onward, PollItem, poll};
 use super::{Receiver, Sender};
 use crate::domain::POLL_INTERVAL;
-use crate::error::{Error, Kind, SendError};
+use crate::error::{Error, ErrorKind, SendError};
 use crate::options::PoolOptions;
 use crate::pool::Pool;
 use std::fmt;
@@ -54,9 +54,9 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// let relay = thread::spawn(move || Relay::new(middle, out).map(|mut relay| relay.run()));
 ///
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// to.send_with(pool.alloc_from(b"by way of the relay")?, 7)?;
+/// to.send_with(pool.copy(b"by way of the relay")?, 7)?;
 /// let message = from.recv()?;
-/// assert_eq!((message.meta, message.to_vec()), (7, b"by way of the relay".to_vec()));
+/// assert_eq!((message.word, message.to_vec()), (7, b"by way of the relay".to_vec()));
 /// drop(to);
 /// let stop = relay.join().map_err(|_| "it panicked")??;
 /// assert_eq!(stop.end, RelayEnd::Source);
@@ -123,10 +123,10 @@ impl std::error::Error for RelayStop {
     }
 }
 
-fn is_end(kind: Kind) -> bool {
+fn is_end(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        Kind::PeerGone | Kind::PeerDied | Kind::PeerViolation | Kind::Lost
+        ErrorKind::PeerGone | ErrorKind::PeerDied | ErrorKind::PeerViolation | ErrorKind::Lost
     )
 }
 
@@ -274,17 +274,17 @@ impl Relay {
             let kind = failed.kind();
             self.next = Some(failed.unsent);
             self.awaits = match kind {
-                Kind::Full => Awaits::Room,
+                ErrorKind::Full => Awaits::Room,
                 _ => Awaits::Else,
             };
             return match kind {
                 // Whether it has said something is looked at first.
                 kind if is_end(kind) => Ok(handed),
-                Kind::Full
-                | Kind::PoolPending
-                | Kind::ManagerAway
-                | Kind::OutOfMemory
-                | Kind::TimedOut => Ok(handed),
+                ErrorKind::Full
+                | ErrorKind::PoolPending
+                | ErrorKind::ManagerAway
+                | ErrorKind::OutOfMemory
+                | ErrorKind::TimedOut => Ok(handed),
                 _ => Err(RelayStop {
                     end: RelayEnd::Message,
                     error: failed.error,
@@ -309,7 +309,7 @@ impl Relay {
     }
 
     fn send_on(&mut self, mut message: Message) -> Result<(), SendError<Message>> {
-        let needs_list = matches!(message.body, Body::Aggregate(_) | Body::MovedAggregate(_));
+        let needs_list = matches!(message.body, Body::Aggregate(_) | Body::AggregateMut(_));
         if needs_list && self.to.needs_lists() {
             let lists = match self.list_pool() {
                 Ok(lists) => lists,
@@ -317,7 +317,7 @@ impl Relay {
             };
             match &mut message.body {
                 Body::Aggregate(all) => all.set_list_pool(&lists),
-                Body::MovedAggregate(all) => all.set_list_pool(&lists),
+                Body::AggregateMut(all) => all.set_list_pool(&lists),
                 _ => {}
             }
         }
@@ -337,7 +337,7 @@ impl Relay {
         for handed in 0..SOME {
             let said = match self.back.take() {
                 Some(said) => Ok(Some(said)),
-                None => self.to.try_recv_control(),
+                None => self.to.try_recv_back(),
             };
             match said {
                 Ok(Some(said)) => self.back = self.say_back(said),
@@ -360,38 +360,43 @@ impl Relay {
         if self.over.is_some() || self.from.sender_is_there().is_err() {
             return None;
         }
-        let meta = said.meta;
-        let waits = |kind| matches!(kind, Kind::Full | Kind::PoolPending | Kind::ManagerAway);
+        let word = said.word;
+        let waits = |kind| {
+            matches!(
+                kind,
+                ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::ManagerAway
+            )
+        };
         let body = match said.body {
             Body::Inline(inline) => {
-                let sent = self.from.send_control(&inline, meta);
+                let sent = self.from.send_control(&inline, word);
                 sent.err()
                     .filter(|failed| waits(failed.kind()))
                     .map(|_| Body::Inline(inline))
             }
-            Body::Moved(buf) => match self.from.pass_with(buf, meta) {
+            Body::BufferMut(buf) => match self.from.pass_with(buf, word) {
                 Ok(()) => None,
-                Err(failed) if waits(failed.kind()) => Some(Body::Moved(failed.unsent)),
+                Err(failed) if waits(failed.kind()) => Some(Body::BufferMut(failed.unsent)),
                 // It is not the source's.
                 Err(failed) => {
                     let id = failed.unsent.id();
                     drop(failed.unsent);
                     return self.say_back(Message {
-                        meta,
+                        word,
                         body: Body::Released(Some(id)),
                     });
                 }
             },
             Body::Released(id) => {
-                let told = self.from.tell_released(id, meta);
+                let told = self.from.tell_released(id, word);
                 told.err()
                     .filter(|error| waits(error.kind()))
                     .map(|_| Body::Released(id))
             }
             // Nothing else comes back.
-            Body::Buf(_) | Body::Aggregate(_) | Body::MovedAggregate(_) => None,
+            Body::Buffer(_) | Body::Aggregate(_) | Body::AggregateMut(_) => None,
         };
-        body.map(|body| Message { meta, body })
+        body.map(|body| Message { word, body })
     }
 }
 
@@ -404,17 +409,17 @@ fn of_one_domain(from: &Receiver, to: &Sender) -> Result<(), Error> {
         from.link.domain.id(),
         to.link.domain.id()
     );
-    Err(Error::new(Kind::BadArgument, text))
+    Err(Error::new(ErrorKind::BadArgument, text))
 }
 
 impl Drop for Relay {
     /// The sink hears the end that the source had. Of a relay that goes before that, or with a message that was not handed on, it hears that not all
-    /// has come ([`Kind::PeerDied`]).
+    /// has come ([`ErrorKind::PeerDied`]).
     fn drop(&mut self) {
         let closed = self
             .over
             .as_ref()
-            .is_some_and(|over| *over == Kind::PeerGone);
+            .is_some_and(|over| *over == ErrorKind::PeerGone);
         if (!closed || self.next.is_some()) && !self.to.link.domain.fork.is_child() {
             self.to.link.ring.end(Ending::Abandoned);
         }

@@ -18,17 +18,17 @@ use super::descriptor::{self, Carries, Reference};
 use super::message::{Body, Message, Payload};
 use super::shared::{Assignment, Gone, LinkShared};
 use super::store::Store;
-use crate::cbuf::{Cbuf, Handle, Home, Tag};
+use crate::buffer::{Buffer, Handle, Home, Tag};
 use crate::domain::Asked;
-use crate::error::{Error, Kind, SendError};
-use crate::options::{LinkOptions, Outcome, Wait, WhenFull};
+use crate::error::{Error, ErrorKind, SendError};
+use crate::options::{ChannelOptions, Outcome, Wait, WhenFull};
 use crate::pool::{FEW, OwnPool, Place};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use tranship_ledger::{FirstSend, SendStep, Sent};
-use tranship_proto::{CbufId, PoolId};
+use tranship_proto::{BufferId, PoolId};
 use tranship_region::layout::CountsRw;
 use tranship_ring::{INLINE_BYTES, Lines, Producer, Publish};
 use tranship_sync::DeferProducer;
@@ -48,11 +48,11 @@ use tranship_sys::{ForkGuard, crash};
 /// # let listener = domain.listen("local:video", Role::Sink)?;
 /// # let mut sender = domain.open_sender("local:video")?;
 /// # let mut receiver = listener.accept_receiver()?;
-/// let frame = pool.alloc_from(b"a frame")?.freeze();
+/// let frame = pool.copy(b"a frame")?.freeze();
 /// sender.send(frame.clone())?; // shared: both ends have it
 /// sender.send_with(frame, 60)?; // with a number of the program's own
 /// sender.send_inline(b"a few bytes", 0)?; // inside the line itself
-/// sender.move_buffer(pool.alloc_from(b"yours")?)?; // given away
+/// sender.move_buffer(pool.copy(b"yours")?)?; // given away
 /// # for what in [&b"a frame"[..], b"a frame", b"a few bytes", b"yours"] {
 /// #     assert_eq!(receiver.recv()?.to_vec(), what);
 /// # }
@@ -109,7 +109,7 @@ unsafe impl Send for Out {}
 unsafe impl Sync for Out {}
 
 impl Sender {
-    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Sender, Error> {
+    pub(super) fn new(link: Arc<LinkShared>, options: &ChannelOptions) -> Result<Sender, Error> {
         // The lines are in our own half, which `link` keeps mapped as long as this Sender lives.
         let lines = link.own_lines();
         Ok(Sender {
@@ -156,15 +156,15 @@ impl Sender {
     pub fn send_with(
         &mut self,
         payload: impl Into<Payload>,
-        meta: u64,
+        word: u64,
     ) -> Result<Outcome, SendError<Payload>> {
         match payload.into() {
-            Payload::Buf(buf) => {
-                let sent = self.send_buf(buf, meta);
-                sent.map_err(|failed| failed.map(Payload::Buf))
+            Payload::Buffer(buf) => {
+                let sent = self.send_buf(buf, word);
+                sent.map_err(|failed| failed.map(Payload::Buffer))
             }
             Payload::Aggregate(aggregate) => {
-                let sent = self.send_aggregate(aggregate, meta);
+                let sent = self.send_aggregate(aggregate, word);
                 sent.map_err(|failed| failed.map(Payload::Aggregate))
             }
         }
@@ -179,17 +179,17 @@ impl Sender {
     /// # Errors
     /// As [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
-    pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<Outcome, SendError<Cbuf>> {
-        match self.send_fresh(buf, meta) {
+    pub fn send_buf(&mut self, buf: Buffer, word: u64) -> Result<Outcome, SendError<Buffer>> {
+        match self.send_fresh(buf, word) {
             None => Ok(Outcome::Sent),
-            Some(buf) => self.send_any(buf, meta).map_err(|e| *e),
+            Some(buf) => self.send_any(buf, word).map_err(|e| *e),
         }
     }
 
     /// The commonest case, all in line: an own buffer with one handle that was never sent, its pool the last used, room
     /// known, no news. Gives the buffer back, with nothing done, in any other.
     #[inline(always)]
-    fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
+    fn send_fresh(&mut self, buf: Buffer, word: u64) -> Option<Buffer> {
         let handle = buf.handle();
         // One of another domain's, one of which is recorded what is done with it, one that is sealed first, larger than a chunk, or guarded.
         if handle
@@ -212,7 +212,7 @@ impl Sender {
         let placed = (handle, place, serial);
         // SAFETY: assigned, fresh and with room, as was just found; its handle is given away.
         unsafe {
-            self.publish_placed(home, FIRST, placed, Carries::Buffer, meta, Publish::SeqCst);
+            self.publish_placed(home, FIRST, placed, Carries::Buffer, word, Publish::SeqCst);
         }
         None
     }
@@ -236,11 +236,11 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn send_any(&mut self, buf: Cbuf, meta: u64) -> Result<Outcome, Box<SendError<Cbuf>>> {
+    fn send_any(&mut self, buf: Buffer, word: u64) -> Result<Outcome, Box<SendError<Buffer>>> {
         if self.store.is_some() {
             return match self.ready_inside(std::iter::once(buf.handle())) {
                 Ok(()) => {
-                    self.put_inside(Body::Buf(buf), meta);
+                    self.put_inside(Body::Buffer(buf), word);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => Ok(self.not_sent(error, buf)?),
@@ -251,7 +251,7 @@ impl Sender {
         if let Err(error) = ready.and_then(|()| self.seal(buf.handle())) {
             return Ok(self.not_sent(error, buf)?);
         }
-        self.publish(buf, Carries::Buffer, meta, Publish::SeqCst);
+        self.publish(buf, Carries::Buffer, word, Publish::SeqCst);
         Ok(Outcome::Sent)
     }
 
@@ -260,7 +260,7 @@ impl Sender {
     /// # Errors
     /// `BadArgument` for more bytes; `Full`, `PeerGone`, `Forked` as [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
-    pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<Outcome, SendError<()>> {
+    pub fn send_inline(&mut self, bytes: &[u8], word: u64) -> Result<Outcome, SendError<()>> {
         if bytes.len() > INLINE_BYTES {
             return Err(SendError::new(descriptor::too_long(bytes), ()));
         }
@@ -268,7 +268,7 @@ impl Sender {
             return self.not_sent(error, ());
         }
         let how = self.link.ring.how_to_publish();
-        let mut line = descriptor::inline_line(bytes, meta);
+        let mut line = descriptor::inline_line(bytes, word);
         line[0] |= self.skippable;
         let _ = self.producer.push(self.lines, how, line);
         self.link.notify_of(how);
@@ -277,7 +277,7 @@ impl Sender {
 
     fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<Outcome, SendError<T>> {
         // The receiver is behind, or there is nobody to bring the two together.
-        let behind = matches!(error.kind(), Kind::Full | Kind::ManagerAway);
+        let behind = matches!(error.kind(), ErrorKind::Full | ErrorKind::ManagerAway);
         if behind && self.when_full.drops() {
             self.dropped += 1;
             return Ok(Outcome::Dropped);
@@ -292,13 +292,13 @@ impl Sender {
         }
         let channel = self.link.channel;
         let text = format!("the receiver of channel {channel} is gone");
-        Error::new(Kind::PeerGone, text)
+        Error::new(ErrorKind::PeerGone, text)
     }
 
     #[inline(always)]
     fn alive(&self) -> Result<(), Error> {
         if self.link.domain.fork.is_child() {
-            return Err(Kind::Forked.into());
+            return Err(ErrorKind::Forked.into());
         }
         self.link.domain.catch_up();
         match self.link.gone() {
@@ -330,7 +330,7 @@ impl Sender {
 
     /// Counts, publishes, wakes the receiver unless more is to follow (`Publish::Release`), and lets our own reference go. After `ready_for`.
     #[inline(always)]
-    fn publish(&mut self, buf: Cbuf, carries: Carries, meta: u64, how: Publish) {
+    fn publish(&mut self, buf: Buffer, carries: Carries, word: u64, how: Publish) {
         let handle = buf.handle();
         let slot = handle.slot();
         self.note(handle, false);
@@ -341,9 +341,9 @@ impl Sender {
         {
             std::mem::forget(buf);
             // SAFETY: assigned, fresh and with room; its handle is given away.
-            return unsafe { self.publish_first(home, at, handle, carries, meta, how) };
+            return unsafe { self.publish_first(home, at, handle, carries, word, how) };
         }
-        self.publish_again(handle, carries, meta, how, || drop(buf));
+        self.publish_again(handle, carries, word, how, || drop(buf));
     }
 
     /// The same of a buffer that others know, or keep. `release` lets our own reference go.
@@ -352,7 +352,7 @@ impl Sender {
         &mut self,
         buf: Handle,
         carries: Carries,
-        meta: u64,
+        word: u64,
         how: Publish,
         release: impl FnOnce(),
     ) {
@@ -370,7 +370,7 @@ impl Sender {
                 length: buf.len as u64,
                 serial,
             };
-            let mut line = descriptor::reference_line(reference, carries, meta);
+            let mut line = descriptor::reference_line(reference, carries, word);
             line[0] |= skippable;
             let _ = self.producer.push(self.lines, how, line);
         };
@@ -399,7 +399,7 @@ impl Sender {
         at: usize,
         buf: Handle,
         carries: Carries,
-        meta: u64,
+        word: u64,
         how: Publish,
     ) {
         // SAFETY: pools outlive their outstanding slots.
@@ -408,7 +408,7 @@ impl Sender {
         let serial = pool.serial_in(slot, class, pool.offset_of(buf.ptr), buf.len as u64);
         let placed = (buf, pool.place_of(slot), serial);
         // SAFETY: as the caller says.
-        unsafe { self.publish_placed(home, at, placed, carries, meta, how) };
+        unsafe { self.publish_placed(home, at, placed, carries, word, how) };
     }
 
     /// The same of one of which it is known where its words are, and what a line says of its chunks.
@@ -423,7 +423,7 @@ impl Sender {
         at: usize,
         (buf, place, serial): (Handle, Place<'_>, u32),
         carries: Carries,
-        meta: u64,
+        word: u64,
         how: Publish,
     ) {
         let (slot, length) = (buf.slot(), buf.len as u64);
@@ -446,7 +446,7 @@ impl Sender {
             serial,
             carries,
             skippable,
-            meta,
+            word,
             message,
             is_last,
             how: match is_last {
@@ -495,7 +495,7 @@ fn words_of(outs: &[Out], buf: Handle) -> Option<Sent<'_>> {
 fn others_buffer() -> Error {
     let text =
         "the buffer belongs to another domain of this process, and only that one may send it";
-    Error::new(Kind::BufferNotOwned, text)
+    Error::new(ErrorKind::BufferNotOwned, text)
 }
 
 /// A first send, as far as it is not the ledger's.
@@ -508,7 +508,7 @@ struct First<'a> {
     carries: Carries,
     /// As in [`Sender`].
     skippable: u64,
-    meta: u64,
+    word: u64,
     message: u32,
     /// Whether the receiver is to be told.
     is_last: bool,
@@ -525,12 +525,12 @@ impl FirstSend for First<'_> {
     #[inline(always)]
     fn publish(&mut self, generation: u32) {
         let reference = Reference {
-            id: CbufId::new(self.pool.id(), self.slot, generation),
+            id: BufferId::new(self.pool.id(), self.slot, generation),
             offset: self.offset,
             length: self.length,
             serial: self.serial,
         };
-        let mut line = descriptor::reference_line(reference, self.carries, self.meta);
+        let mut line = descriptor::reference_line(reference, self.carries, self.word);
         line[0] |= self.skippable;
         self.producer.push_known(self.lines, self.how, line);
     }

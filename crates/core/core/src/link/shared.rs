@@ -1,20 +1,20 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
 use crate::base::lock;
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 pub(crate) use crate::domain::Gone;
 use crate::domain::{Asked, DomainCore, Offer, Watch};
 use crate::error::{self, Error};
 use crate::link::driver::Driver;
 use crate::link::inline::Inline;
-use crate::options::{Consent, LinkOptions};
+use crate::options::{ChannelOptions, Consent};
 use crate::pool::{ForeignPool, OwnPool};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
-use tranship_proto::{CbufId, ChannelId, DomainId, Levels, PoolId, Role};
+use tranship_proto::{BufferId, ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, doorbell};
 use tranship_sys::{process, socket};
@@ -50,8 +50,8 @@ impl Assignment {
 pub(crate) enum Reply {
     Inline(Inline),
     /// A buffer of its own.
-    Returned(CbufMut),
-    Released(Option<CbufId>),
+    Returned(BufferMut),
+    Released(Option<BufferId>),
 }
 
 /// A source's end of the control ring.
@@ -177,7 +177,7 @@ impl LinkShared {
         peer_process: OwnedFd,
         own: (OwnedFd, HalfRw),
         (theirs, their_inode): (HalfRo, u64),
-        options: &LinkOptions,
+        options: &ChannelOptions,
     ) -> LinkShared {
         LinkShared {
             domain: domain.clone(),

@@ -2,7 +2,7 @@
 
 use super::message::{Body, Message};
 use crate::base::lock;
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 use crate::domain::Offer;
 use crate::options::Consent;
 use std::collections::{BTreeSet, VecDeque};
@@ -16,7 +16,7 @@ pub(super) const OP_INSIDE: u64 = 0xff << 32;
 #[derive(Debug)]
 pub(crate) struct Store {
     forth: Mutex<Way>,
-    back: Mutex<VecDeque<CbufMut>>,
+    back: Mutex<VecDeque<BufferMut>>,
     /// What a carrier had still to say when it went.
     late: Mutex<VecDeque<Message>>,
     /// One of the ends is a carrier's.
@@ -99,11 +99,11 @@ impl Store {
     }
 
     /// To the sender.
-    pub(super) fn put_back(&self, buf: CbufMut) {
+    pub(super) fn put_back(&self, buf: BufferMut) {
         lock(&self.back).push_back(buf);
     }
 
-    pub(super) fn take_back(&self) -> Option<CbufMut> {
+    pub(super) fn take_back(&self) -> Option<BufferMut> {
         lock(&self.back).pop_front()
     }
 

@@ -3,7 +3,7 @@
 use super::shell::Domain;
 use crate::domain::discover::{self, Begin, Found, Start};
 use crate::domain::{DomainCore, Join, Leaks, MANAGER_TIMEOUT};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranship_manager::paths::Places;
@@ -132,7 +132,7 @@ impl DomainBuilder {
     /// (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then, and an answer that comes after all is undone:
     /// what was made for it goes again. Settings (quotas, traces, the right to forward) stay as they were set; say them again.
     ///
-    /// What waits for more than the manager has times of its own: who opens a channel for its peer ([`LinkOptions::timeout`](crate::LinkOptions::timeout)),
+    /// What waits for more than the manager has times of its own: who opens a channel for its peer ([`ChannelOptions::timeout`](crate::ChannelOptions::timeout)),
     /// a pool that grows for memory. It is 1 ms at least. A manager that is gone is another matter: it is waited for 5 s, and the error is `ManagerAway`.
     pub fn manager_timeout(mut self, limit: Duration) -> Self {
         self.manager_timeout = limit.clamp(MIN_TIMEOUT, MAX_TIMEOUT);
@@ -168,13 +168,13 @@ impl DomainBuilder {
             attempts += 1;
             match self.join(found, None) {
                 // It ended, or left for want of clients, just then; a look around says what there is now.
-                Err(error) if error == Kind::ManagerAway && attempts < ATTEMPTS => {}
-                Err(error) if error == Kind::ManagerAway => {
+                Err(error) if error == ErrorKind::ManagerAway && attempts < ATTEMPTS => {}
+                Err(error) if error == ErrorKind::ManagerAway => {
                     let text = format!(
                         "no manager answers at {}: it hung up {attempts} times before it answered; its log may say why",
                         path.display()
                     );
-                    return Err(Error::new(Kind::NoManager, text));
+                    return Err(Error::new(ErrorKind::NoManager, text));
                 }
                 joined => return joined,
             }

@@ -2,7 +2,7 @@
 
 use super::shell::Domain;
 use crate::error::{self, Error};
-use tranship_proto::{CbufId, ChannelId, DomainId, Event, PoolId, Request};
+use tranship_proto::{BufferId, ChannelId, DomainId, Event, PoolId, Request};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{TraceRo, Traced};
 
@@ -16,7 +16,7 @@ use tranship_region::layout::{TraceRo, Traced};
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// domain.trace(pool.id(), true, true)?;
 /// # domain.turn()?;
-/// drop(pool.alloc_from(b"a frame")?);
+/// drop(pool.copy(b"a frame")?);
 /// for trace in domain.traces()? {
 ///     for event in &trace.events {
 ///         println!("{}: {:?} of {:?}", trace.name, event.did, event.buffer);
@@ -50,7 +50,7 @@ pub struct TraceEvent {
     /// Its number among this domain's events, from 1 on.
     pub number: u64,
     /// With which buffer.
-    pub buffer: CbufId,
+    pub buffer: BufferId,
     /// What.
     pub did: Did,
     /// Its bytes.
@@ -103,7 +103,7 @@ fn event((number, e): (u64, Traced)) -> TraceEvent {
     TraceEvent {
         at_ns: e.at_ns,
         number,
-        buffer: CbufId(e.buffer),
+        buffer: BufferId(e.buffer),
         did: match e.what {
             What::Allocated => Did::Allocated,
             What::Sent => Did::Sent {

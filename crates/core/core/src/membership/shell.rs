@@ -2,13 +2,13 @@
 
 use crate::base::lock;
 use crate::domain::DomainCore;
-use crate::error::{self, Barrier, Error, Kind};
+use crate::error::{self, Barrier, Error, ErrorKind};
 use crate::heap::Heap;
 use crate::link::{
     Address, Carrier, End, Ends, Feed, Listener, Opening, Receiver, Sender, listen_local,
     look_for_named, open_local, open_named, unknown,
 };
-use crate::options::{HeapOptions, LinkOptions, PoolOptions};
+use crate::options::{ChannelOptions, HeapOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRe
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
 /// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
-/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`Kind::Forked`] from everything inherited and
+/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`ErrorKind::Forked`] from everything inherited and
 /// connects a domain of its own.
 ///
 /// ```
@@ -34,7 +34,7 @@ use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRe
 /// });
 /// let mut sender = camera.listen("video", Role::Source)?.accept_sender()?;
 /// let pool = camera.create_pool(PoolOptions::new(1 << 20))?;
-/// sender.send(pool.alloc_from(b"a frame")?)?;
+/// sender.send(pool.copy(b"a frame")?)?;
 /// assert_eq!(viewer.join().unwrap()?.to_vec(), b"a frame");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -122,7 +122,7 @@ impl Domain {
     /// `NameTaken`; `Access`; `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows, which says those that are
     /// known, and where a carrier cannot listen.
     pub fn listen(&self, address: &str, role: Role) -> Result<Listener, Error> {
-        self.listen_with(address, role, LinkOptions::default())
+        self.listen_with(address, role, ChannelOptions::default())
     }
 
     /// Listens at an address, with options for the channels that are accepted there.
@@ -133,7 +133,7 @@ impl Domain {
         &self,
         address: &str,
         role: Role,
-        options: LinkOptions,
+        options: ChannelOptions,
     ) -> Result<Listener, Error> {
         crate::link::check(&options)?;
         let core = self.core();
@@ -163,15 +163,19 @@ impl Domain {
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be, or that this domain offers itself;
     /// `InvalidEndpoint` for a scheme that nobody knows; `SameRole`.
     pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
-        self.open_sender_with(address, LinkOptions::default())
+        self.open_sender_with(address, ChannelOptions::default())
     }
 
-    /// Connects to an [address](Domain::listen) at which a receiver listens, with options. Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    /// Connects to an [address](Domain::listen) at which a receiver listens, with options. Waits until somebody listens there, or as long as [`ChannelOptions::timeout`] says.
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
     /// `SameRole`; `TimedOut` after the options' time: its text says whether a listener is there. A listener that goes without accepting is none: the next one is waited for.
-    pub fn open_sender_with(&self, address: &str, options: LinkOptions) -> Result<Sender, Error> {
+    pub fn open_sender_with(
+        &self,
+        address: &str,
+        options: ChannelOptions,
+    ) -> Result<Sender, Error> {
         self.open(address, Role::Source, &options)?.into_sender()
     }
 
@@ -181,7 +185,7 @@ impl Domain {
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
     /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after `timeout`.
     pub fn open_sender_timeout(&self, address: &str, timeout: Duration) -> Result<Sender, Error> {
-        self.open_sender_with(address, LinkOptions::new().timeout(timeout))
+        self.open_sender_with(address, ChannelOptions::new().timeout(timeout))
     }
 
     /// Connects to an [address](Domain::listen) at which a receiver listens, without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]). Many may be opened at once: nothing
@@ -192,7 +196,7 @@ impl Domain {
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
     /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after the options' time; `System` where the thread that wakes tasks, or its descriptors, cannot be had.
-    pub fn open_sender_async(&self, address: &str, options: LinkOptions) -> Opening<Sender> {
+    pub fn open_sender_async(&self, address: &str, options: ChannelOptions) -> Opening<Sender> {
         let look = self.opening(address, Role::Source, options);
         Opening::new(self.core(), look, End::into_sender)
     }
@@ -203,10 +207,10 @@ impl Domain {
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
     /// `SameRole`. A listener that goes without accepting is none: the next one is waited for.
     pub fn open_receiver(&self, address: &str) -> Result<Receiver, Error> {
-        self.open_receiver_with(address, LinkOptions::default())
+        self.open_receiver_with(address, ChannelOptions::default())
     }
 
-    /// Connects to an [address](Domain::listen) at which a sender listens, with options. Waits until somebody listens there, or as long as [`LinkOptions::timeout`] says.
+    /// Connects to an [address](Domain::listen) at which a sender listens, with options. Waits until somebody listens there, or as long as [`ChannelOptions::timeout`] says.
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
@@ -214,7 +218,7 @@ impl Domain {
     pub fn open_receiver_with(
         &self,
         address: &str,
-        options: LinkOptions,
+        options: ChannelOptions,
     ) -> Result<Receiver, Error> {
         self.open(address, Role::Sink, &options)?.into_receiver()
     }
@@ -229,7 +233,7 @@ impl Domain {
         address: &str,
         timeout: Duration,
     ) -> Result<Receiver, Error> {
-        self.open_receiver_with(address, LinkOptions::new().timeout(timeout))
+        self.open_receiver_with(address, ChannelOptions::new().timeout(timeout))
     }
 
     /// Connects to an [address](Domain::listen) at which a sender listens, without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]).
@@ -240,13 +244,13 @@ impl Domain {
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
     /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time; `System` where the thread that wakes
     /// tasks, or its descriptors, cannot be had.
-    pub fn open_receiver_async(&self, address: &str, options: LinkOptions) -> Opening<Receiver> {
+    pub fn open_receiver_async(&self, address: &str, options: ChannelOptions) -> Opening<Receiver> {
         let look = self.opening(address, Role::Sink, options);
         Opening::new(self.core(), look, End::into_receiver)
     }
 
     /// Looks whether a channel is open, again and again.
-    fn opening(&self, address: &str, role: Role, options: LinkOptions) -> Look {
+    fn opening(&self, address: &str, role: Role, options: ChannelOptions) -> Look {
         let core = self.core();
         match Address::parse(address) {
             Address::Named(name) => look_for_named(core, name, role, &options),
@@ -255,7 +259,7 @@ impl Domain {
                 let at_once = options.clone().timeout(Duration::ZERO);
                 Box::new(move || match open_local(&core, &name, role, &at_once) {
                     Ok(end) => Ok(Some(end)),
-                    Err(error) if error == Kind::TimedOut => {
+                    Err(error) if error == ErrorKind::TimedOut => {
                         match options
                             .timeout
                             .is_some_and(|timeout| begun.elapsed() >= timeout)
@@ -295,7 +299,7 @@ impl Domain {
         }
     }
 
-    fn open(&self, address: &str, role: Role, options: &LinkOptions) -> Result<End, Error> {
+    fn open(&self, address: &str, role: Role, options: &ChannelOptions) -> Result<End, Error> {
         self.open_for(address, role, options, None)
     }
 
@@ -304,7 +308,7 @@ impl Domain {
         &self,
         address: &str,
         role: Role,
-        options: &LinkOptions,
+        options: &ChannelOptions,
         asker: Option<Weak<()>>,
     ) -> Result<End, Error> {
         crate::link::check(options)?;
@@ -326,7 +330,7 @@ impl Domain {
         &self,
         address: &str,
         role: Role,
-        options: &LinkOptions,
+        options: &ChannelOptions,
         feed: Option<&Arc<Feed>>,
     ) -> Ends {
         Ends {
@@ -361,7 +365,9 @@ impl Domain {
     /// `Forked`; `System` when this process has no room for what the manager sends; `PeerViolation`.
     pub fn turn(&self) -> Result<(), Error> {
         match self.core().turn() {
-            Err(error) if matches!(error.kind(), Kind::ManagerAway | Kind::CutOff) => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::ManagerAway | ErrorKind::CutOff) => {
+                Ok(())
+            }
             turned => turned,
         }
     }

@@ -1,7 +1,7 @@
 //! A policy as a program of its own: it reads what the manager knows of the pools, and sets their quotas.
 
 use super::shell::Domain;
-use crate::error::{self, Error, Kind};
+use crate::error::{self, Error, ErrorKind};
 use std::time::{Duration, Instant};
 use tranship_policy::{Governor, PoolState, Rule, Snapshot, Target};
 use tranship_proto::{Event, PoolFigures, PoolId, Refusal, RefusalCode, Request};
@@ -134,12 +134,12 @@ impl Steering {
         match done {
             Ok(()) => Ok(true),
             Err(error) => match (error.kind(), error.find::<Refusal>()) {
-                (Kind::ManagerAway | Kind::TimedOut, _) => Ok(false),
+                (ErrorKind::ManagerAway | ErrorKind::TimedOut, _) => Ok(false),
                 (_, Some(refusal)) if refusal.code == RefusalCode::State => {
                     self.retake()?;
                     Ok(false)
                 }
-                (Kind::Quota | Kind::BadArgument, Some(refusal)) => {
+                (ErrorKind::Quota | ErrorKind::BadArgument, Some(refusal)) => {
                     tracing::debug!(%refusal, "quotas are not set this time");
                     Ok(false)
                 }

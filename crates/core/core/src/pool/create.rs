@@ -14,7 +14,7 @@ use super::store::Store;
 use super::tag::Tag;
 use super::waiters::Waiters;
 use crate::domain::DomainCore;
-use crate::error::{self, Error, Kind, OutOfRange};
+use crate::error::{self, Error, ErrorKind, OutOfRange};
 use crate::options::PoolOptions;
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
@@ -105,7 +105,7 @@ impl OwnPool {
         let classes = Classes::up_to(chunk, seals_from - 1);
         let least_bytes = options.align_bytes.max(if half { PAGE } else { 1 });
         let flags = {
-            let slices = !options.trust.all_write() || options.trusted;
+            let slices = !options.trust.all_write();
             let flag = |yes, flag| if yes { flag } else { 0 };
             let long = half || domain.leaks.is_some();
             flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG)
@@ -151,7 +151,7 @@ impl OwnPool {
             // The manager that made it is gone, and the next one was perhaps not told of it.
             drop(domain.register.remove_own(id));
             let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
-            return Err(Kind::ManagerAway.into());
+            return Err(ErrorKind::ManagerAway.into());
         }
         Ok(pool)
     }

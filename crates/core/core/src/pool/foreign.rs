@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tranship_ledger::{Bias, StaleReference};
-use tranship_proto::{CbufId, PoolId, Request, Trust};
+use tranship_proto::{BufferId, PoolId, Request, Trust};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{RefsRw, TableRo};
 use tranship_region::{VerifyError, Window, WindowError};
@@ -385,7 +385,7 @@ impl ForeignPool {
     /// access; on failure nothing is held.
     pub(crate) fn hold(
         &self,
-        id: CbufId,
+        id: BufferId,
         (offset, length): (u64, u64),
         access: Access,
     ) -> Result<(), Violation> {
@@ -463,7 +463,7 @@ impl ForeignPool {
             let [offset, length] = entry.map_or([0; 2], |e| {
                 [e.offset(), e.length()].map(|w| w.load(Ordering::Relaxed))
             });
-            let id = CbufId::new(self.shape.pool, slot, tag.generation());
+            let id = BufferId::new(self.shape.pool, slot, tag.generation());
             let subject = Subject { id, offset, length };
             self.domain.note(What::Released, subject);
         }
@@ -543,7 +543,7 @@ impl ForeignPool {
     }
 
     #[inline(always)]
-    pub(crate) fn check_slot(&self, id: CbufId) -> Result<u32, Violation> {
+    pub(crate) fn check_slot(&self, id: BufferId) -> Result<u32, Violation> {
         let slot = id.slot();
         if slot < self.shape.slots {
             Ok(slot)

@@ -7,7 +7,7 @@
 use super::memory::Memory;
 use super::resizing::{Growing, Resizing, What};
 use crate::base::lock;
-use crate::error::{self, Error, Kind, Limit};
+use crate::error::{self, Error, ErrorKind, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -416,8 +416,8 @@ fn limit(error: &Error) -> Limit {
     }
     match (error.kind(), error.find()) {
         (_, Some(window)) => kernel_limit(window),
-        (Kind::ManagerAway, _) => Limit::Away,
-        (Kind::CutOff, _) => Limit::CutOff,
+        (ErrorKind::ManagerAway, _) => Limit::Away,
+        (ErrorKind::CutOff, _) => Limit::CutOff,
         _ => Limit::Protocol,
     }
 }
@@ -464,7 +464,7 @@ mod tests {
             (Headroom::Cgroup, Limit::Cgroup { free_bytes }),
         ] {
             let error = Error::from(ends(of));
-            assert_eq!(error.kind(), Kind::OutOfMemory);
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory);
             assert_eq!(limit(&error.context("a chunk")), found);
         }
     }

@@ -9,7 +9,7 @@ use crate::error::Violation;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_region::{Mappings, NoMappings, Window, WindowError};
 use tranship_sys::map::Access;
 use tranship_zone::PAGE;
@@ -98,7 +98,7 @@ impl Guard {
     pub(crate) fn hold(
         &self,
         window: &Window,
-        (id, offset, length): (CbufId, u64, u64),
+        (id, offset, length): (BufferId, u64, u64),
         access: Access,
         raise: impl FnOnce(),
         place: impl FnOnce() -> Option<(u64, u64)>,
@@ -189,7 +189,7 @@ mod tests {
         let guard = Guard::new(8, 4).expect("few");
         let hold = |slot, offset, length, place| {
             let counted = Cell::new(false);
-            let id = CbufId::new(tranship_proto::PoolId(1), slot, 2);
+            let id = BufferId::new(tranship_proto::PoolId(1), slot, 2);
             let held = guard.hold(
                 &window,
                 (id, offset, length),
@@ -241,7 +241,7 @@ mod tests {
         let probe = Probe::new();
         let can = || probe.touch(window.base().wrapping_add(4096).expose_provenance());
         let hold = |access| {
-            let id = CbufId::new(tranship_proto::PoolId(1), 1, 2);
+            let id = BufferId::new(tranship_proto::PoolId(1), 1, 2);
             let held = guard.hold(
                 &window,
                 (id, 4096, 10),

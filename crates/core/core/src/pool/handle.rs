@@ -2,7 +2,7 @@
 
 use super::own::OwnPool;
 use crate::domain::DomainCore;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::options::PoolOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use tranship_proto::{ALL_READERS, DomainId, PoolId, Request, Trust};
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, Kind, PoolOptions};
+/// use tranship::{Domain, ErrorKind, PoolOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20).name("frames"))?;
@@ -21,7 +21,7 @@ use tranship_proto::{ALL_READERS, DomainId, PoolId, Request, Trust};
 /// frame[..5].copy_from_slice(b"hello");
 /// let frame = frame.freeze(); // read-only from here on
 /// assert_eq!(&frame.to_vec()[..5], b"hello");
-/// assert_eq!(pool.try_alloc(2 << 20).unwrap_err().kind(), Kind::TooLarge);
+/// assert_eq!(pool.try_alloc(2 << 20).unwrap_err().kind(), ErrorKind::TooLarge);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Pool {
@@ -112,7 +112,7 @@ impl Pool {
             let text = format!(
                 "there is no domain {domain}: PoolOptions::allow_forward lets all readers forward"
             );
-            return Err(Error::new(Kind::Stale, text));
+            return Err(Error::new(ErrorKind::Stale, text));
         }
         self.give_right(domain)
     }

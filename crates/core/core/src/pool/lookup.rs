@@ -5,9 +5,9 @@ use super::raw::RawBuf;
 use super::slots::HUGE;
 use super::tag::Tag;
 use crate::base::lock;
-use crate::error::{Error, Kind, StaleId, Violation};
+use crate::error::{Error, ErrorKind, StaleId, Violation};
 use tranship_ledger::{StaleReference, is_named};
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_sys::map::Access;
 
 impl OwnPool {
@@ -15,7 +15,7 @@ impl OwnPool {
     /// generation that matches cannot become odd.
     pub(crate) fn take_back(
         &self,
-        id: CbufId,
+        id: BufferId,
         offset: u64,
         length: u64,
     ) -> Result<RawBuf, Violation> {
@@ -68,7 +68,7 @@ impl OwnPool {
     /// The same of one that another domain moves to us. It was sent, so it can be written only under its next generation.
     pub(crate) fn take_back_moved(
         &self,
-        id: CbufId,
+        id: BufferId,
         offset: u64,
         length: u64,
     ) -> Result<RawBuf, Violation> {
@@ -83,7 +83,7 @@ impl OwnPool {
 
     /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
     /// as a liar that moves it back twice can have it, they stay.
-    pub(crate) fn leave_again(&self, id: CbufId) {
+    pub(crate) fn leave_again(&self, id: BufferId) {
         let (memory, slot) = (&self.memory, id.slot());
         if !memory.registration.is_guarded() {
             return;
@@ -101,7 +101,7 @@ impl OwnPool {
 
     /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
     /// `take_back`.
-    pub(crate) fn lookup(&self, id: CbufId) -> Result<RawBuf, Error> {
+    pub(crate) fn lookup(&self, id: BufferId) -> Result<RawBuf, Error> {
         let (memory, slot) = (&self.memory, id.slot());
         let pool = memory.registration.id;
         let stale = StaleId { id, pool };
@@ -116,7 +116,7 @@ impl OwnPool {
                 let text = format!(
                     "buffer {id} was moved to another domain: whoever has it now may share it"
                 );
-                return Err(Error::new(Kind::BufferInvalid, text));
+                return Err(Error::new(ErrorKind::BufferInvalid, text));
             }
             Ok(memory.slots.capacity_of(slot))
         };
@@ -131,7 +131,9 @@ impl OwnPool {
 #[cfg(test)]
 mod tests {
     use crate::error::Violation;
-    use crate::{Cbuf, CbufId, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+    use crate::{
+        Buffer, BufferId, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender,
+    };
     use std::cell::Cell;
     use std::rc::Rc;
     use tranship_sys::crash;
@@ -152,7 +154,7 @@ mod tests {
         let b = domain("b").socket(path).connect().expect("a domain");
         let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = a.create_pool(options).expect("a pool");
-        let listener = a.listen_with("x", Role::Source, LinkOptions::new());
+        let listener = a.listen_with("x", Role::Source, ChannelOptions::new());
         let listener = listener.expect("a listener");
         std::thread::scope(|s| {
             let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
@@ -223,7 +225,7 @@ mod tests {
         let _held = receiver.recv().expect("recv");
         let own = pool.own_arc();
         let start = own.memory.slots.private(slot).offset();
-        let part = |offset, length| Cbuf::taken_back(&own, id, offset, length);
+        let part = |offset, length| Buffer::taken_back(&own, id, offset, length);
         for (offset, length) in [(start, len), (start + 1, len - 1), (start + len, 0)] {
             assert_eq!(part(offset, length).expect("a part").len() as u64, length);
         }
@@ -259,14 +261,14 @@ mod tests {
             let mut buf = pool.alloc(CHUNK).expect("a buffer");
             buf.fill(7);
             let buf = buf.freeze();
-            let guessed = CbufId::new(pool.id(), buf.handle().slot(), buf.id().generation());
+            let guessed = BufferId::new(pool.id(), buf.handle().slot(), buf.id().generation());
             let (found, own) = (Rc::new(Cell::new(None)), pool.own_arc());
             let (put, start) = (
                 Rc::clone(&found),
                 own.memory.slots.private(buf.handle().slot()).offset(),
             );
             crash::insert(point, move || {
-                put.set(Cbuf::taken_back(&own, guessed, start, CHUNK as u64).ok());
+                put.set(Buffer::taken_back(&own, guessed, start, CHUNK as u64).ok());
             });
             sender.send(buf).expect("send");
             drop(receiver.recv().expect("recv"));

@@ -8,7 +8,7 @@ use crate::domain::{DomainCore, ForeignMember, Had, Joined, Offer, OwnMember};
 use crate::error::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
+use tranship_proto::{BufferId, ChannelId, DomainId, PoolId};
 
 impl Retired for OwnPool {
     fn is_inherited(&self) -> bool {
@@ -147,7 +147,7 @@ impl ForeignMember for ForeignPool {
 
     fn held(&self) -> Vec<Had> {
         let of = |(slot, handles, generation, bytes): (u32, u32, u32, u64)| Had {
-            id: CbufId::new(self.shape.pool, slot, generation),
+            id: BufferId::new(self.shape.pool, slot, generation),
             // Trust: by the word of the pool's writer.
             bytes: bytes.min(self.shape.max_bytes),
             handles,

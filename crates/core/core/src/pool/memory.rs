@@ -20,7 +20,7 @@ use crate::error::{Error, TooLarge};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::{generation, want_releases};
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_region::Mappings;
 use tranship_zone::Zone;
 
@@ -106,9 +106,9 @@ impl Memory {
 
     /// The id under which others know the slot's buffer, or will.
     #[inline(always)]
-    pub(super) fn id_of(&self, slot: u32) -> CbufId {
+    pub(super) fn id_of(&self, slot: u32) -> BufferId {
         let generation = generation::published(self.slots.generation(slot));
-        CbufId::new(self.registration.id, slot, generation)
+        BufferId::new(self.registration.id, slot, generation)
     }
 
     /// One out of the zone of its class, which asks for more if it has none.

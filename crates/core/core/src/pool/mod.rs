@@ -1,5 +1,5 @@
 //! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
-//! handed out is a [`RawBuf`], of which `cbuf/` makes one.
+//! handed out is a [`RawBuf`], of which `buffer/` makes one.
 //!
 //! An own pool consists of parts that own their data. [`OwnPool`] has three, and what goes across them:
 //!

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tranship_ledger::{Handles, LetGo};
-use tranship_proto::{CbufId, DomainId, PoolId};
+use tranship_proto::{BufferId, DomainId, PoolId};
 use tranship_sync::DeferProducer;
 use tranship_zone::{CachePlace, Zone};
 
@@ -150,7 +150,7 @@ impl OwnPool {
         self.memory.sizes.place_of_class(class)
     }
     #[inline(always)]
-    pub(crate) fn id_of(&self, slot: u32) -> CbufId {
+    pub(crate) fn id_of(&self, slot: u32) -> BufferId {
         self.memory.id_of(slot)
     }
 }

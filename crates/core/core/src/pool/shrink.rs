@@ -157,7 +157,7 @@ impl OwnPool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{CbufMut, Domain, PoolOptions};
+    use crate::{BufferMut, Domain, PoolOptions};
     use std::ptr::NonNull;
     use std::sync::atomic::Ordering;
 
@@ -172,10 +172,10 @@ mod tests {
         let own = pool.own_arc();
         let len = usize::try_from(CHUNK / 2).expect("small");
         let half = || pool.alloc(len).expect("room");
-        let chunk = |buf: &CbufMut| own.offset_of(NonNull::from(&buf[0])) / CHUNK;
+        let chunk = |buf: &BufferMut| own.offset_of(NonNull::from(&buf[0])) / CHUNK;
         let asks = || own.memory.slots.shared.relinquish().load(Ordering::Relaxed) != 0;
         // One half of each chunk stays in use.
-        let mut held: Vec<CbufMut> = Vec::new();
+        let mut held: Vec<BufferMut> = Vec::new();
         for buf in [(); 8].map(|()| half()) {
             if held.iter().all(|h| chunk(h) != chunk(&buf)) {
                 held.push(buf);
@@ -202,7 +202,7 @@ mod tests {
         let pool = domain.create_pool(options).expect("a pool");
         let own = pool.own_arc();
         let len = usize::try_from(CHUNK / 4).expect("small");
-        let mut held: std::collections::VecDeque<CbufMut> =
+        let mut held: std::collections::VecDeque<BufferMut> =
             (0..32).map(|_| pool.alloc(len).expect("room")).collect();
         assert_eq!(own.memory.bytes_present(), 8 * CHUNK);
         own.set_shrink_target(3 * CHUNK);

@@ -10,7 +10,7 @@ use super::raw::RawBuf;
 use super::resizing::What;
 use crate::base::{lock, millis};
 use crate::domain::PATIENCE;
-use crate::error::{Error, Kind, Limit, Shortage};
+use crate::error::{Error, ErrorKind, Limit, Shortage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ impl OwnPool {
     /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
     pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<RawBuf, Error> {
         if self.domain().fork.is_child() {
-            return Err(Kind::Forked.into());
+            return Err(ErrorKind::Forked.into());
         }
         let started = Instant::now();
         let need = self.memory.need_bytes(len);
@@ -188,7 +188,7 @@ impl OwnPool {
                     self.domain().wait_news(seen, None);
                     continue;
                 }
-                Growth::No(Limit::Away) => return Err(Kind::ManagerAway.into()),
+                Growth::No(Limit::Away) => return Err(ErrorKind::ManagerAway.into()),
                 growth => self.memory.limit_of(growth),
             };
             let error = self.out_of_memory(bytes, limit, begun);
@@ -256,7 +256,7 @@ impl OwnPool {
         let settled_at = Instant::now() + SETTLE;
         loop {
             if self.domain().fork.is_child() {
-                return Err(Kind::Forked.into());
+                return Err(ErrorKind::Forked.into());
             }
             let left = match patience {
                 Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),

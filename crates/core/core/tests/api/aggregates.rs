@@ -4,8 +4,8 @@ use crate::kit::*;
 use bytes::Buf as _;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
 use tranship_core::{
-    Aggregate, Body, Cbuf, Kind, Limit, LinkOptions, MAX_PIECES, Message, Payload, Shortage,
-    WhenFull,
+    Aggregate, Body, Buffer, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Message, Payload,
+    Shortage, WhenFull,
 };
 
 #[track_caller]
@@ -16,8 +16,8 @@ fn aggregate(message: Message) -> Aggregate {
     }
 }
 
-fn text(pool: &tranship_core::Pool, text: &str) -> Cbuf {
-    pool.alloc_from(text.as_bytes()).expect("alloc").freeze()
+fn text(pool: &tranship_core::Pool, text: &str) -> Buffer {
+    pool.copy(text.as_bytes()).expect("alloc").freeze()
 }
 
 #[test]
@@ -35,7 +35,11 @@ fn pieces_are_put_in_front_behind_and_together() {
     middle.append(tail).expect("room");
     assert_eq!(middle.to_vec(), b"head body tail");
     assert_eq!((middle.len(), middle.pieces().len()), (14, 3));
-    let slices = middle.io_slices().expect("own");
+    let slices = middle
+        .pieces()
+        .iter()
+        .map(|piece| IoSlice::new(piece.bytes().expect("own")))
+        .collect::<Vec<_>>();
     let lengths: Vec<_> = slices.iter().map(|s| s.len()).collect();
     assert_eq!(lengths, [5, 4, 5]);
     // Without copying: the slices are the buffers' own memory.
@@ -62,7 +66,7 @@ fn pieces_go_in_and_out_anywhere() {
     }
     assert_eq!(all.to_vec(), b"abcd");
     let refused = all.insert(5, text(&pool, "e")).expect_err("no place");
-    assert_eq!(refused.kind(), Kind::BadArgument);
+    assert_eq!(refused.kind(), ErrorKind::BadArgument);
     let piece = all.remove(2).expect("a piece");
     assert_eq!(piece.bytes(), Some(&b"c"[..]));
     assert!(all.remove(3).is_none());
@@ -114,7 +118,7 @@ fn pieces_are_shown_in_one_range() {
     let mut odd = Aggregate::new();
     odd.push_back(text(&pool, "odd")).expect("room");
     let refused = odd.map().expect_err("no page");
-    assert_eq!(refused.kind(), Kind::BadArgument);
+    assert_eq!(refused.kind(), ErrorKind::BadArgument);
     assert!(Aggregate::new().map().is_err());
 }
 
@@ -125,15 +129,11 @@ fn it_is_a_bytes_buf() {
     let pool = pool(&a, 2);
     let mut all = Aggregate::new();
     all.push_back(text(&pool, "")).expect("room");
-    all.push_back(pool.alloc_from(&[1, 2, 3]).expect("alloc").freeze())
+    all.push_back(pool.copy(&[1, 2, 3]).expect("alloc").freeze())
         .expect("room");
     all.push_back(text(&pool, "")).expect("room");
-    all.push_back(
-        pool.alloc_from(&[4, 5, 6, 7, 8, 9])
-            .expect("alloc")
-            .freeze(),
-    )
-    .expect("room");
+    all.push_back(pool.copy(&[4, 5, 6, 7, 8, 9]).expect("alloc").freeze())
+        .expect("room");
     let mut reader = all.reader().expect("own");
     assert_eq!(reader.remaining(), 9);
     assert_eq!(reader.chunk(), [1, 2, 3]);
@@ -170,7 +170,7 @@ fn a_received_one_can_be_walked_and_its_pieces_kept() {
     unsafe { receiver.trust_writer() };
     sender.send(all).expect("send");
     let first = receiver.recv().expect("recv");
-    assert_eq!((first.meta, first.len()), (5, expected.len()));
+    assert_eq!((first.word, first.len()), (5, expected.len()));
     assert_eq!(first.to_vec(), expected);
     let first = aggregate(first);
     assert_eq!(first.pieces().len(), 31);
@@ -204,7 +204,7 @@ fn an_untrusted_one_gives_no_slices() {
     all.push_back(text(&pool, "x")).expect("room");
     sender.send(all).expect("send");
     let got = aggregate(receiver.recv().expect("recv"));
-    assert!(got.io_slices().is_none() && got.reader().is_none());
+    assert!(got.reader().is_none());
     assert_eq!(got.to_vec(), b"x");
 }
 
@@ -232,7 +232,10 @@ fn empty_ones_and_the_longest_travel() {
     assert_eq!(got.pieces().len(), MAX_PIECES);
     assert_eq!(got.to_vec(), most.to_vec());
     let more = most.push_back(piece).expect_err("one too many");
-    assert_eq!((more.kind(), more.unsent.len()), (Kind::BadArgument, 10));
+    assert_eq!(
+        (more.kind(), more.unsent.len()),
+        (ErrorKind::BadArgument, 10)
+    );
     assert_eq!(
         more.to_string(),
         "an aggregate of 4096 pieces cannot take 1 more: it has at most 4096; send it and begin another"
@@ -255,7 +258,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     let _dog = dog();
     let (a, b) = pair();
     let pool = pool(&a, 2);
-    let options = LinkOptions::new().lines(2).when_full(WhenFull::Error);
+    let options = ChannelOptions::new().lines(2).when_full(WhenFull::Error);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
     sender.assign(&pool).expect("assign");
     let mut all = Aggregate::new();
@@ -264,7 +267,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     sender.send(all.clone()).expect("room");
     sender.send(all.clone()).expect("room");
     let error = sender.send(all).expect_err("full");
-    assert_eq!(error.error.kind(), Kind::Full);
+    assert_eq!(error.error.kind(), ErrorKind::Full);
     let Payload::Aggregate(back) = error.unsent else {
         panic!("an aggregate")
     };
@@ -278,7 +281,7 @@ fn what_cannot_be_sent_comes_back_whole() {
         .expect("lists and pieces are free");
     // Without any pool of one's own there is no place for the list.
     let error = sender.send(Aggregate::new()).expect_err("no list pool");
-    assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("list of the aggregate"));
 }
 
@@ -382,7 +385,7 @@ fn one_buffer_named_again_and_again_is_written_with_little_memory() {
     assert!(sink.longest <= 64 * KIB, "{} bytes at once", sink.longest);
     drop(got);
     // The same bytes as a copy has, also of what travels inside the line.
-    let mixed = pool.alloc_from(b"0123456789").expect("alloc").freeze();
+    let mixed = pool.copy(b"0123456789").expect("alloc").freeze();
     let mut two = Aggregate::new();
     two.push_back(mixed.slice(5..)).expect("room");
     two.push_front(mixed.slice(..5)).expect("room");

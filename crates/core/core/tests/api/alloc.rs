@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Holder, Kind, Limit, OutOfRange, Pool, PoolOptions, Shortage, TooLarge};
+use tranship_core::{ErrorKind, Holder, Limit, OutOfRange, Pool, PoolOptions, Shortage, TooLarge};
 use tranship_manager::Config;
 use tranship_testkit::Random;
 
@@ -21,7 +21,7 @@ fn larger_than_the_maximum_is_an_error_at_once_however_one_asks() {
         pool.alloc(usize::MAX),
     ] {
         let error = result.expect_err("too large");
-        assert_eq!(error.kind(), Kind::TooLarge);
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
         let Some(&TooLarge {
             need_bytes,
             max_bytes,
@@ -47,12 +47,19 @@ fn the_quota_may_be_smaller_than_the_maximum() {
     assert_eq!(pool.max_bytes(), 8 * CHUNK as u64);
     assert_eq!(pool.quota_bytes(), 2 * CHUNK as u64);
     let error = pool.alloc_now(3 * CHUNK).expect_err("3");
-    assert_eq!(error.kind(), Kind::OutOfMemory, "it may be raised: {error}");
-    assert_eq!(pool.alloc(9 * CHUNK).expect_err("9").kind(), Kind::TooLarge);
+    assert_eq!(
+        error.kind(),
+        ErrorKind::OutOfMemory,
+        "it may be raised: {error}"
+    );
+    assert_eq!(
+        pool.alloc(9 * CHUNK).expect_err("9").kind(),
+        ErrorKind::TooLarge
+    );
     let two = pool.alloc(2 * CHUNK).expect("2");
     assert_eq!(
         pool.alloc_now(1).expect_err("full").kind(),
-        Kind::OutOfMemory
+        ErrorKind::OutOfMemory
     );
     drop(two);
     pool.alloc_now(1).expect("room again");
@@ -127,7 +134,7 @@ fn blocked_callers_are_served_in_the_order_of_their_coming() {
             assert!(order.try_recv().is_err(), "nobody is served early");
             assert_eq!(
                 pool.alloc_now(1).expect_err("others wait").kind(),
-                Kind::OutOfMemory,
+                ErrorKind::OutOfMemory,
                 "and nobody passes those who wait"
             );
             drop(held.pop());
@@ -183,7 +190,7 @@ fn a_blocked_caller_is_woken_by_a_reader_that_lets_go() {
         .collect();
     assert_eq!(
         pool.alloc_now(CHUNK).expect_err("held").kind(),
-        Kind::OutOfMemory
+        ErrorKind::OutOfMemory
     );
     thread::scope(|s| {
         let blocked = s.spawn(|| pool.alloc(CHUNK).expect("blocked").len());
@@ -290,7 +297,7 @@ fn small_buffers_share_pages() {
         .slots(1024);
     let pool = a.create_pool(options).expect("pool");
     let all: Vec<_> = (0..900u32)
-        .map(|i| pool.alloc_from(&i.to_le_bytes()).expect("alloc"))
+        .map(|i| pool.copy(&i.to_le_bytes()).expect("alloc"))
         .collect();
     assert_eq!(pool.stats().chunk_bytes_present, CHUNK as u64);
     for (i, buf) in (0u32..).zip(&all) {
@@ -385,7 +392,7 @@ fn nonsense_is_refused_with_the_numbers() {
     for options in bad {
         let error = a.create_pool(options.clone()).expect_err("nonsense");
         assert!(
-            error.find::<OutOfRange>().is_some() && error.kind() == Kind::BadArgument,
+            error.find::<OutOfRange>().is_some() && error.kind() == ErrorKind::BadArgument,
             "{options:?}: {error}"
         );
     }

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_core::{
-    Awaited, Domain, Kind, LinkOptions, Listener, Opening, Receiver, Role, TimedOut,
+    Awaited, ChannelOptions, Domain, ErrorKind, Listener, Opening, Receiver, Role, TimedOut,
 };
 
 /// The manager has handled what the domain asked, and the listener's domain has heard of it.
@@ -15,7 +15,7 @@ fn settle(listens: &Domain, opens: &[&Domain]) {
 }
 
 fn opening(domain: &Domain, name: &str) -> Opening<Receiver> {
-    let mut opening = domain.open_receiver_async(name, LinkOptions::new());
+    let mut opening = domain.open_receiver_async(name, ChannelOptions::new());
     assert!(opening.try_open().expect("waits").is_none());
     opening
 }
@@ -53,7 +53,7 @@ fn a_connect_waits_for_the_next_listener_when_the_one_it_came_to_goes() {
     let listener = a.listen("video", Role::Source).expect("listen");
     std::thread::scope(|s| {
         let sender = s.spawn(|| serve(&listener, 7));
-        assert_eq!(opened(&mut video).recv().expect("recv").meta, 7);
+        assert_eq!(opened(&mut video).recv().expect("recv").word, 7);
         drop(sender.join().expect("sender"));
     });
 }
@@ -72,7 +72,7 @@ fn a_listener_that_accepts_one_leaves_the_others_to_the_next() {
             for opening in &mut waiting {
                 if let Some(mut end) = opening.try_open().expect("open") {
                     taken += 1;
-                    assert_eq!(end.recv().expect("the one that was taken").meta, word);
+                    assert_eq!(end.recv().expect("the one that was taken").word, word);
                 }
             }
             taken
@@ -97,7 +97,7 @@ fn a_listener_that_accepts_one_leaves_the_others_to_the_next() {
 fn the_time_is_over_says_whether_anybody_listens() {
     let _dog = dog();
     let (a, b) = pair();
-    let soon = LinkOptions::new().timeout(Duration::from_millis(30));
+    let soon = ChannelOptions::new().timeout(Duration::from_millis(30));
     let nobody = b.open_receiver_with("x", soon.clone()).expect_err("nobody");
     assert!(
         matches!(nobody.find(), Some(TimedOut { awaited: Awaited::Offer(name), .. }) if name == "x"),
@@ -105,7 +105,7 @@ fn the_time_is_over_says_whether_anybody_listens() {
     );
     let _listener = a.listen("x", Role::Source).expect("listen");
     let busy = b.open_receiver_with("x", soon).expect_err("not accepted");
-    assert_eq!(busy.kind(), Kind::TimedOut);
+    assert_eq!(busy.kind(), ErrorKind::TimedOut);
     let text = busy.to_string();
     assert!(
         text.contains("listens at `x`") && text.contains("accepted"),
@@ -119,7 +119,7 @@ fn a_name_of_the_domain_itself_is_said_to_be_that() {
     let a = embedded();
     let _listener = a.listen("mine", Role::Source).expect("listen");
     let error = a.open_receiver("mine").expect_err("its own");
-    assert_eq!(error.kind(), Kind::BadArgument, "{error}");
+    assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     let text = error.to_string();
     assert!(text.contains("`local:`"), "{text}");
 }
@@ -136,7 +136,7 @@ fn a_name_that_the_domain_takes_while_it_waits_for_it_is_its_own() {
         said = opening.try_open().err();
         said.is_some()
     });
-    assert_eq!(said.expect("an error").kind(), Kind::BadArgument);
+    assert_eq!(said.expect("an error").kind(), ErrorKind::BadArgument);
 }
 
 /// Nobody else is there to accept what it opens.
@@ -148,5 +148,5 @@ fn one_thread_listens_opens_and_accepts() {
     let mut receiver = b.open_receiver("x").expect("open");
     let mut sender = listener.accept_sender().expect("accept");
     sender.send_inline(b"", 3).expect("send");
-    assert_eq!(receiver.recv().expect("recv").meta, 3);
+    assert_eq!(receiver.recv().expect("recv").word, 3);
 }

@@ -5,7 +5,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranship_core::{
-    Barrier, Domain, Error, Kind, Limit, PoolOptions, RefusalCode, Role, Shortage, select,
+    Barrier, Domain, Error, ErrorKind, Limit, PoolOptions, RefusalCode, Role, Shortage,
 };
 use tranship_manager::{Config, Embedded, Rule, Who};
 use tranship_testkit::{Control, child, is_root, skipped};
@@ -41,7 +41,7 @@ fn lock_down(errno: i32) {
 fn cut_off(domain: &Domain, what: &str, error: &Error) {
     let barrier = domain.cut_off();
     assert!(error.find() == barrier.as_ref(), "{what}: {error}");
-    assert_eq!(error.kind(), Kind::CutOff, "{what}");
+    assert_eq!(error.kind(), ErrorKind::CutOff, "{what}");
 }
 
 child!(
@@ -50,7 +50,7 @@ child!(
         let domain = bare(&path, "confined");
         let pool = pool(&domain, 2);
         let mut receiver = domain.open_receiver("frames").unwrap();
-        assert_eq!(receiver.recv().unwrap().meta, 1);
+        assert_eq!(receiver.recv().unwrap().word, 1);
         lock_down(errno);
         let barrier = match errno {
             0 => Barrier::OtherRoot,
@@ -59,14 +59,14 @@ child!(
         ctl.send(&()).unwrap();
         let _it_is_gone: () = ctl.recv().unwrap().unwrap();
         // What it was shown arrives; what it was not shown is said not to, however it is asked for.
-        assert_eq!(receiver.recv().unwrap().meta, 2);
+        assert_eq!(receiver.recv().unwrap().word, 2);
         let never = |error: &Error| {
             assert!(error.find() == Some(&barrier), "{error}");
-            assert_eq!(error.kind(), Kind::ChunkPending);
+            assert_eq!(error.kind(), ErrorKind::ChunkPending);
         };
         never(&receiver.recv().unwrap_err());
         assert_eq!(domain.cut_off(), Some(barrier));
-        assert_eq!(select(&mut [&mut receiver], None), Some(0));
+        assert_eq!(first_ready(&mut [&mut receiver], None), Some(0));
         never(&receiver.try_recv().unwrap_err());
         never(
             &receiver

@@ -2,7 +2,7 @@
 //! whoever is short of memory.
 
 use crate::kit::*;
-use tranship_core::{Domain, LinkOptions, PoolOptions, Wait};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Wait};
 
 const LEN: usize = 4 * KIB;
 
@@ -19,7 +19,7 @@ fn a_steady_stream_never_collects_to_allocate() {
     let mut send = |times| {
         for n in 0..times {
             sender.send_with(filled(&pool, LEN, 1), n).expect("send");
-            assert_eq!(receiver.recv().expect("recv").meta, n);
+            assert_eq!(receiver.recv().expect("recv").word, n);
         }
     };
     send(500);
@@ -58,7 +58,7 @@ fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
         }
         drop(sender);
         for n in 0..count {
-            assert_eq!(receiver.recv().expect("recv").meta, n);
+            assert_eq!(receiver.recv().expect("recv").word, n);
         }
         drop(receiver);
         until(|| pool.alloc_now(4 * CHUNK).is_ok());
@@ -72,7 +72,7 @@ fn of_many_that_are_dead_the_one_that_is_held_is_left() {
     let (a, b) = pair();
     let pool = pool(&a, 16);
     let all = 16 * CHUNK / LEN;
-    let options = LinkOptions::new().lines(256);
+    let options = ChannelOptions::new().lines(256);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
     for held in [0, 1, 15, 16, 17, 31, 32, 33, all / 2, all - 1] {
         for n in 0..all {
@@ -106,7 +106,7 @@ fn a_sender_looks_at_what_its_receiver_is_well_past() {
     // At the 64th send, by the numbers of messages; a pool of so few buffers asks for the receiver's cursor at each look.
     for (taken, collected) in [(23, 0), (24, 8), (39, 8), (40, 16)] {
         let pool = pool(&a, 4);
-        let options = LinkOptions::new().lines(256);
+        let options = ChannelOptions::new().lines(256);
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{taken}"), options);
         for n in 0..all {
             let buf = filled(&pool, LEN, 1);
@@ -136,13 +136,13 @@ fn more_can_be_under_way_than_a_trail_holds() {
     let (a, b) = pair();
     let options = PoolOptions::new(16 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = a.create_pool(options.slots(4096)).expect("pool");
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2048));
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2048));
     for _ in 0..3 {
         for n in 0..1500 {
             sender.send_with(filled(&pool, 64, 1), n).expect("send");
         }
         for n in 0..1500 {
-            assert_eq!(receiver.recv().expect("recv").meta, n);
+            assert_eq!(receiver.recv().expect("recv").word, n);
         }
         drop(pool.alloc_now(16 * CHUNK).expect("all of it"));
     }
@@ -154,7 +154,7 @@ fn a_receiver_that_spins_can_be_awaited() {
     let _dog = dog();
     let (a, b) = pair();
     let pool = pool(&a, 2);
-    let options = LinkOptions::new().wait(Wait::Spin);
+    let options = ChannelOptions::new().wait(Wait::Spin);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
     std::thread::scope(|s| {
         s.spawn(move || {
@@ -168,8 +168,7 @@ fn a_receiver_that_spins_can_be_awaited() {
                 0 => receiver.recv(),
                 _ => block_on(receiver.recv_async()),
             };
-            assert_eq!(message.expect("recv").meta, n);
-            receiver.set_wait(Wait::Spin);
+            assert_eq!(message.expect("recv").word, n);
         }
     });
 }

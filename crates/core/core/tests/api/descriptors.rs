@@ -3,7 +3,7 @@
 use crate::kit::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
-use tranship_core::{Domain, Kind, Limit, Shortage};
+use tranship_core::{Domain, ErrorKind, Limit, Shortage};
 use tranship_manager::{Config, Embedded, Forward};
 use tranship_testkit::{Control, child};
 
@@ -72,7 +72,7 @@ child!(
         with_room_for(room, || {
             let error = writer.turn().unwrap_err();
             assert_eq!(error.errno(), libc::EMFILE, "{error}");
-            assert_eq!(error.kind(), Kind::System);
+            assert_eq!(error.kind(), ErrorKind::System);
         });
         let all_but_the_held = || {
             let mut all: Vec<_> = std::iter::from_fn(|| pool.alloc_now(BUFFER).ok()).collect();

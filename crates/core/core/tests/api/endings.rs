@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::path::PathBuf;
 use std::time::Duration;
-use tranship_core::{Domain, Error, Kind, LinkOptions, NotTaken, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, NotTaken, Role, Wait};
 use tranship_testkit::{Control, child};
 
 const MESSAGES: u8 = 5;
@@ -63,7 +63,7 @@ fn who_dies_before_it_closes_has_not_closed() {
         let (taken, error) = left_by(at);
         assert_eq!(
             (taken, error.kind()),
-            (sent, Kind::PeerDied),
+            (sent, ErrorKind::PeerDied),
             "{at}: {error}"
         );
         assert!(error.to_string().contains("may not be all"), "{error}");
@@ -74,8 +74,8 @@ fn who_dies_before_it_closes_has_not_closed() {
 fn who_dies_after_it_has_closed_has_closed() {
     let _dog = dog();
     let (taken, error) = left_by("close.after_flag");
-    assert!(error.kind() == Kind::PeerGone, "{error}");
-    assert_eq!((taken, error.kind()), (MESSAGES, Kind::PeerGone));
+    assert!(error.kind() == ErrorKind::PeerGone, "{error}");
+    assert_eq!((taken, error.kind()), (MESSAGES, ErrorKind::PeerGone));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn who_gives_up_or_panics_has_not_closed() {
         }
         assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [1; KIB]);
         let error = receiver.recv().expect_err("the end");
-        assert_eq!(error.kind(), Kind::PeerDied, "{error}");
+        assert_eq!(error.kind(), ErrorKind::PeerDied, "{error}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_sender_hears_whether_all_was_taken() {
         .into_iter()
         .enumerate()
     {
-        let options = LinkOptions::new().wait(wait);
+        let options = ChannelOptions::new().wait(wait);
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), options);
         sender.wait_taken(None).expect("nothing was sent");
         for n in 0..3 {
@@ -129,7 +129,7 @@ fn a_sender_hears_whether_all_was_taken() {
             ),
             "{error:?}"
         );
-        assert_eq!(error.kind(), Kind::TimedOut);
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
         // It waits for the last one, and hears of it also from a receiver that leaves at once.
         let taken = std::thread::scope(|s| {
             let waiting = s.spawn(|| sender.wait_taken(None));
@@ -168,7 +168,7 @@ fn a_sender_hears_what_a_receiver_that_is_gone_has_left() {
         ),
         "{error:?}"
     );
-    assert_eq!(error.kind(), Kind::PeerGone);
+    assert_eq!(error.kind(), ErrorKind::PeerGone);
 }
 
 child!(

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{Kind, LinkOptions, Payload, StatRecord, Wait};
+use tranship_core::{ChannelOptions, ErrorKind, Payload, StatRecord, Wait};
 
 #[test]
 fn what_was_sent_before_the_sender_went_can_be_received() {
@@ -23,7 +23,7 @@ fn what_was_sent_before_the_sender_went_can_be_received() {
         let error = receiver.recv().expect_err("the end");
         let channel = format!("channel {} ", receiver.channel());
         assert!(error.to_string().contains(&channel), "{error}");
-        assert_eq!(error.kind(), Kind::PeerGone);
+        assert_eq!(error.kind(), ErrorKind::PeerGone);
         assert!(receiver.try_recv().is_err());
     }
     drop(receiver);
@@ -78,8 +78,8 @@ fn without_a_receiver_the_buffer_comes_back() {
     let error = sender.send(filled(&pool, 100, 2)).expect_err("nobody");
     let channel = format!("channel {} ", sender.channel());
     assert!(error.to_string().contains(&channel), "{error}");
-    assert_eq!(error.error.kind(), Kind::PeerGone);
-    let Payload::Buf(back) = error.unsent else {
+    assert_eq!(error.error.kind(), ErrorKind::PeerGone);
+    let Payload::Buffer(back) = error.unsent else {
         panic!("a buffer")
     };
     assert_eq!(back.bytes(), Some(&[2u8; 100][..]));
@@ -101,7 +101,7 @@ fn a_sender_that_waits_for_room_hears_of_the_end() {
     let _dog = dog();
     let (a, b) = pair();
     for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
-        let options = LinkOptions::new().lines(2).wait(wait);
+        let options = ChannelOptions::new().lines(2).wait(wait);
         let (mut sender, receiver) = link_with(&a, &b, &format!("x{n}"), options);
         let failure = thread::scope(|s| {
             let sending = s.spawn(move || {
@@ -115,7 +115,7 @@ fn a_sender_that_waits_for_room_hears_of_the_end() {
             drop(receiver);
             sending.join().expect("sender")
         });
-        assert!(failure.kind() == Kind::PeerGone, "{failure}");
+        assert!(failure.kind() == ErrorKind::PeerGone, "{failure}");
     }
 }
 
@@ -127,12 +127,12 @@ fn a_receiver_that_waits_hears_of_the_end() {
         .into_iter()
         .enumerate()
     {
-        let options = LinkOptions::new().wait(wait);
+        let options = ChannelOptions::new().wait(wait);
         let (sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), options);
         thread::scope(|s| {
             let receiving = s.spawn(move || receiver.recv().expect_err("the end").kind());
             drop(sender);
-            assert_eq!(receiving.join().expect("receiver"), Kind::PeerGone);
+            assert_eq!(receiving.join().expect("receiver"), ErrorKind::PeerGone);
         });
     }
 }

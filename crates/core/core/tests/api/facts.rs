@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::time::Duration;
-use tranship_core::{Domain, Kind, PoolOptions, Role, StatRecord};
+use tranship_core::{Domain, ErrorKind, PoolOptions, Role, StatRecord};
 use tranship_manager::{Config, Limits, Rule};
 
 #[test]
@@ -150,7 +150,7 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
         .socket(&path)
         .connect()
         .expect_err("connections");
-    assert_eq!(third.kind(), Kind::Limit, "{third}");
+    assert_eq!(third.kind(), ErrorKind::Limit, "{third}");
     let of = |error: &tranship_core::Error, what: &str| {
         let text = error.to_string();
         assert!(
@@ -249,7 +249,7 @@ fn no_manager_is_an_error_that_says_what_was_tried() {
         .socket(&path)
         .connect()
         .expect_err("nobody");
-    assert_eq!(error.kind(), Kind::NoManager);
+    assert_eq!(error.kind(), ErrorKind::NoManager);
     let text = error.to_string();
     assert!(text.contains("none.sock (No such file"), "{text}");
     assert!(text.contains("`tranship manager --socket"), "{text}");
@@ -303,11 +303,11 @@ fn an_embedded_manager_goes_with_its_domain_and_links_go_on() {
     let error = b
         .create_pool(PoolOptions::new(1 << 20))
         .expect_err("nothing new");
-    assert_eq!(error.kind(), Kind::ManagerAway, "{error}");
-    assert_eq!(b.stat().expect_err("away").kind(), Kind::ManagerAway);
-    let soon = tranship_core::LinkOptions::new().timeout(Duration::from_secs(1));
+    assert_eq!(error.kind(), ErrorKind::ManagerAway, "{error}");
+    assert_eq!(b.stat().expect_err("away").kind(), ErrorKind::ManagerAway);
+    let soon = tranship_core::ChannelOptions::new().timeout(Duration::from_secs(1));
     assert_eq!(
         c.open_sender_with("y", soon).expect_err("away").kind(),
-        Kind::ManagerAway
+        ErrorKind::ManagerAway
     );
 }

@@ -1,7 +1,7 @@
 //! Buffers that travel on: through a third domain, in cycles, back to their writer.
 
 use crate::kit::*;
-use tranship_core::{Kind, Payload, PoolOptions, RefusalCode};
+use tranship_core::{ErrorKind, Payload, PoolOptions, RefusalCode};
 use tranship_manager::{Config, Forward};
 
 #[test]
@@ -20,8 +20,8 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
         Some(RefusalCode::NotYours),
         "{error}"
     );
-    assert_eq!(error.error.kind(), Kind::Refused);
-    let Payload::Buf(back) = error.unsent else {
+    assert_eq!(error.error.kind(), ErrorKind::Refused);
+    let Payload::Buffer(back) = error.unsent else {
         panic!("a buffer")
     };
     assert_eq!(back.to_vec(), [3; 100]);
@@ -35,7 +35,7 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
     // 0 is not a domain, nor all of them.
     for nobody in [u32::MAX, 0] {
         let refused = other.allow_forward(tranship_core::DomainId(nobody));
-        assert_eq!(refused.expect_err("nobody").kind(), Kind::Stale);
+        assert_eq!(refused.expect_err("nobody").kind(), ErrorKind::Stale);
     }
 }
 
@@ -160,9 +160,7 @@ fn only_a_part_may_come_back() {
     let (mut there, mut b_in) = link(&a, &b, "there");
     let (mut back, mut a_in) = link(&b, &a, "back");
     let bytes: Vec<u8> = (0..200).collect();
-    there
-        .send(pool.alloc_from(&bytes).expect("alloc"))
-        .expect("send");
+    there.send(pool.copy(&bytes).expect("alloc")).expect("send");
     back.send(buf(b_in.recv().expect("recv")).slice(50..60))
         .expect("return");
     let part = buf(a_in.recv().expect("recv"));
@@ -181,7 +179,7 @@ fn another_domain_of_the_process_cannot_send_it() {
     let error = sender
         .send(filled(&pool, 10, 1))
         .expect_err("a's buffer, b's link");
-    assert_eq!(error.kind(), Kind::BufferNotOwned);
+    assert_eq!(error.kind(), ErrorKind::BufferNotOwned);
     drop(error.unsent);
     pool.alloc_now(CHUNK).expect("free");
 }

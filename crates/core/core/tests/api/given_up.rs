@@ -54,7 +54,7 @@ fn who_is_connected_to_a_name_whose_listener_goes_waits_for_the_next() {
         let mut sender = listener.accept_sender().expect("accept");
         let mut receiver = opens.join().expect("no panic");
         sender.send_inline(b"", 5).expect("send");
-        assert_eq!(receiver.recv().expect("recv").meta, 5);
+        assert_eq!(receiver.recv().expect("recv").word, 5);
     });
 }
 

@@ -2,7 +2,9 @@
 
 use crate::kit::*;
 use std::path::Path;
-use tranship_core::{Domain, Error, Heap, HeapOptions, HeapStat, Kind, RefusalCode, StatRecord};
+use tranship_core::{
+    Domain, Error, ErrorKind, Heap, HeapOptions, HeapStat, RefusalCode, StatRecord,
+};
 use tranship_manager::{Config, Embedded};
 
 const MIB: u64 = 1 << 20;
@@ -83,7 +85,7 @@ fn heaps_and_pools_share_the_total_and_press_each_other() {
     // It is asked again after a while only.
     until(|| {
         let refused = pool.alloc_now(2 << 20).expect_err("no room");
-        assert_eq!(refused.kind(), Kind::OutOfMemory);
+        assert_eq!(refused.kind(), ErrorKind::OutOfMemory);
         full.pressure().is_some()
     });
     drop(used);
@@ -114,7 +116,7 @@ fn a_new_manager_is_told_what_a_heap_holds() {
     until(|| {
         large
             .admit(1, 1)
-            .is_err_and(|error| error == Kind::ManagerAway)
+            .is_err_and(|error| error == ErrorKind::ManagerAway)
     });
     let second = manager(&path);
     until(|| a.stat().is_ok_and(|s| s.len() >= 4));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tranship_core::{
-    Domain, Error, HeapOptions, Kind, Limit, Pool, Receiver, Role, Sender, Shortage, TimedOut,
+    Domain, Error, ErrorKind, HeapOptions, Limit, Pool, Receiver, Role, Sender, Shortage, TimedOut,
 };
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, RefusalCode, Req, Request};
@@ -100,7 +100,7 @@ fn one_that_does_not_welcome() {
     let _hung = hang(&left.path);
     left.goes_round();
     let error = left.writer.listen("new", Role::Source).expect_err("hung");
-    assert_eq!(error.kind(), Kind::ManagerAway);
+    assert_eq!(error.kind(), ErrorKind::ManagerAway);
     left.goes_round();
 }
 
@@ -152,8 +152,8 @@ fn one_that_does_not_confirm_a_connection() {
         back.say(&incoming, Some(&fd));
         back.rings();
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
-            let error = listener.accept_receiver_within(wait).expect_err("hung");
-            assert_eq!(error.kind(), Kind::TimedOut);
+            let error = listener.accept_receiver_timeout(wait).expect_err("hung");
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
             assert!(error.to_string().contains("name"), "{error}");
         }
         let Request::Accept { req, .. } = back.hears() else {
@@ -178,7 +178,7 @@ fn one_whose_queue_is_full_of_others_who_join() {
         queued.push(fd);
     }
     let error = Domain::builder().socket(&path).connect().expect_err("hung");
-    assert_eq!(error.kind(), Kind::TimedOut);
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(error.to_string().contains("10000 ms"), "{error}");
 }
 
@@ -193,7 +193,7 @@ fn one_that_reads_nothing() {
     for _ in 0..2000 {
         drop(left.writer.open_sender_with(
             "nobody",
-            tranship_core::LinkOptions::new().timeout(Duration::ZERO),
+            tranship_core::ChannelOptions::new().timeout(Duration::ZERO),
         ));
     }
     drop(peers);
@@ -210,15 +210,15 @@ fn one_that_does_not_answer() {
     let held: Vec<_> = (0..4).map(|i| filled(&left.pool, BUFFER, i)).collect();
     let brief = Duration::from_millis(1);
     let error = left.pool.alloc_timeout(BUFFER, brief).expect_err("hung");
-    assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let error = left.pool.try_alloc(BUFFER).expect_err("hung");
-    assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(
         left.writer.is_managed(),
         "nothing was waited for in vain yet"
     );
     let error = left.writer.stat().expect_err("hung");
-    assert_eq!(error.kind(), Kind::TimedOut);
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(!left.writer.is_managed());
     std::thread::scope(|s| {
         let waits = s.spawn(|| filled(&left.pool, BUFFER, 5));
@@ -267,7 +267,7 @@ fn one_that_does_not_answer_in_a_short_time_is_asked_again() {
         loop {
             match what() {
                 Ok(had) => return had,
-                Err(error) => assert_eq!(error.kind(), Kind::TimedOut, "{error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
             }
         }
     }
@@ -387,7 +387,7 @@ fn limit_by(answer: fn(Req) -> Event) -> Limit {
             .pool
             .alloc_now(4 * CHUNK)
             .expect_err("nothing is granted");
-        assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
         let found = error.find::<Shortage>().expect("the figures").limit;
         drop(left); // and with it the connection
         found
@@ -432,7 +432,7 @@ fn one_that_does_not_say_that_it_has_the_pool() {
         sent += 1;
         assert!(sent < 40, "collected by an old reader set");
     };
-    assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     peers.iter().for_each(Back::answer);
     left.goes_round();
     drop(peers);

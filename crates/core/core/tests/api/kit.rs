@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 use tranship_core::{
-    Body, Cbuf, CbufMut, Domain, Error, Limit, LinkOptions, Message, Pool, PoolOptions, Receiver,
-    Refusal, RefusalCode, Role, Sender, Shortage, Trust,
+    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Limit, Message, PollItem, Pool,
+    PoolOptions, Receiver, Refusal, RefusalCode, Role, Sender, Shortage, Trust, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -54,14 +55,14 @@ pub(crate) fn bare_pair() -> (Domain, Domain) {
 
 /// A link between two domains.
 pub(crate) fn link(from: &Domain, to: &Domain, name: &str) -> (Sender, Receiver) {
-    link_with(from, to, name, LinkOptions::new())
+    link_with(from, to, name, ChannelOptions::new())
 }
 
 pub(crate) fn link_with(
     from: &Domain,
     to: &Domain,
     name: &str,
-    options: LinkOptions,
+    options: ChannelOptions,
 ) -> (Sender, Receiver) {
     let listener = from
         .listen_with(name, Role::Source, options.clone())
@@ -71,6 +72,18 @@ pub(crate) fn link_with(
         let sender = listener.accept_sender().expect("accept");
         (sender, receiver.join().expect("opener"))
     })
+}
+
+/// The first of these receivers that is ready within `timeout`.
+pub(crate) fn first_ready(all: &mut [&mut Receiver], timeout: Option<Duration>) -> Option<usize> {
+    let mut items: Vec<_> = all.iter_mut().map(|one| PollItem::receiver(one)).collect();
+    poll(&mut items, timeout).expect("poll").first().copied()
+}
+
+/// The bytes of `buf` to write: in place if nobody else has it, else a copy out of `pool`.
+pub(crate) fn writable(buf: Buffer, pool: &Pool) -> BufferMut {
+    let copy = |buf: Buffer| pool.copy(&buf.to_vec()).expect("a copy");
+    buf.try_into_mut().unwrap_or_else(copy)
 }
 
 /// A pool of so many chunks.
@@ -115,16 +128,16 @@ pub(crate) fn until(mut so: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Cbuf {
+pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Buffer {
     let mut buf = pool.alloc(len).expect("alloc");
     buf.fill(byte);
     buf.freeze()
 }
 
 #[track_caller]
-pub(crate) fn buf(message: Message) -> Cbuf {
+pub(crate) fn buf(message: Message) -> Buffer {
     match message.body {
-        Body::Buf(buf) => buf,
+        Body::Buffer(buf) => buf,
         other => panic!("a buffer was expected, not {other:?}"),
     }
 }
@@ -141,11 +154,11 @@ pub(crate) fn uses(pool: &Pool, buffers: u64) {
 
 /// `try_alloc` where the manager's answer is waited for, however busy the machine is.
 pub(crate) trait AllocNow {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error>;
+    fn alloc_now(&self, len: usize) -> Result<BufferMut, Error>;
 }
 
 impl AllocNow for Pool {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error> {
+    fn alloc_now(&self, len: usize) -> Result<BufferMut, Error> {
         loop {
             match self.try_alloc(len) {
                 Err(error)

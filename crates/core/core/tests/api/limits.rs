@@ -3,12 +3,12 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Domain, Error, Kind, Limit, PoolOptions, Shortage};
+use tranship_core::{Domain, Error, ErrorKind, Limit, PoolOptions, Shortage};
 use tranship_manager::{Config, Embedded};
 
 #[track_caller]
 fn limit(error: &Error) -> Limit {
-    assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     error.find::<Shortage>().expect("the figures").limit
 }
 
@@ -72,5 +72,5 @@ fn nobody_is_there_to_ask() {
     drop(held);
     drop(pool.alloc_now(CHUNK).expect("the first one"));
     let another = left.create_pool(PoolOptions::new(1 << 20));
-    assert_eq!(another.expect_err("none").kind(), Kind::ManagerAway);
+    assert_eq!(another.expect_err("none").kind(), ErrorKind::ManagerAway);
 }

@@ -4,12 +4,12 @@ use crate::kit::*;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Awaited, BadName, Body, Domain, Error, Kind, LinkOptions, OutOfRange, Outcome, Payload,
+    Awaited, BadName, Body, ChannelOptions, Domain, Error, ErrorKind, OutOfRange, Outcome, Payload,
     PoolOptions, PoolPending, RefusalCode, RingFull, Role, Sender, TimedOut, Wait, WhenFull,
 };
 
-fn lines(n: u32) -> LinkOptions {
-    LinkOptions::new().lines(n)
+fn lines(n: u32) -> ChannelOptions {
+    ChannelOptions::new().lines(n)
 }
 
 #[test]
@@ -24,14 +24,14 @@ fn inline_messages_carry_48_bytes_and_a_word() {
             .send_inline(&bytes, u64::MAX - len as u64)
             .expect("send");
         let got = receiver.recv().expect("recv");
-        assert_eq!((got.meta, got.len()), (u64::MAX - len as u64, len));
+        assert_eq!((got.word, got.len()), (u64::MAX - len as u64, len));
         assert_eq!(got.is_empty(), len == 0);
         assert!(matches!(&got.body, Body::Inline(inline) if **inline == bytes));
-        assert!(got.into_buf().is_none());
+        assert!(got.into_buffer().is_none());
     }
     let error = sender.send_inline(&[0; 49], 0).expect_err("49 bytes");
     assert!(error.to_string().contains("49 bytes"), "{error}");
-    assert_eq!(error.error.kind(), Kind::BadArgument);
+    assert_eq!(error.error.kind(), ErrorKind::BadArgument);
     // In order with buffers.
     for i in 0..100u64 {
         if i % 3 == 0 {
@@ -42,7 +42,7 @@ fn inline_messages_carry_48_bytes_and_a_word() {
         if i % 7 == 6 {
             for j in i - 6..=i {
                 let got = receiver.recv().expect("recv");
-                assert_eq!(got.meta, j);
+                assert_eq!(got.word, j);
                 assert_eq!(matches!(got.body, Body::Inline(_)), j % 3 == 0);
             }
         }
@@ -62,17 +62,11 @@ fn every_way_of_waiting_delivers() {
         thread::scope(|s| {
             s.spawn(move || {
                 for i in 0..300u64 {
-                    assert_eq!(receiver.recv().expect("recv").meta, i);
-                    if i == 100 {
-                        receiver.set_wait(Wait::Sleep);
-                    }
+                    assert_eq!(receiver.recv().expect("recv").word, i);
                 }
             });
             for i in 0..300u64 {
                 sender.send_with(filled(&pool, 64, 0), i).expect("send");
-                if i == 150 {
-                    sender.set_wait(Wait::Sleep);
-                }
             }
         });
     }
@@ -111,8 +105,8 @@ fn full_is_an_error_that_gives_the_buffer_back() {
         error.error.find(),
         Some(&RingFull { lines: 4, .. })
     ));
-    assert_eq!(error.error.kind(), Kind::Full);
-    let Payload::Buf(back) = error.unsent else {
+    assert_eq!(error.error.kind(), ErrorKind::Full);
+    let Payload::Buffer(back) = error.unsent else {
         panic!("a buffer")
     };
     assert_eq!(back.bytes(), Some(&[9u8; 16][..]));
@@ -143,7 +137,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
     for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
         sender.assign(&pool).expect("assign");
-        sender.set_when_full(WhenFull::BlockFor(Duration::from_millis(30)));
+        sender.set_when_full(WhenFull::WaitFor(Duration::from_millis(30)));
         sender.send_inline(b"0", 0).expect("room");
         sender.send_inline(b"1", 1).expect("room");
         let begun = Instant::now();
@@ -160,16 +154,16 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
         assert_eq!(sender.dropped(), 7);
         // What holds for one send holds for no other.
         let now = sender.try_send(filled(&pool, 16, 7)).expect_err("full");
-        assert_eq!(now.kind(), Kind::Full);
+        assert_eq!(now.kind(), ErrorKind::Full);
         let soon = Duration::from_millis(1);
         let soon = sender.send_timeout(filled(&pool, 16, 8), soon);
-        assert_eq!(soon.expect_err("full").kind(), Kind::Full);
+        assert_eq!(soon.expect_err("full").kind(), ErrorKind::Full);
         sender.send(filled(&pool, 16, 9)).expect("dropped");
         assert_eq!(sender.dropped(), 8);
-        assert_eq!(receiver.recv().expect("recv").meta, 0);
+        assert_eq!(receiver.recv().expect("recv").word, 0);
         sender.send_with(filled(&pool, 16, 6), 6).expect("room");
-        assert_eq!(receiver.recv().expect("recv").meta, 1);
-        assert_eq!(receiver.recv().expect("recv").meta, 6);
+        assert_eq!(receiver.recv().expect("recv").word, 1);
+        assert_eq!(receiver.recv().expect("recv").word, 6);
         assert!(receiver.try_recv().expect("open").is_none());
         assert_eq!(sender.dropped(), 8);
     }
@@ -191,7 +185,7 @@ fn nothing_is_dropped_for_a_receiver_that_is_gone() {
         sent.is_err()
     });
     let error = sent.expect_err("nobody takes it");
-    assert!(error.error.kind() == Kind::PeerGone, "{error}");
+    assert!(error.error.kind() == ErrorKind::PeerGone, "{error}");
 }
 
 #[test]
@@ -208,7 +202,7 @@ fn a_blocked_sender_goes_on_when_the_receiver_takes() {
                 sender
             });
             for i in 0..50 {
-                assert_eq!(receiver.recv().expect("recv").meta, i);
+                assert_eq!(receiver.recv().expect("recv").word, i);
             }
             assert_eq!(sending.join().expect("sender").queued(), 0);
         });
@@ -219,9 +213,8 @@ fn a_blocked_sender_goes_on_when_the_receiver_takes() {
 fn receiving_with_a_time_limit() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut sender, mut receiver) = link(&a, &b, "x");
     for wait in [Wait::Sleep, Wait::Spin, Wait::SpinThenSleep(5)] {
-        receiver.set_wait(wait);
+        let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(256).wait(wait));
         assert!(receiver.try_recv().expect("open").is_none());
         let error = receiver
             .recv_timeout(Duration::from_millis(20))
@@ -230,11 +223,11 @@ fn receiving_with_a_time_limit() {
             matches!(error.find(), Some(&TimedOut { awaited: Awaited::Message, waited_ms }) if waited_ms >= 20),
             "{error}"
         );
-        assert_eq!(error.kind(), Kind::TimedOut);
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
         sender.send_inline(b"x", 7).expect("send");
         assert!(receiver.is_ready());
         assert_eq!(
-            receiver.recv_timeout(Duration::ZERO).expect("there").meta,
+            receiver.recv_timeout(Duration::ZERO).expect("there").word,
             7
         );
     }
@@ -245,12 +238,12 @@ fn control_messages_go_back() {
     let _dog = dog();
     let (a, b) = pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
-    assert!(sender.try_recv_control().expect("open").is_none());
+    assert!(sender.try_recv_back().expect("open").is_none());
     for round in 0..10u64 {
         receiver.send_control(b"credit", round).expect("control");
-        let control = sender.try_recv_control().expect("open").expect("there");
+        let control = sender.try_recv_back().expect("open").expect("there");
         assert_eq!(
-            (control.meta, control.to_vec()),
+            (control.word, control.to_vec()),
             (round, b"credit".to_vec())
         );
     }
@@ -262,12 +255,12 @@ fn control_messages_go_back() {
             Err(error) => break error,
         }
     };
-    assert!(full.kind() == Kind::Full, "after {sent}");
+    assert!(full.kind() == ErrorKind::Full, "after {sent}");
     for i in 0..sent {
-        let control = sender.try_recv_control().expect("open").expect("there");
-        assert_eq!(control.meta, i);
+        let control = sender.try_recv_back().expect("open").expect("there");
+        assert_eq!(control.word, i);
     }
-    assert!(sender.try_recv_control().expect("open").is_none());
+    assert!(sender.try_recv_back().expect("open").is_none());
     // The data ring is not touched by it.
     sender.send_inline(b"data", 1).expect("send");
     assert_eq!(receiver.recv().expect("recv").to_vec(), b"data");
@@ -296,7 +289,7 @@ fn a_name_may_be_opened_before_it_is_exported() {
         let name = format!("later {round}");
         thread::scope(|s| {
             let early = s.spawn(|| b.open_receiver(&name));
-            let soon = LinkOptions::new().timeout(Duration::from_millis(10));
+            let soon = ChannelOptions::new().timeout(Duration::from_millis(10));
             a.open_receiver_with("never", soon)
                 .expect_err("a while passes");
             assert!(!early.is_finished());
@@ -313,7 +306,7 @@ fn a_name_may_be_opened_before_it_is_exported() {
 fn opening_and_accepting_may_time_out_and_leave_nothing() {
     let _dog = dog();
     let (a, b) = pair();
-    let soon = LinkOptions::new().timeout(Duration::from_millis(30));
+    let soon = ChannelOptions::new().timeout(Duration::from_millis(30));
     let timed_out = |error: &Error, what: Awaited| {
         assert!(
             matches!(error.find(), Some(TimedOut { awaited, waited_ms }) if *awaited == what && *waited_ms >= 20),
@@ -323,11 +316,11 @@ fn opening_and_accepting_may_time_out_and_leave_nothing() {
     };
     let error = b.open_receiver_with("never", soon).expect_err("nobody");
     timed_out(&error, Awaited::Offer("never".into()));
-    assert_eq!(error.kind(), Kind::TimedOut);
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
     // Who exports it now gets nobody.
     let listener = a.listen("never", Role::Source).expect("listen");
     let error = listener
-        .accept_sender_within(Duration::from_millis(30))
+        .accept_sender_timeout(Duration::from_millis(30))
         .expect_err("nobody");
     timed_out(&error, Awaited::Connection("never".into()));
 }
@@ -353,7 +346,7 @@ fn a_name_serves_many_in_both_roles() {
                     .expect("accept")
                     .recv()
                     .expect("recv")
-                    .meta
+                    .word
             })
             .collect();
         seen.sort_unstable();
@@ -368,7 +361,7 @@ fn wrong_names_roles_and_numbers_are_refused() {
     let _taken = a.listen("x", Role::Source).expect("listen");
     let error = b.listen("x", Role::Source).expect_err("taken");
     assert!(refusal(&error) == Some(RefusalCode::NameTaken), "{error}");
-    assert_eq!(error.kind(), Kind::NameTaken);
+    assert_eq!(error.kind(), ErrorKind::NameTaken);
     let error = b.open_sender("x").expect_err("two sources");
     assert!(refusal(&error) == Some(RefusalCode::Role), "{error}");
     let control = |found, at| BadName::Control { found, at };
@@ -395,7 +388,7 @@ fn wrong_names_roles_and_numbers_are_refused() {
             a.create_pool(PoolOptions::new(1 << 20).name(name))
                 .expect_err("name"),
         ] {
-            assert_eq!(error.kind(), Kind::BadArgument);
+            assert_eq!(error.kind(), ErrorKind::BadArgument);
             assert_eq!(error.find(), Some(&why), "{error}");
         }
     }
@@ -419,9 +412,9 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     // Nobody turns for b.
     for byte in 1..=3 {
         let error = sender.send(filled(&pool, 100, byte)).expect_err("consent");
-        assert_eq!(error.error.kind(), Kind::PoolPending, "{error}");
+        assert_eq!(error.error.kind(), ErrorKind::PoolPending, "{error}");
         assert!(matches!(error.error.find(), Some(&PoolPending { .. })));
-        let Payload::Buf(back) = error.unsent else {
+        let Payload::Buffer(back) = error.unsent else {
             panic!("the buffer")
         };
         assert_eq!(back.to_vec(), [byte; 100]);
@@ -442,13 +435,13 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
         sender
             .send_with(filled(&pool, CHUNK / 2, 1), i)
             .expect("send");
-        assert_eq!(receiver.recv().expect("recv").meta, i);
+        assert_eq!(receiver.recv().expect("recv").word, i);
     }
     // One that is never answered leaves with its end.
     let other = a.create_pool(tranship_core::PoolOptions::new(1 << 20));
     let other = other.expect("pool");
     let error = sender.send(filled(&other, 1, 1)).expect_err("consent");
-    assert_eq!(error.error.kind(), Kind::PoolPending, "{error}");
+    assert_eq!(error.error.kind(), ErrorKind::PoolPending, "{error}");
     assert!(!sender.try_assign(&other).expect("asked"));
     let late = sender.assign_timeout(&other, Duration::from_millis(1));
     let late = late.expect_err("nobody turns for b");
@@ -462,7 +455,7 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
         a.turn().expect("turn");
         receiver
             .try_recv()
-            .is_err_and(|error| error == Kind::PeerGone)
+            .is_err_and(|error| error == ErrorKind::PeerGone)
     });
 }
 
@@ -485,7 +478,7 @@ fn a_pool_is_assigned_within_a_time() {
     until(|| sender.is_peer_gone());
     let other = self::pool(&a, 1);
     let gone = sender.assign_timeout(&other, long).expect_err("gone");
-    assert_eq!(gone.kind(), Kind::PeerGone, "{gone}");
+    assert_eq!(gone.kind(), ErrorKind::PeerGone, "{gone}");
 }
 
 #[test]
@@ -494,7 +487,7 @@ fn a_receiver_may_refuse_a_pool() {
     let (a, b) = pair();
     let (small, large) = (pool(&a, 1), pool(&a, 2));
     let writer = a.id();
-    let options = LinkOptions::new()
+    let options = ChannelOptions::new()
         .accept_pools(move |offer| offer.writer == writer && offer.max_bytes <= CHUNK as u64);
     let (mut sender, mut receiver) = link_with(&a, &b, "picky", options);
     let error = sender.send(filled(&large, 100, 1)).expect_err("too large");
@@ -516,14 +509,14 @@ fn a_listener_says_which_end_it_has() {
     let (a, b) = pair();
     for address in ["shm:it", "local:it"] {
         let sending = a.listen(address, Role::Source).expect("listen");
-        let _connects = b.open_receiver_async(address, LinkOptions::new());
+        let _connects = b.open_receiver_async(address, ChannelOptions::new());
         let error = sending.accept_receiver().expect_err("the other end");
-        assert_eq!(error, Kind::ChannelDirection, "{error}");
+        assert_eq!(error, ErrorKind::ChannelDirection, "{error}");
         assert!(error.to_string().contains("use accept_sender"), "{error}");
         drop(sending);
         let receiving = a.listen(address, Role::Sink).expect("listen");
         let error = block_on(receiving.accept_sender_async()).expect_err("the other end");
-        assert_eq!(error, Kind::ChannelDirection, "{error}");
+        assert_eq!(error, ErrorKind::ChannelDirection, "{error}");
         assert!(error.to_string().contains("use accept_receiver"), "{error}");
     }
 }
@@ -540,23 +533,28 @@ fn bad_options_are_refused_where_they_are_given() {
         (lines(1), "2 to 65536"),
         (lines(3), "2 to 65536"),
         (lines(1 << 17), "2 to 65536"),
-        (LinkOptions::new().arrivals(arrivals().slots(0)), "slots"),
-        (LinkOptions::new().arrivals(PoolOptions::new(0)), "maximum"),
+        (ChannelOptions::new().arrivals(arrivals().slots(0)), "slots"),
         (
-            LinkOptions::new().arrivals(arrivals().chunk_bytes(5)),
+            ChannelOptions::new().arrivals(PoolOptions::new(0)),
+            "maximum",
+        ),
+        (
+            ChannelOptions::new().arrivals(arrivals().chunk_bytes(5)),
             "chunk size",
         ),
         (
-            LinkOptions::new().arrivals(arrivals().align(3)),
+            ChannelOptions::new().arrivals(arrivals().align(3)),
             "alignment",
         ),
         (
-            LinkOptions::new().arrivals(arrivals().preallocate(1 << 30)),
+            ChannelOptions::new().arrivals(arrivals().preallocate(1 << 30)),
             "begin with",
         ),
-        (LinkOptions::new().arrivals(arrivals().name("")), "name"),
+        (ChannelOptions::new().arrivals(arrivals().name("")), "name"),
         (
-            LinkOptions::new().arrivals(arrivals()).snapshots(own.id()),
+            ChannelOptions::new()
+                .arrivals(arrivals())
+                .snapshots(own.id()),
             "not both",
         ),
     ];
@@ -571,7 +569,7 @@ fn bad_options_are_refused_where_they_are_given() {
             ];
             for error in refused {
                 let error = error.expect("a refusal");
-                assert_eq!(error.kind(), Kind::BadArgument, "{options:?}: {error}");
+                assert_eq!(error.kind(), ErrorKind::BadArgument, "{options:?}: {error}");
                 assert!(error.to_string().contains(why), "{options:?}: {error}");
             }
         }
@@ -613,7 +611,7 @@ fn who_wants_the_newest_gets_it() {
         let mut skipped = 0;
         for count in [1, 2, 16, 1, 7] {
             let last = send(&mut sender, count);
-            assert_eq!(receiver.recv().expect("recv").meta, last, "{address}");
+            assert_eq!(receiver.recv().expect("recv").word, last, "{address}");
             assert!(receiver.try_recv().expect("open").is_none());
             skipped += count - 1;
             assert_eq!(receiver.skipped(), skipped, "{address}");
@@ -623,20 +621,23 @@ fn who_wants_the_newest_gets_it() {
         let last = send(&mut sender, 16);
         let refused = sender.send_inline(b"more", 0).expect("dropped");
         assert_eq!((refused, sender.dropped()), (Outcome::Dropped, 1));
-        assert_eq!(receiver.recv().expect("recv").meta, last);
+        assert_eq!(receiver.recv().expect("recv").word, last);
         // Nothing is skipped for what was sent otherwise.
         send(&mut sender, 2);
-        sender.set_when_full(WhenFull::Block);
+        sender.set_when_full(WhenFull::Wait);
         let first = send(&mut sender, 1);
         send(&mut sender, 1);
-        assert_eq!(receiver.recv().expect("recv").meta, first);
-        assert_eq!(receiver.recv().expect("recv").meta, first + 1);
+        assert_eq!(receiver.recv().expect("recv").word, first);
+        assert_eq!(receiver.recv().expect("recv").word, first + 1);
         // The last one before the end is had, too.
         sender.set_when_full(WhenFull::DropOldest);
         let last = send(&mut sender, 5);
         drop(sender);
-        assert_eq!(receiver.recv().expect("recv").meta, last);
-        assert_eq!(receiver.recv().expect_err("over").kind(), Kind::PeerGone);
+        assert_eq!(receiver.recv().expect("recv").word, last);
+        assert_eq!(
+            receiver.recv().expect_err("over").kind(),
+            ErrorKind::PeerGone
+        );
     }
 }
 
@@ -656,7 +657,7 @@ fn the_first_message_of_a_pool_is_not_dropped() {
         thread::scope(|s| {
             let sends = s.spawn(|| sender.send_with(filled(&pool, 16, 1), 7).expect("send"));
             let got = receiver.recv().expect("recv");
-            assert_eq!((got.meta, got.to_vec()), (7, vec![1; 16]));
+            assert_eq!((got.word, got.to_vec()), (7, vec![1; 16]));
             assert_eq!(sends.join().expect("no panic"), Outcome::Sent);
         });
         assert_eq!(sender.dropped(), 0);

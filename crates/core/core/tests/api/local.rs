@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tranship_core::{
-    ChannelStat, Domain, Kind, LinkOptions, Receiver, Role, Sender, StatRecord, Trust, WhenFull,
+    ChannelOptions, ChannelStat, Domain, ErrorKind, Receiver, Role, Sender, StatRecord, Trust,
+    WhenFull,
 };
 
-fn local(from: &Domain, to: &Domain, name: &str, options: LinkOptions) -> (Sender, Receiver) {
+fn local(from: &Domain, to: &Domain, name: &str, options: ChannelOptions) -> (Sender, Receiver) {
     let address = format!("local:{name}");
     let listener = to.listen_with(&address, Role::Sink, options.clone());
     let listener = listener.expect("listen");
@@ -21,20 +22,20 @@ fn local(from: &Domain, to: &Domain, name: &str, options: LinkOptions) -> (Sende
 fn one_domain_is_enough() {
     let _dog = dog();
     let a = Domain::embedded().expect("embedded");
-    let (mut to, mut from) = local(&a, &a, "alone", LinkOptions::new());
+    let (mut to, mut from) = local(&a, &a, "alone", ChannelOptions::new());
     let pool = pool(&a, 8);
-    let shared = pool.alloc_from(b"shared").expect("alloc").freeze();
+    let shared = pool.copy(b"shared").expect("alloc").freeze();
     to.send(shared.clone()).expect("send");
-    let mut moved = pool.alloc_from(b"moved").expect("alloc");
+    let mut moved = pool.copy(b"moved").expect("alloc");
     let at = moved.as_ptr();
     moved[0] = b'M';
     to.move_buffer(moved).expect("move");
-    let came = from.recv().expect("recv").into_buf().expect("shared");
+    let came = from.recv().expect("recv").into_buffer().expect("shared");
     assert_eq!(
         (came.id(), came.bytes()),
         (shared.id(), Some(&b"shared"[..]))
     );
-    let mut came = from.recv().expect("recv").into_moved().expect("moved");
+    let mut came = from.recv().expect("recv").into_buffer_mut().expect("moved");
     // The very same, and as writable as it was.
     assert_eq!(came.as_ptr(), at);
     came[4] = b'!';
@@ -46,7 +47,7 @@ fn one_domain_is_enough() {
 fn what_was_not_taken_is_free_when_the_receiver_goes() {
     let _dog = dog();
     let a = Domain::embedded().expect("embedded");
-    let (mut to, from) = local(&a, &a, "untaken", LinkOptions::new());
+    let (mut to, from) = local(&a, &a, "untaken", ChannelOptions::new());
     let pool = pool(&a, 4);
     let bufs: Vec<_> = (0..10)
         .map(|_| pool.alloc(KIB).expect("alloc").freeze())
@@ -55,21 +56,21 @@ fn what_was_not_taken_is_free_when_the_receiver_goes() {
     drop(from);
     drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
     let failed = to.send(pool.alloc(KIB).expect("alloc")).expect_err("gone");
-    assert_eq!(failed.kind(), Kind::PeerGone);
+    assert_eq!(failed.kind(), ErrorKind::PeerGone);
 }
 
 #[test]
 fn a_full_ring_is_full() {
     let _dog = dog();
     let a = Domain::embedded().expect("embedded");
-    let options = LinkOptions::new().lines(4).when_full(WhenFull::Error);
+    let options = ChannelOptions::new().lines(4).when_full(WhenFull::Error);
     let (mut to, mut from) = local(&a, &a, "full", options);
     let pool = pool(&a, 4);
     let bufs: Vec<_> = (0..6)
         .map(|_| pool.alloc(KIB).expect("alloc").freeze())
         .collect();
     let failed = to.send_batch(bufs).expect_err("four fit");
-    assert_eq!((failed.kind(), failed.unsent.len()), (Kind::Full, 2));
+    assert_eq!((failed.kind(), failed.unsent.len()), (ErrorKind::Full, 2));
     drop(from.recv().expect("recv"));
     to.send_inline(b"fits", 0).expect("send");
 }
@@ -78,11 +79,11 @@ fn a_full_ring_is_full() {
 fn levels_that_are_not_taken() {
     let _dog = dog();
     let a = Domain::embedded().expect("embedded");
-    let options = LinkOptions::new().accept_trust([Trust::Producer]);
+    let options = ChannelOptions::new().accept_trust([Trust::Producer]);
     let (mut to, _from) = local(&a, &a, "levels", options);
     let buf = pool_of(&a, Trust::Full).alloc(KIB).expect("alloc");
     let failed = to.move_buffer(buf).expect_err("not taken");
-    assert_eq!(failed.kind(), Kind::ChannelTrust);
+    assert_eq!(failed.kind(), ErrorKind::ChannelTrust);
     assert!(failed.to_string().contains("`full`"), "{failed}");
 }
 
@@ -93,24 +94,23 @@ fn pools_that_are_not_wanted() {
     let a = Domain::embedded().expect("embedded");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let options = LinkOptions::new().accept_pools(move |offer| {
+    let options = ChannelOptions::new().accept_pools(move |offer| {
         count.fetch_add(1, Ordering::Relaxed);
         offer.max_bytes <= 4 * CHUNK as u64
     });
     let (mut to, mut from) = local(&a, &a, "unwanted", options);
     let (large, small) = (pool(&a, 8), pool(&a, 4));
     for refused in [1, 2] {
-        let buf = large.alloc_from(b"large").expect("alloc");
+        let buf = large.copy(b"large").expect("alloc");
         let failed = to.move_buffer(buf).expect_err("too large");
-        assert_eq!(failed.kind(), Kind::Refused, "{failed}");
+        assert_eq!(failed.kind(), ErrorKind::Refused, "{failed}");
         assert_eq!(failed.unsent.to_vec(), b"large");
         assert_eq!(asked.load(Ordering::Relaxed), refused);
     }
-    assert_eq!(to.assign(&large), Err(Kind::Refused.into()));
+    assert_eq!(to.assign(&large), Err(ErrorKind::Refused.into()));
     to.assign(&small).expect("small enough");
     for _ in 0..3 {
-        to.send(small.alloc_from(b"small").expect("alloc"))
-            .expect("send");
+        to.send(small.copy(b"small").expect("alloc")).expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), b"small");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
@@ -120,14 +120,14 @@ fn pools_that_are_not_wanted() {
 fn a_buffer_is_sent_by_its_own_domain() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut there, mut from) = local(&a, &b, "there", LinkOptions::new());
-    let (mut back, _to) = local(&b, &a, "back", LinkOptions::new());
+    let (mut there, mut from) = local(&a, &b, "there", ChannelOptions::new());
+    let (mut back, _to) = local(&b, &a, "back", ChannelOptions::new());
     there
         .send(pool(&a, 4).alloc(KIB).expect("alloc"))
         .expect("send");
-    let came = from.recv().expect("recv").into_buf().expect("shared");
+    let came = from.recv().expect("recv").into_buffer().expect("shared");
     let failed = back.send(came).expect_err("not b's");
-    assert_eq!(failed.kind(), Kind::BufferNotOwned, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::BufferNotOwned, "{failed}");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_name_is_taken_once() {
     let (a, b) = pair();
     let listener = a.listen("local:once", Role::Sink).expect("listen");
     let taken = b.listen("local:once", Role::Sink).expect_err("taken");
-    assert_eq!(taken.kind(), Kind::NameTaken, "{taken}");
+    assert_eq!(taken.kind(), ErrorKind::NameTaken, "{taken}");
     drop(listener);
     drop(b.listen("local:once", Role::Sink).expect("free again"));
 }
@@ -146,8 +146,8 @@ fn a_name_is_taken_once() {
 fn ends_keep_their_domain() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut to, mut from) = local(&b, &b, "keeps", LinkOptions::new());
-    let buf = pool(&b, 4).alloc_from(b"kept").expect("alloc");
+    let (mut to, mut from) = local(&b, &b, "keeps", ChannelOptions::new());
+    let buf = pool(&b, 4).copy(b"kept").expect("alloc");
     let id = b.id();
     let is_there = || {
         a.stat().expect("stat").iter().any(|record| {
@@ -180,7 +180,7 @@ fn it_is_shown_while_it_is_there() {
     let _dog = dog();
     let (a, b) = pair();
     for (from, to) in [(&a, &a), (&a, &b)] {
-        let (mut to_it, mut from_it) = local(from, to, "shown", LinkOptions::new());
+        let (mut to_it, mut from_it) = local(from, to, "shown", ChannelOptions::new());
         to_it.send_inline(b"a word", 0).expect("send");
         from_it.recv().expect("recv");
         let ends = (Some(from.id()), Some(to.id()));
@@ -208,7 +208,7 @@ fn the_next_manager_is_shown_it_too() {
     let path = first.socket_path().expect("socket");
     let builder = || Domain::builder().socket(&path).helper_thread(true);
     let a = builder().connect().expect("connect");
-    let (_to, _from) = local(&a, &a, "shown again", LinkOptions::new());
+    let (_to, _from) = local(&a, &a, "shown again", ChannelOptions::new());
     while shown(&first, "local:shown again").is_empty() {
         thread::yield_now();
     }
@@ -217,7 +217,7 @@ fn the_next_manager_is_shown_it_too() {
         // The first may still be ending.
         match builder().embedded() {
             Ok(next) => break next,
-            Err(error) => assert_eq!(error.kind(), Kind::ManagerRunning, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ManagerRunning, "{error}"),
         }
         thread::yield_now();
     };

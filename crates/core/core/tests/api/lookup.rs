@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use tranship_core::{Aggregate, Body, Cbuf, CbufId, Message, Pool, Receiver, Sender};
+use tranship_core::{Aggregate, Body, Buffer, BufferId, Message, Pool, Receiver, Sender};
 use tranship_sys::crash;
 use tranship_testkit::payload;
 
@@ -17,7 +17,12 @@ const POINTS: [&str; 4] = [
 ];
 
 /// Sends a buffer, and looks it up where the send reaches that point. Nothing is found before the generation is even.
-fn found_at(point: &'static str, pool: &Pool, buf: Cbuf, send: impl FnOnce(Cbuf)) -> Option<Cbuf> {
+fn found_at(
+    point: &'static str,
+    pool: &Pool,
+    buf: Buffer,
+    send: impl FnOnce(Buffer),
+) -> Option<Buffer> {
     let found = Rc::new(Cell::new(None));
     let (id, pool, put) = (buf.id(), pool.clone(), Rc::clone(&found));
     crash::insert(point, move || put.set(pool.lookup(id).ok()));
@@ -26,7 +31,7 @@ fn found_at(point: &'static str, pool: &Pool, buf: Cbuf, send: impl FnOnce(Cbuf)
 }
 
 /// The receiver is done with everything, and only what was found is held: nobody gets its memory until it goes.
-fn is_held_and_then_free(pool: &Pool, found: Cbuf, byte: u8, chunks: usize) {
+fn is_held_and_then_free(pool: &Pool, found: Buffer, byte: u8, chunks: usize) {
     let (id, len) = (found.id(), found.len());
     let mut others = Vec::new();
     while let Ok(mut other) = pool.alloc_now(CHUNK) {
@@ -42,7 +47,7 @@ fn is_held_and_then_free(pool: &Pool, found: Cbuf, byte: u8, chunks: usize) {
     pool.alloc_now(chunks * CHUNK).expect("all free");
 }
 
-fn each_way(send: impl Fn(&Pool, &mut Sender, Cbuf), take: impl Fn(&mut Receiver), short: bool) {
+fn each_way(send: impl Fn(&Pool, &mut Sender, Buffer), take: impl Fn(&mut Receiver), short: bool) {
     let _dog = dog();
     for point in POINTS {
         let (a, b) = pair();
@@ -92,7 +97,7 @@ fn while_it_is_sent_in_a_batch() {
 
 #[test]
 fn while_a_clone_of_it_is_held() {
-    let send = |_: &Pool, sender: &mut Sender, buf: Cbuf| {
+    let send = |_: &Pool, sender: &mut Sender, buf: Buffer| {
         let clone = buf.clone();
         sender.send(buf).expect("send");
         drop(clone);
@@ -142,17 +147,17 @@ fn by_another_thread_at_any_moment() {
         });
         s.spawn(|| {
             while let Ok(message) = receiver.recv() {
-                payload::verify(&message.to_vec(), message.meta).expect("at receipt");
+                payload::verify(&message.to_vec(), message.word).expect("at receipt");
             }
         });
         let mut held = None;
         until(|| {
             let id = next.load(Ordering::Acquire);
-            if let Ok(found) = pool.lookup(CbufId(id)) {
+            if let Ok(found) = pool.lookup(BufferId(id)) {
                 looked += 1;
                 let bytes = found.to_vec();
                 if let Some((before, was)) = held.replace((found, bytes)) {
-                    let before: Cbuf = before;
+                    let before: Buffer = before;
                     assert!(before.to_vec() == was, "changed while it was held");
                 }
             }

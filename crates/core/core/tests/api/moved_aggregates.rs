@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    AggregateMut, Body, Kind, Limit, LinkOptions, MAX_PIECES, Pool, PoolOptions, Receiver,
+    AggregateMut, Body, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Pool, PoolOptions, Receiver,
     Shortage, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
@@ -10,7 +10,7 @@ use tranship_testkit::probe::Access;
 #[track_caller]
 fn moved(from: &mut Receiver) -> AggregateMut {
     match from.recv().expect("recv").body {
-        Body::MovedAggregate(all) => all,
+        Body::AggregateMut(all) => all,
         other => panic!("a moved aggregate was expected, not {other:?}"),
     }
 }
@@ -44,7 +44,7 @@ fn all_pieces_are_the_receivers_at_every_level() {
         to.move_aggregate(all, 7).expect("move");
         for (id, at) in ids.iter().zip(at) {
             let error = pool.lookup(*id).expect_err("it is another's");
-            assert_eq!(error.kind(), Kind::BufferInvalid, "{error}");
+            assert_eq!(error.kind(), ErrorKind::BufferInvalid, "{error}");
             if trust == Trust::Half {
                 assert_eq!(access(at), Access::None, "it is not the sender's");
             }
@@ -62,7 +62,7 @@ fn all_pieces_are_the_receivers_at_every_level() {
                 if writable {
                     Ok(())
                 } else {
-                    Err(Kind::BufferState)
+                    Err(ErrorKind::BufferState)
                 }
             );
         }
@@ -75,11 +75,11 @@ fn all_pieces_are_the_receivers_at_every_level() {
         from.pass_with(back, 1).expect("pass");
         from.release_with(told, 2).expect("release");
         drop(pieces);
-        let reply = to.try_recv_control().expect("no lie").expect("it is back");
+        let reply = to.try_recv_back().expect("no lie").expect("it is back");
         let first = if writable { 11 } else { 1 };
-        assert_eq!((reply.meta, reply.to_vec()[0]), (1, first));
+        assert_eq!((reply.word, reply.to_vec()[0]), (1, first));
         drop(reply);
-        let reply = to.try_recv_control().expect("no lie").expect("it is told");
+        let reply = to.try_recv_back().expect("no lie").expect("it is told");
         assert!(matches!(reply.body, Body::Released(Some(id)) if id == ids[1]));
         drop(pool.alloc_now(4 * CHUNK).expect("nobody has any"));
     }
@@ -124,7 +124,7 @@ fn what_is_copied_waits_for_room_for_all() {
     let listener = b.listen_with(
         "x",
         tranship_core::Role::Sink,
-        LinkOptions::new().snapshots(copies.id()),
+        ChannelOptions::new().snapshots(copies.id()),
     );
     let listener = listener.expect("listen");
     let (mut to, mut from) = std::thread::scope(|s| {
@@ -160,7 +160,7 @@ fn what_is_copied_waits_for_room_for_all() {
 fn what_cannot_be_sent_comes_back_whole() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut to, mut from) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut on, _end) = link(&b, &a, "y");
     let pool = pool_of(&a, Trust::Half);
     to.assign(&pool).expect("assign");
@@ -172,7 +172,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     let failed = to
         .move_aggregate(of(&pool, &[(10, 3), (10, 4)]), 0)
         .expect_err("full");
-    assert_eq!(failed.kind(), Kind::Full);
+    assert_eq!(failed.kind(), ErrorKind::Full);
     let mut back = failed.unsent;
     assert_eq!(back.pieces().len(), 2);
     assert!(
@@ -197,7 +197,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     let failed = on.move_aggregate(got, 0).expect_err("no right");
     assert_eq!(
         (failed.kind(), failed.unsent.pieces().len()),
-        (Kind::Refused, 2)
+        (ErrorKind::Refused, 2)
     );
 }
 
@@ -207,7 +207,7 @@ fn pieces_go_in_and_out_and_there_is_a_limit() {
     let a = embedded();
     let options = PoolOptions::new(4 << 20).slots(8192);
     let pool = a.create_pool(options).expect("a pool");
-    let buf = |byte| pool.alloc_from(&[byte]).expect("a buffer");
+    let buf = |byte| pool.copy(&[byte]).expect("a buffer");
     let mut all = AggregateMut::new();
     assert!(all.is_empty());
     for (at, byte) in [(0, 3), (0, 1), (1, 2)] {
@@ -216,7 +216,7 @@ fn pieces_go_in_and_out_and_there_is_a_limit() {
     all.push_front(buf(0)).expect("room");
     assert_eq!((all.to_vec(), all.len()), (vec![0, 1, 2, 3], 4));
     let failed = all.insert(5, buf(9)).expect_err("no such place");
-    assert_eq!(failed.kind(), Kind::BadArgument, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::BadArgument, "{failed}");
     assert_eq!(all.remove(1).map(|piece| piece.to_vec()), Some(vec![1]));
     assert!(all.remove(3).is_none());
     let shared = all.freeze();
@@ -226,5 +226,5 @@ fn pieces_go_in_and_out_and_there_is_a_limit() {
         many.push_back(buf(0)).expect("room");
     }
     let failed = many.push_back(buf(0)).expect_err("too many");
-    assert_eq!(failed.kind(), Kind::BadArgument, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::BadArgument, "{failed}");
 }

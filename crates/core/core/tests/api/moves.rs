@@ -5,23 +5,23 @@ mod walk;
 
 use crate::kit::*;
 use tranship_core::{
-    Body, Cbuf, CbufId, CbufMut, Kind, LinkOptions, Pool, PoolOptions, Receiver, RefusalCode,
-    Sender, Trust, WhenFull,
+    Body, Buffer, BufferId, BufferMut, ChannelOptions, ErrorKind, Pool, PoolOptions, Receiver,
+    RefusalCode, Sender, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
 
 #[track_caller]
-fn moved(from: &mut Receiver) -> CbufMut {
+fn moved(from: &mut Receiver) -> BufferMut {
     let message = from.recv().expect("recv");
     match message.body {
-        Body::Moved(buf) => buf,
+        Body::BufferMut(buf) => buf,
         other => panic!("a moved buffer was expected, not {other:?}"),
     }
 }
 
-fn written(pool: &Pool, len: usize, byte: u8) -> CbufMut {
+fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
     let mut buf = pool.alloc(len).expect("a buffer");
     buf.write(0, &vec![byte; len]).expect("inside");
     buf
@@ -50,9 +50,9 @@ fn a_moved_buffer_is_its_receivers() {
             };
             assert_eq!(access(at), here, "{trust}: what was moved is not ours");
             let message = from.recv().expect("recv");
-            assert_eq!((message.meta, message.len()), (7, len));
+            assert_eq!((message.word, message.len()), (7, len));
             assert_eq!(message.to_vec(), vec![1; len]);
-            let mut got = message.into_moved().expect("it was moved");
+            let mut got = message.into_buffer_mut().expect("it was moved");
             assert_eq!(got.id(), id);
             let there = got.view().as_ptr();
             let writes = trust.all_write();
@@ -64,7 +64,7 @@ fn a_moved_buffer_is_its_receivers() {
                 (Access::ReadWrite, 2)
             } else {
                 let error = got.write(0, &[2]).expect_err("it may not");
-                assert_eq!(error.kind(), Kind::BufferState, "{error}");
+                assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
                 (Access::Read, 1)
             };
             assert_eq!(access(there), most);
@@ -121,24 +121,24 @@ fn what_is_not_sent_comes_back() {
         let _dog = dog();
         let (a, b) = pair();
         let c = join(&a, "c");
-        let options = LinkOptions::new().lines(2).when_full(WhenFull::Error);
+        let options = ChannelOptions::new().lines(2).when_full(WhenFull::Error);
         let (mut to, mut from) = link_with(&a, &b, "x", options);
         let (mut strange, _inward) = link(&b, &c, "y");
         let pool = pool_of(&a, trust);
         to.assign(&pool).expect("assign");
-        let still_ours = |mut buf: CbufMut, byte| {
+        let still_ours = |mut buf: BufferMut, byte| {
             assert_eq!(buf.to_vec(), [byte; 8]);
             buf.write(0, &[byte + 1; 8]).expect("it is ours");
             assert_eq!(access(buf.view().as_ptr()), Access::ReadWrite);
             buf
         };
         let error = strange.move_buffer(written(&pool, 8, 1)).expect_err("a's");
-        assert_eq!(error.kind(), Kind::BufferNotOwned);
+        assert_eq!(error.kind(), ErrorKind::BufferNotOwned);
         let back = still_ours(error.unsent, 1);
         to.move_buffer(back).expect("room");
         to.move_buffer(written(&pool, 8, 3)).expect("room");
         let error = to.move_buffer(written(&pool, 8, 4)).expect_err("full");
-        assert_eq!(error.kind(), Kind::Full);
+        assert_eq!(error.kind(), ErrorKind::Full);
         let back = still_ours(error.unsent, 4);
         assert_eq!(moved(&mut from).to_vec(), [2; 8]);
         assert_eq!(moved(&mut from).to_vec(), [3; 8]);
@@ -148,9 +148,9 @@ fn what_is_not_sent_comes_back() {
         }
         assert_eq!(to.dropped(), 1);
         drop(from);
-        to.set_when_full(WhenFull::Block);
+        to.set_when_full(WhenFull::Wait);
         let error = to.move_buffer(back).expect_err("nobody is there");
-        assert_eq!(error.kind(), Kind::PeerGone);
+        assert_eq!(error.kind(), ErrorKind::PeerGone);
         let back = still_ours(error.unsent, 5);
         drop(back);
         is_whole(&pool);
@@ -223,7 +223,7 @@ fn it_goes_on_and_comes_back() {
         // Somebody may have it who should not, as far as the writer knows: the collector will say.
         assert!(!home.is_writable() && home.bytes_mut().is_none());
         let error = home.write(0, &[3]).expect_err("not yet");
-        assert_eq!(error.kind(), Kind::BufferState, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
         // Around once more as what it is, and then as one that is shared.
         ab.move_buffer(home).expect("move");
         bc.move_buffer(moved(&mut b_in)).expect("move on");
@@ -251,14 +251,14 @@ fn what_is_away_is_not_looked_up() {
         let got = moved(&mut from);
         let id = got.id();
         let error = pool.lookup(id).expect_err("it is b's");
-        assert_eq!(error.kind(), Kind::BufferInvalid, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BufferInvalid, "{error}");
         back.send(got.freeze()).expect("share");
         let shared = buf(home.recv().expect("recv"));
         assert_ne!(access(shared.view().as_ptr()), Access::None);
         assert_eq!((shared.id(), shared.to_vec()), (id, vec![1; 50]));
         drop(shared);
         is_whole(&pool);
-        assert_eq!(pool.lookup(id).expect_err("over").kind(), Kind::Stale);
+        assert_eq!(pool.lookup(id).expect_err("over").kind(), ErrorKind::Stale);
         // The next one in its place is like any other.
         for _ in 0..200 {
             let buf = written(&pool, 50, 2).freeze();
@@ -296,8 +296,8 @@ fn a_frozen_buffer_that_nobody_else_has_is_exclusive_again() {
 
 /// What a domain of the random walk has.
 enum Held {
-    Mut(CbufMut),
-    Shared(Cbuf),
+    Mut(BufferMut),
+    Shared(Buffer),
 }
 
 /// Handles of pools whose domain ends first do no harm.

@@ -2,37 +2,38 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Body, CbufMut, Kind, LinkOptions, Message, Pool, Receiver, SendError, Sender, Trust, WhenFull,
+    Body, BufferMut, ChannelOptions, ErrorKind, Message, Pool, Receiver, SendError, Sender, Trust,
+    WhenFull,
 };
 use tranship_testkit::probe::Access;
 
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
 
 #[track_caller]
-fn moved(from: &mut Receiver) -> CbufMut {
+fn moved(from: &mut Receiver) -> BufferMut {
     let message = from.recv().expect("recv");
-    message.into_moved().expect("a moved buffer")
+    message.into_buffer_mut().expect("a moved buffer")
 }
 
 /// Passes back what comes next.
 #[track_caller]
-fn pass_next(from: &mut Receiver, meta: u64) -> Result<(), SendError<CbufMut>> {
+fn pass_next(from: &mut Receiver, word: u64) -> Result<(), SendError<BufferMut>> {
     let buf = moved(from);
-    from.pass_with(buf, meta)
+    from.pass_with(buf, word)
 }
 
 #[track_caller]
 fn back(to: &mut Sender) -> Message {
-    let reply = to.try_recv_control().expect("no lie");
+    let reply = to.try_recv_back().expect("no lie");
     reply.expect("something came back")
 }
 
 #[track_caller]
-fn returned(to: &mut Sender) -> CbufMut {
-    back(to).into_moved().expect("a buffer came back")
+fn returned(to: &mut Sender) -> BufferMut {
+    back(to).into_buffer_mut().expect("a buffer came back")
 }
 
-fn written(pool: &Pool, len: usize, byte: u8) -> CbufMut {
+fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
     let mut buf = pool.alloc(len).expect("a buffer");
     buf.write(0, &vec![byte; len]).expect("inside");
     buf
@@ -70,15 +71,15 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
                 }
                 assert!(pool.alloc_now(4 * CHUNK).is_err(), "it is on its way");
                 let reply = back(&mut to);
-                assert_eq!((reply.meta, reply.len()), (7, len - 3));
-                let mut got = reply.into_moved().expect("a buffer");
+                assert_eq!((reply.word, reply.len()), (7, len - 3));
+                let mut got = reply.into_buffer_mut().expect("a buffer");
                 assert_eq!((got.id(), got.to_vec()), (id, vec![byte; len - 3]));
                 assert_eq!(got.view().as_ptr(), at);
                 assert_eq!(got.bytes().is_some(), trust == Trust::Producer);
                 // Not its pool's yet: as far as the writer knows somebody may have it who should not.
                 assert!(!got.is_writable() && got.bytes_mut().is_none());
                 let error = got.write(0, &[1]).expect_err("not yet");
-                assert_eq!(error.kind(), Kind::BufferState, "{error}");
+                assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
                 assert!(pool.alloc_now(4 * CHUNK).is_err(), "we have it");
                 drop(got);
                 is_whole(&pool);
@@ -113,11 +114,11 @@ fn it_goes_there_and_back_and_on() {
         bc.move_buffer(moved(&mut b_in)).expect("move on");
         // Who got it from a forwarder can pass it to the writer, over a channel from there and no other.
         let error = pass_next(&mut c_in, 0).expect_err("b is not its writer");
-        assert_eq!(error.kind(), Kind::PoolNotAssigned, "{error}");
+        assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
         let error = c_direct
             .pass(error.unsent)
             .expect_err("not assigned to that");
-        assert_eq!(error.kind(), Kind::PoolNotAssigned, "{error}");
+        assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
         ac.assign(&pool).expect("assign");
         c_direct.pass(error.unsent).expect("pass");
         let got = returned(&mut ac);
@@ -135,16 +136,16 @@ fn what_cannot_be_passed_comes_back() {
     for trust in LEVELS {
         let _dog = dog();
         let (a, b) = pair();
-        let (mut to, mut from) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+        let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
         let (mut outward, mut inward) = link(&b, &a, "y");
         let (pool, own) = (pool_of(&a, trust), pool_of(&b, trust));
         let error = from.pass(written(&own, 8, 1)).expect_err("it is b's");
-        assert_eq!(error.kind(), Kind::BufferNotOwned, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
         outward.move_buffer(error.unsent).expect("move");
         pass_next(&mut inward, 0).expect("pass");
         let home = returned(&mut outward);
         let error = from.pass(home).expect_err("it is b's");
-        assert_eq!(error.kind(), Kind::BufferNotOwned, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
         drop(error);
         is_whole(&own);
         let c = join(&a, "c");
@@ -152,7 +153,7 @@ fn what_cannot_be_passed_comes_back() {
         to.assign(&pool).expect("assign");
         to_c.move_buffer(written(&pool, 8, 1)).expect("move");
         let error = from.pass(moved(&mut from_c)).expect_err("it is c's");
-        assert_eq!(error.kind(), Kind::BufferNotOwned, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
         from_c.pass(error.unsent).expect("c may");
         assert_eq!(returned(&mut to_c).to_vec(), [1; 8]);
         to.assign(&pool).expect("assign");
@@ -163,7 +164,7 @@ fn what_cannot_be_passed_comes_back() {
         }
         to.move_buffer(written(&pool, 8, 3)).expect("move");
         let error = pass_next(&mut from, 0).expect_err("full");
-        assert_eq!(error.kind(), Kind::Full, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
         assert_eq!(error.unsent.to_vec(), [3; 8]);
         assert_eq!(error.unsent.is_writable(), trust.all_write());
         assert_eq!(returned(&mut to).to_vec(), [1; 8]);
@@ -174,13 +175,13 @@ fn what_cannot_be_passed_comes_back() {
         // In the order in which it went.
         assert_eq!(returned(&mut to).to_vec(), [3; 8]);
         let control = back(&mut to);
-        assert_eq!((control.meta, control.to_vec()), (4, b"more".to_vec()));
-        assert!(to.try_recv_control().expect("no lie").is_none());
+        assert_eq!((control.word, control.to_vec()), (4, b"more".to_vec()));
+        assert!(to.try_recv_back().expect("no lie").is_none());
         to.move_buffer(written(&pool, 8, 5)).expect("move");
         let last = moved(&mut from);
         drop(to);
         let error = from.pass(last).expect_err("nobody is there");
-        assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+        assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
         assert_eq!(error.unsent.to_vec(), [5; 8]);
         drop(error);
         is_whole(&pool);
@@ -209,11 +210,11 @@ fn what_was_passed_stays_when_its_receiver_goes() {
             assert!(pool.alloc_now(4 * CHUNK).is_err(), "two are out");
             for byte in 2..4 {
                 let reply = back(&mut to);
-                assert_eq!(reply.meta, u64::from(byte));
+                assert_eq!(reply.word, u64::from(byte));
                 assert_eq!(reply.to_vec(), [byte; 100]);
             }
             assert_eq!(back(&mut to).to_vec(), b"bye");
-            assert!(to.try_recv_control().expect("no lie").is_none());
+            assert!(to.try_recv_back().expect("no lie").is_none());
             is_whole(&pool);
         }
     }
@@ -279,12 +280,12 @@ fn a_copy_is_not_passed() {
     let _dog = dog();
     let (a, b) = pair();
     let copies = pool(&b, 1);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let (mut to, mut from) = link_with_sink(&a, &b, options);
     let none = pool_of(&a, Trust::None);
     to.move_buffer(written(&none, 100, 1)).expect("move");
     let error = pass_next(&mut from, 0).expect_err("b's own");
-    assert_eq!(error.kind(), Kind::BufferNotOwned, "{error}");
+    assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
     is_whole(&none);
     assert_eq!(error.unsent.bytes(), Some(&[1; 100][..]));
 }
@@ -292,7 +293,7 @@ fn a_copy_is_not_passed() {
 fn link_with_sink(
     from: &tranship_core::Domain,
     to: &tranship_core::Domain,
-    options: LinkOptions,
+    options: ChannelOptions,
 ) -> (Sender, Receiver) {
     let listener = from.listen("x", tranship_core::Role::Source);
     let listener = listener.expect("listen");
@@ -310,17 +311,17 @@ fn a_stream_of_passes_loses_nothing() {
     for trust in LEVELS {
         let _dog = dog();
         let (a, b) = pair();
-        let (mut to, mut from) = link_with(&a, &b, "x", LinkOptions::new().lines(16));
+        let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(16));
         let pool = pool_of(&a, trust);
         std::thread::scope(|s| {
             s.spawn(|| {
                 for n in 0..MESSAGES {
                     let message = from.recv().expect("recv");
-                    assert_eq!(message.meta, n);
-                    let mut unsent = message.into_moved();
+                    assert_eq!(message.word, n);
+                    let mut unsent = message.into_buffer_mut();
                     while let Some(buf) = unsent.take() {
                         if let Err(error) = from.pass_with(buf, n) {
-                            assert_eq!(error.kind(), Kind::Full, "{error}");
+                            assert_eq!(error.kind(), ErrorKind::Full, "{error}");
                             unsent = Some(error.unsent);
                         }
                     }
@@ -334,10 +335,10 @@ fn a_stream_of_passes_loses_nothing() {
                         .expect("move");
                     sent += 1;
                 }
-                if let Some(reply) = to.try_recv_control().expect("no lie") {
-                    assert_eq!(reply.meta, came);
+                if let Some(reply) = to.try_recv_back().expect("no lie") {
+                    assert_eq!(reply.word, came);
                     let byte = came.to_le_bytes()[0];
-                    assert!(matches!(reply.body, Body::Moved(_)));
+                    assert!(matches!(reply.body, Body::BufferMut(_)));
                     assert_eq!(reply.to_vec(), vec![byte; 3000]);
                     came += 1;
                 }

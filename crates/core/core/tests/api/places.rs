@@ -1,7 +1,7 @@
 //! Where buffers begin, and where pools are mapped.
 
 use crate::kit::*;
-use tranship_core::{Kind, NoAddresses, OutOfRange, PoolOptions, Trust};
+use tranship_core::{ErrorKind, NoAddresses, OutOfRange, PoolOptions, Trust};
 
 /// Of every size and level, here and in a reader, also when memory has come and gone for a while.
 #[test]
@@ -40,7 +40,7 @@ fn buffers_begin_where_the_alignment_says() {
                     1 => drop(held.swap_remove(n % held.len())),
                     _ => {
                         to.send(buf).expect("send");
-                        let got = from.recv().expect("recv").into_buf().expect("shared");
+                        let got = from.recv().expect("recv").into_buffer().expect("shared");
                         assert_eq!(got.view().as_ptr().addr() % align, 0, "{size} bytes there");
                     }
                 }
@@ -76,7 +76,7 @@ fn what_is_no_alignment_is_refused_with_what_would_be() {
     for wrong in [0, 3, 96, 128 << 10, 1 << 63] {
         let options = PoolOptions::new(1 << 20).chunk_bytes(64 << 10).align(wrong);
         let error = a.create_pool(options).expect_err("no alignment");
-        assert_eq!(error.kind(), Kind::BadArgument, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
         let range = error.find::<OutOfRange>().expect("the figures");
         assert_eq!((range.value, range.max), (wrong, 64 << 10));
     }
@@ -94,7 +94,7 @@ fn a_pool_is_mapped_within_its_range() {
     for pool_of in 0..3 {
         let options = PoolOptions::new(16 << 20).below(1 << 32).align(4096);
         let pool = a.create_pool(options).expect("there is room below 4 GiB");
-        let buf = pool.alloc_from(&[pool_of; 5000]).expect("a buffer");
+        let buf = pool.copy(&[pool_of; 5000]).expect("a buffer");
         let end = buf.view().as_ptr().addr() + buf.len();
         assert!(end <= 1 << 32, "{end:#x}");
         to.send(buf).expect("send");
@@ -109,7 +109,7 @@ fn a_pool_is_mapped_within_its_range() {
     // It is full, and what is there stays; the manager was not asked.
     let before = a.stat().expect("stat").len();
     let error = a.create_pool(options()).expect_err("no second one");
-    assert_eq!(error.kind(), Kind::PoolMap, "{error}");
+    assert_eq!(error.kind(), ErrorKind::PoolMap, "{error}");
     let why = error.find::<NoAddresses>().expect("the figures");
     assert_eq!(
         (why.need_bytes, why.from, why.to),
@@ -121,6 +121,6 @@ fn a_pool_is_mapped_within_its_range() {
     for none in [0..0, range.end..range.start, 0..4096] {
         let options = PoolOptions::new(1 << 20).address_range(none);
         let error = a.create_pool(options).expect_err("no room");
-        assert_eq!(error.kind(), Kind::PoolMap, "{error}");
+        assert_eq!(error.kind(), ErrorKind::PoolMap, "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for many things at once: `select`, and one descriptor for any epoll loop.
+//! Waiting for many things at once: `poll`, and one descriptor for any epoll loop.
 
 use crate::kit::*;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Domain, Kind, LinkOptions, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
-    poll as poll_set, select,
+    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
+    poll as poll_set,
 };
 
 fn readable(domain: &Domain, timeout: Duration) -> bool {
@@ -31,33 +31,32 @@ fn settle(domain: &Domain, links: &mut [&mut Receiver]) {
 }
 
 #[test]
-fn select_finds_the_one_that_has_something() {
+fn poll_finds_the_one_that_has_something() {
     let _dog = dog();
     let (a, b) = pair();
     let mut links: Vec<_> = (0..5).map(|n| link(&a, &b, &format!("s{n}"))).collect();
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = links.drain(..).unzip();
     let mut all: Vec<_> = receivers.iter_mut().collect();
     let begun = Instant::now();
-    assert_eq!(select(&mut all, Some(Duration::from_millis(20))), None);
+    assert_eq!(first_ready(&mut all, Some(Duration::from_millis(20))), None);
     assert!(begun.elapsed() >= Duration::from_millis(20));
-    assert_eq!(select(&mut [], None), None);
     for round in 0..100usize {
         let at = (round * 7) % 5;
         thread::scope(|s| {
             let sender = &mut senders[at];
             s.spawn(move || sender.send_inline(b"", round as u64).expect("send"));
-            assert_eq!(select(&mut all, None), Some(at));
+            assert_eq!(first_ready(&mut all, None), Some(at));
             let got = all[at].try_recv().expect("open").expect("there");
-            assert_eq!(got.meta, round as u64);
+            assert_eq!(got.word, round as u64);
         });
     }
     // The first of several; and the end of a link counts.
     senders[3].send_inline(b"", 0).expect("send");
     senders.remove(1);
-    assert_eq!(select(&mut all, None), Some(1));
+    assert_eq!(first_ready(&mut all, None), Some(1));
     assert!(all[1].try_recv().is_err());
     all.remove(1);
-    assert_eq!(select(&mut all, None), Some(2));
+    assert_eq!(first_ready(&mut all, None), Some(2));
 }
 
 /// What it has sent is still to be taken, and then its end.
@@ -78,20 +77,20 @@ fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
     receiver.set_pollable().expect("nobody is there to wake it");
     assert!(!receiver.arm());
     receiver.disarm();
-    assert_eq!(receiver.recv().expect("a message").meta, 7);
+    assert_eq!(receiver.recv().expect("a message").word, 7);
     assert!(!receiver.arm());
     receiver.disarm();
     assert!(
         receiver
             .try_recv()
-            .is_err_and(|error| error == Kind::PeerGone)
+            .is_err_and(|error| error == ErrorKind::PeerGone)
     );
 }
 
 #[test]
-fn select_serves_the_links_of_several_domains() {
+fn poll_serves_the_links_of_several_domains() {
     let _dog = dog();
-    // Without helper threads: only `select` itself can hear that the other domain's link has ended.
+    // Without helper threads: only `poll` itself can hear that the other domain's link has ended.
     let (a, b) = bare_pair();
     let socket = a.socket_path().expect("socket");
     let c = Domain::builder().name("c").socket(socket).connect();
@@ -107,7 +106,7 @@ fn select_serves_the_links_of_several_domains() {
             }
         });
         for round in 0..100u64 {
-            assert_eq!(select(&mut [&mut first, &mut second], None), Some(1));
+            assert_eq!(first_ready(&mut [&mut first, &mut second], None), Some(1));
             let got = second.recv().expect("recv").to_vec();
             assert_eq!(got[..8], round.to_le_bytes());
         }
@@ -115,7 +114,7 @@ fn select_serves_the_links_of_several_domains() {
 }
 
 #[test]
-fn select_serves_more_links_than_the_kernel_waits_on() {
+fn poll_serves_more_links_than_the_kernel_waits_on() {
     let _dog = dog();
     let (a, b) = pair();
     let listener = a.listen("many", Role::Source).expect("listen");
@@ -123,7 +122,7 @@ fn select_serves_more_links_than_the_kernel_waits_on() {
     for _ in 0..140 {
         thread::scope(|s| {
             let opening = s.spawn(|| {
-                let options = LinkOptions::new().lines(2);
+                let options = ChannelOptions::new().lines(2);
                 b.open_receiver_with("many", options).expect("open")
             });
             senders.push(listener.accept_sender().expect("accept"));
@@ -135,8 +134,8 @@ fn select_serves_more_links_than_the_kernel_waits_on() {
         thread::scope(|s| {
             let sender = &mut senders[at];
             s.spawn(move || sender.send_inline(b"", at as u64).expect("send"));
-            assert_eq!(select(&mut all, None), Some(at));
-            assert_eq!(all[at].recv().expect("recv").meta, at as u64);
+            assert_eq!(first_ready(&mut all, None), Some(at));
+            assert_eq!(all[at].recv().expect("recv").word, at as u64);
         });
     }
 }
@@ -170,7 +169,7 @@ fn one_descriptor_tells_of_every_pollable_link() {
         r2.disarm();
         let receiver = if round % 2 == 0 { &mut r1 } else { &mut r2 };
         assert_eq!(
-            receiver.try_recv().expect("open").expect("there").meta,
+            receiver.try_recv().expect("open").expect("there").word,
             round
         );
     }
@@ -200,7 +199,7 @@ fn the_descriptor_tells_when_a_turn_is_due() {
         let opening = s.spawn(|| b.open_receiver("x").expect("open"));
         while !readable(&a, Duration::from_secs(1)) {}
         let _sender = listener
-            .accept_sender_within(Duration::ZERO)
+            .accept_sender_timeout(Duration::ZERO)
             .or_else(|_| listener.accept_sender())
             .expect("accept");
         opening.join().expect("opener");
@@ -212,7 +211,7 @@ fn the_descriptor_tells_when_a_turn_is_due() {
 fn one_set_of_channels_listeners_domains_and_descriptors() {
     let _dog = dog();
     let (a, b) = bare_pair();
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut other, mut unused) = link(&a, &b, "y");
     let listener = b.listen("z", Role::Sink).expect("listen");
     let (mut near, mut far) = UnixStream::pair().expect("a socket");
@@ -243,7 +242,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
         });
         match round % 2 {
             0 => assert_eq!(
-                receiver.try_recv().expect("open").expect("there").meta,
+                receiver.try_recv().expect("open").expect("there").word,
                 round
             ),
             _ => near.read_exact(&mut [0]).expect("read"),
@@ -259,7 +258,10 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
     drop((sender, far));
     other.send_inline(b"", 7).expect("send");
     until(|| set(&mut receiver, &mut unused, &near, None) == [0, 1, 3]);
-    assert_eq!(receiver.recv().expect_err("the end").kind(), Kind::PeerGone);
+    assert_eq!(
+        receiver.recv().expect_err("the end").kind(),
+        ErrorKind::PeerGone
+    );
     drop(opened);
 }
 
@@ -267,7 +269,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
 fn a_set_waits_for_room_and_for_news() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let wait = |sender: &mut Sender, timeout| {
         let mut items = [PollItem::sender(sender)];
         poll_set(&mut items, timeout).expect("poll")
@@ -320,12 +322,12 @@ fn ways_to_wait_do_not_disturb_each_other() {
             let sender = &mut sender;
             s.spawn(move || sender.send_inline(b"", round).expect("send"));
             match round % 4 {
-                0 => assert_eq!(block_on(receiver.recv_async()).expect("recv").meta, round),
+                0 => assert_eq!(block_on(receiver.recv_async()).expect("recv").word, round),
                 1 => {
                     let ready = poll_set(&mut [PollItem::receiver(&mut receiver)], None);
                     assert_eq!(ready.expect("poll"), [0]);
                 }
-                2 => assert_eq!(select(&mut [&mut receiver], None), Some(0)),
+                2 => assert_eq!(first_ready(&mut [&mut receiver], None), Some(0)),
                 _ => {
                     receiver.set_pollable().expect("pollable");
                     while receiver.arm() {
@@ -337,7 +339,7 @@ fn ways_to_wait_do_not_disturb_each_other() {
         });
         if round % 4 != 0 {
             assert_eq!(
-                receiver.try_recv().expect("open").expect("there").meta,
+                receiver.try_recv().expect("open").expect("there").word,
                 round
             );
         }

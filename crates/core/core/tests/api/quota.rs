@@ -4,8 +4,8 @@ use crate::kit::*;
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, HeapOptions, Kind, Limit, LinkOptions, Pool, PoolId, PoolOptions, RefusalCode,
-    Shortage, Trust,
+    Aggregate, ChannelOptions, ErrorKind, HeapOptions, Limit, Pool, PoolId, PoolOptions,
+    RefusalCode, Shortage, Trust,
 };
 
 #[test]
@@ -76,7 +76,7 @@ fn a_quota_below_a_buffer_is_a_reason_to_wait() {
             let short = Duration::from_millis(1);
             for error in [pool.alloc_now(len), pool.alloc_timeout(len, short)] {
                 let error = error.expect_err("there is no quota");
-                assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+                assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
                 assert!(error.to_string().contains("quota of 0 bytes"), "{error}");
             }
             wait_for_a_quota(&pool, len, set);
@@ -85,7 +85,7 @@ fn a_quota_below_a_buffer_is_a_reason_to_wait() {
         for chunks in [4, 0] {
             set(chunks);
             let error = pool.alloc(4 * CHUNK + 1).expect_err("the maximum");
-            assert_eq!(error.kind(), Kind::TooLarge, "{error}");
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
             assert!(error.to_string().contains("maximum of 262144"), "{error}");
         }
     }
@@ -130,7 +130,7 @@ fn copies_wait_for_a_quota() {
     let _dog = dog();
     let (a, b) = pair();
     let copies = pool(&b, 4);
-    let receives = LinkOptions::new().snapshots(copies.id());
+    let receives = ChannelOptions::new().snapshots(copies.id());
     let (mut to, mut from) = link_with(&a, &b, "x", receives);
     let none = pool_of(&a, Trust::None);
     let set = |chunks: usize| {
@@ -150,7 +150,7 @@ fn copies_wait_for_a_quota() {
         assert!(from.try_recv().expect("there is none yet").is_none());
         let error = from.recv_timeout(Duration::from_millis(1));
         let error = error.expect_err("no room yet");
-        assert_eq!(error.kind(), Kind::TimedOut, "{error}");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         set(4);
         assert_eq!(from.recv().expect("recv").len(), bytes);
     }

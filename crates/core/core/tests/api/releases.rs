@@ -1,14 +1,16 @@
 //! Releases that are told: the sender gets a word for what the receiver has let go of, and the memory is free by then.
 
 use crate::kit::*;
-use tranship_core::{Body, CbufId, Kind, LinkOptions, PollItem, Sender, Trust, WhenFull, poll};
+use tranship_core::{
+    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Sender, Trust, WhenFull, poll,
+};
 
 #[track_caller]
-fn told(to: &mut Sender) -> (Option<CbufId>, u64) {
-    let reply = to.try_recv_control().expect("no lie").expect("it is told");
+fn told(to: &mut Sender) -> (Option<BufferId>, u64) {
+    let reply = to.try_recv_back().expect("no lie").expect("it is told");
     assert_eq!((reply.len(), reply.to_vec()), (0, Vec::new()));
     match reply.body {
-        Body::Released(id) => (id, reply.meta),
+        Body::Released(id) => (id, reply.word),
         other => panic!("a release was expected, not {other:?}"),
     }
 }
@@ -35,7 +37,7 @@ fn the_sender_learns_which_buffer_and_can_have_its_memory() {
             assert_eq!(told(&mut to), (Some(id), 9), "{trust}");
             drop(pool.alloc_now(4 * CHUNK).expect("nobody has it"));
         }
-        assert!(to.try_recv_control().expect("no lie").is_none());
+        assert!(to.try_recv_back().expect("no lie").is_none());
     }
 }
 
@@ -48,7 +50,7 @@ fn another_handle_keeps_the_buffer() {
     let pool = pool_of(&a, Trust::Producer);
     to.send(pool.alloc(4 * CHUNK).expect("all of it"))
         .expect("send");
-    let buf = from.recv().expect("recv").into_buf().expect("shared");
+    let buf = from.recv().expect("recv").into_buffer().expect("shared");
     from.release_with(buf.slice(3..7), 1).expect("release");
     assert_eq!(told(&mut to), (Some(buf.id()), 1));
     assert!(pool.alloc_now(1).is_err(), "the receiver has it still");
@@ -63,21 +65,21 @@ fn what_has_no_name_is_told_without() {
     let _dog = dog();
     let (a, b) = pair();
     let copies = pool(&b, 4);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let (mut to, mut from) = link_with_sink(&a, &b, options);
     let none = pool_of(&a, Trust::None);
-    to.send(none.alloc_from(b"copied").expect("a buffer"))
+    to.send(none.copy(b"copied").expect("a buffer"))
         .expect("send");
     to.send_inline(b"inline", 0).expect("send");
     let mut all = tranship_core::Aggregate::new();
     let plain = pool_of(&a, Trust::Producer);
-    all.push_back(plain.alloc_from(b"piece").expect("a buffer").freeze())
+    all.push_back(plain.copy(b"piece").expect("a buffer").freeze())
         .expect("room");
     to.send(all).expect("send");
-    for meta in 1..4 {
+    for word in 1..4 {
         let message = from.recv().expect("recv");
-        from.release_with(message.body, meta).expect("release");
-        assert_eq!(told(&mut to), (None, meta));
+        from.release_with(message.body, word).expect("release");
+        assert_eq!(told(&mut to), (None, word));
     }
     uses(&copies, 0);
     uses(&plain, 0);
@@ -87,7 +89,7 @@ fn what_has_no_name_is_told_without() {
 fn link_with_sink(
     a: &tranship_core::Domain,
     b: &tranship_core::Domain,
-    options: LinkOptions,
+    options: ChannelOptions,
 ) -> (Sender, tranship_core::Receiver) {
     let listener = b
         .listen_with("x", tranship_core::Role::Sink, options)
@@ -103,17 +105,17 @@ fn link_with_sink(
 fn what_cannot_be_told_comes_back() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut to, mut from) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut other, mut from_other) = link(&a, &b, "y");
     let pool = pool_of(&a, Trust::Producer);
-    let buf = || pool.alloc_from(b"x").expect("a buffer").freeze();
+    let buf = || pool.copy(b"x").expect("a buffer").freeze();
     // By the channel by which it came, or one that has its pool.
     other.send(buf()).expect("send");
     let strange = from_other.recv().expect("recv");
     let failed = from
         .release_with(strange.body, 0)
         .expect_err("another channel");
-    assert_eq!(failed.kind(), Kind::PoolNotAssigned, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::PoolNotAssigned, "{failed}");
     from_other.release_with(failed.unsent, 5).expect("that one");
     assert_eq!(told(&mut other).1, 5);
     // There is room for so many words.
@@ -125,7 +127,7 @@ fn what_cannot_be_told_comes_back() {
     to.send(buf()).expect("send");
     let body = from.recv().expect("recv").body;
     let failed = from.release_with(body, 0).expect_err("no room");
-    assert_eq!(failed.kind(), Kind::Full, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::Full, "{failed}");
     // It is not released.
     uses(&pool, 1);
     told(&mut to);
@@ -133,13 +135,16 @@ fn what_cannot_be_told_comes_back() {
     told(&mut to);
     assert_eq!(told(&mut to).1, 6);
     let twice = from.release_with(Body::Released(None), 0);
-    assert_eq!(twice.expect_err("no such thing").kind(), Kind::BadArgument);
+    assert_eq!(
+        twice.expect_err("no such thing").kind(),
+        ErrorKind::BadArgument
+    );
     // Nobody is there.
     to.send(buf()).expect("send");
     let body = from.recv().expect("recv").body;
     drop(to);
     let failed = from.release_with(body, 0).expect_err("nobody hears it");
-    assert_eq!(failed.kind(), Kind::PeerGone, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::PeerGone, "{failed}");
     drop(failed);
     uses(&pool, 0);
 }
@@ -161,24 +166,24 @@ fn words_come_in_order_and_are_waited_for() {
     std::thread::scope(|s| {
         s.spawn(|| {
             from.send_control(b"first", 1).expect("room");
-            let one = from.recv().expect("recv").into_moved().expect("moved");
-            let two = from.recv().expect("recv").into_moved().expect("moved");
+            let one = from.recv().expect("recv").into_buffer_mut().expect("moved");
+            let two = from.recv().expect("recv").into_buffer_mut().expect("moved");
             from.release_with(two, 2).expect("release");
             from.pass_with(one, 3).expect("pass");
         });
         for wanted in 1..4 {
             let reply = loop {
-                if let Some(reply) = to.try_recv_control().expect("no lie") {
+                if let Some(reply) = to.try_recv_back().expect("no lie") {
                     break reply;
                 }
                 let ready = poll(&mut [PollItem::control(&mut to)], None).expect("poll");
                 assert_eq!(ready, [0]);
             };
-            assert_eq!(reply.meta, wanted);
+            assert_eq!(reply.word, wanted);
             let fits = match wanted {
                 1 => matches!(reply.body, Body::Inline(_)),
                 2 => matches!(reply.body, Body::Released(Some(_))),
-                _ => matches!(reply.body, Body::Moved(_)),
+                _ => matches!(reply.body, Body::BufferMut(_)),
             };
             assert!(fits, "{reply:?}");
         }
@@ -207,6 +212,6 @@ fn what_it_said_before_it_went_is_there() {
     to.set_when_full(WhenFull::Error);
     assert_eq!(
         to.send_inline(b"x", 0).expect_err("gone").kind(),
-        Kind::PeerGone
+        ErrorKind::PeerGone
     );
 }

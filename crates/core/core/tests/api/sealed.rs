@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Aggregate, Body, Domain, Kind, Limit, LinkOptions, Message, Payload, Pool, PoolOptions,
+    Aggregate, Body, ChannelOptions, Domain, ErrorKind, Limit, Message, Payload, Pool, PoolOptions,
     Receiver, Role, Sender, Shortage, StatRecord, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
@@ -20,7 +20,7 @@ fn sealing(domain: &Domain, chunks: usize) -> Pool {
 /// A link whose receiver has room for copies in so many chunks.
 fn copying(from: &Domain, to: &Domain, name: &str, chunks: usize) -> (Sender, Receiver, Pool) {
     let copies = pool(to, chunks);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = from.listen(name, Role::Source).expect("listen");
     let (sender, receiver) = std::thread::scope(|s| {
         let receiver = s.spawn(|| to.open_receiver_with(name, options).expect("open"));
@@ -158,7 +158,7 @@ fn one_is_sealed_once_for_all_and_travels_on() {
     let second = buf(at_c.recv().expect("recv"));
     // Handed on it needs the right, and is the same memory still.
     let refused = on.send(first).expect_err("no right");
-    let Payload::Buf(first) = refused.unsent else {
+    let Payload::Buffer(first) = refused.unsent else {
         panic!("a buffer")
     };
     none.allow_forward(b.id()).expect("allow");
@@ -217,7 +217,7 @@ fn one_that_is_moved_arrives_as_a_copy() {
     let at = large.view().as_ptr();
     to.move_buffer(large).expect("move");
     assert_eq!(access(at), Access::Read);
-    let mut got = from.recv().expect("recv").into_moved().expect("moved");
+    let mut got = from.recv().expect("recv").into_buffer_mut().expect("moved");
     assert!(got.is_writable() && got.id().pool() == copies.id());
     got[0] = 5;
     assert_eq!((got[0], got[1]), (5, 4));
@@ -230,7 +230,7 @@ fn a_channel_inside_the_process_seals_nothing() {
     let _dog = dog();
     let a = embedded();
     let copies = pool(&a, 2);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = a.listen_with("local:x", Role::Sink, options);
     let mut to = a.open_sender("local:x").expect("open");
     let mut from = listener.expect("listen").accept_receiver().expect("accept");
@@ -250,14 +250,14 @@ fn a_full_ring_is_found_before_anything_is_sealed() {
     let (a, b) = pair();
     let (mut to, mut from, _copies) = copying(&a, &b, "x", 1);
     let none = sealing(&a, 2);
-    to.set_when_full(WhenFull::Block);
+    to.set_when_full(WhenFull::Wait);
     to.assign(&none).expect("assign");
     to.set_when_full(WhenFull::Error);
     while to.send_inline(b"x", 0).is_ok() {}
     let mut large = none.alloc(CHUNK).expect("room");
     large.fill(1);
     let failed = to.move_buffer(large).expect_err("full");
-    assert_eq!(failed.kind(), Kind::Full);
+    assert_eq!(failed.kind(), ErrorKind::Full);
     let mut large = failed.unsent;
     assert!(large.is_writable());
     large.fill(2);

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::time::{Duration, Instant};
-use tranship_core::{Domain, Kind, Limit, Pool, PoolOptions, Shortage};
+use tranship_core::{Domain, ErrorKind, Limit, Pool, PoolOptions, Shortage};
 use tranship_manager::Config;
 
 fn options(chunks: usize) -> PoolOptions {
@@ -110,7 +110,7 @@ fn a_pool_that_cannot_begin_with_what_it_is_to_have_is_none() {
     let first = first.expect("there is room");
     let second = || a.create_pool(options(6).preallocate(6 * CHUNK as u64));
     let error = second().expect_err("no room");
-    assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     assert!(
         matches!(
             error.find(),
@@ -122,7 +122,7 @@ fn a_pool_that_cannot_begin_with_what_it_is_to_have_is_none() {
         "{error}"
     );
     let error = a.create_pool(options(2).preallocate(3 * CHUNK as u64));
-    assert_eq!(error.expect_err("nonsense").kind(), Kind::BadArgument);
+    assert_eq!(error.expect_err("nonsense").kind(), ErrorKind::BadArgument);
     drop(first);
     until(|| second().is_ok());
 }

@@ -3,14 +3,14 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, Awaited, Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, RefusalCode,
-    Sender, TimedOut, TooLarge, Trust,
+    Aggregate, Awaited, Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver,
+    RefusalCode, Sender, TimedOut, TooLarge, Trust,
 };
 
 /// A link that copies into a pool of so many chunks.
 fn copying(from: &Domain, to: &Domain, chunks: usize) -> (Sender, Receiver, Pool) {
     let copies = pool(to, chunks);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = from
         .listen("x", tranship_core::Role::Source)
         .expect("listen");
@@ -29,16 +29,16 @@ fn who_has_no_room_for_copies_takes_no_such_pool() {
     let (mut to, _from) = link(&a, &b, "x");
     let none = pool_of(&a, Trust::None);
     let error = to.send(filled(&none, 8, 1)).expect_err("no place");
-    assert_eq!(error.kind(), Kind::ChannelTrust, "{error}");
+    assert_eq!(error.kind(), ErrorKind::ChannelTrust, "{error}");
     assert_eq!(refusal(&error.error), Some(RefusalCode::Trust));
     // Another domain's pool is no place either.
-    let options = LinkOptions::new().snapshots(none.id());
+    let options = ChannelOptions::new().snapshots(none.id());
     let listener = a.listen("y", tranship_core::Role::Source).expect("listen");
     std::thread::scope(|s| {
         let opener = s.spawn(|| b.open_receiver_with("y", options).expect_err("a's pool"));
         let _ = listener.accept_sender();
         let error = opener.join().expect("no panic");
-        assert_eq!(error.kind(), Kind::BadArgument, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     });
 }
 
@@ -60,12 +60,12 @@ fn a_copy_is_the_receivers_own() {
         again.fill(100 + round);
         assert_eq!(shared.bytes(), Some(&[round; 500][..]));
         held.push((again.freeze(), 100 + round));
-        let moved = none.alloc_from(&[round; 700]).expect("a buffer");
+        let moved = none.copy(&[round; 700]).expect("a buffer");
         to.move_buffer(moved).expect("move");
         let mut moved = from
             .recv()
             .expect("recv")
-            .into_moved()
+            .into_buffer_mut()
             .expect("it was moved");
         assert!(moved.is_writable() && moved.id().pool() == copies.id());
         assert_eq!(moved[..], [round; 700]);
@@ -165,7 +165,7 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
         }
         for _ in 0..3 {
             let error = from.recv().expect_err("it never fits");
-            assert_eq!(error.kind(), Kind::TooLarge, "{error}");
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
             let figures = error.find().map(|large: &TooLarge| large.max_bytes);
             assert_eq!(figures, Some(CHUNK as u64), "{error}");
         }
@@ -179,7 +179,7 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
 fn channels_with_arrivals_copy_to_pools_of_their_own() {
     let _dog = dog();
     let (a, b) = pair();
-    let options = LinkOptions::new().arrivals(PoolOptions::new(128 << 10).chunk_bytes(64 << 10));
+    let options = ChannelOptions::new().arrivals(PoolOptions::new(128 << 10).chunk_bytes(64 << 10));
     let listener = b
         .listen_with("x", tranship_core::Role::Sink, options)
         .expect("listen");

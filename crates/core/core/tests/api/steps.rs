@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use tranship_core::{Aggregate, Body, Cbuf, Payload, Pool, Receiver, Sender};
+use tranship_core::{Aggregate, Body, Buffer, Payload, Pool, Receiver, Sender};
 use tranship_sys::crash;
 
 /// Does something, and where it reaches that point the writer wants the whole pool: it gets nothing.
@@ -36,22 +36,22 @@ const RECEIPT: &[&str] = &["recv.after_ref", "recv.after_rcvd", "recv.after_head
 const PIECES: &[&str] = &["recv.between_pieces", "recv.after_rcvd", "recv.after_head"];
 
 /// How the writer sends.
-type Way = fn(&mut Sender, Cbuf, &Pool);
+type Way = fn(&mut Sender, Buffer, &Pool);
 
-fn plainly(sender: &mut Sender, buf: Cbuf, _: &Pool) {
+fn plainly(sender: &mut Sender, buf: Buffer, _: &Pool) {
     sender.send(buf).expect("send");
 }
 
-fn in_a_batch(sender: &mut Sender, buf: Cbuf, _: &Pool) {
+fn in_a_batch(sender: &mut Sender, buf: Buffer, _: &Pool) {
     sender.send_batch([buf]).expect("send");
 }
 
-fn with_a_clone_left(sender: &mut Sender, buf: Cbuf, _: &Pool) {
+fn with_a_clone_left(sender: &mut Sender, buf: Buffer, _: &Pool) {
     sender.send(buf.clone()).expect("send");
     drop(buf);
 }
 
-fn in_an_aggregate(sender: &mut Sender, buf: Cbuf, lists: &Pool) {
+fn in_an_aggregate(sender: &mut Sender, buf: Buffer, lists: &Pool) {
     let mut aggregate = Aggregate::new();
     aggregate.push_back(buf).expect("room");
     aggregate.set_list_pool(lists);
@@ -60,7 +60,7 @@ fn in_an_aggregate(sender: &mut Sender, buf: Cbuf, lists: &Pool) {
 
 fn receive(receiver: &mut Receiver) -> Payload {
     match receiver.recv().expect("recv").body {
-        Body::Buf(buf) => Payload::Buf(buf),
+        Body::Buffer(buf) => Payload::Buffer(buf),
         Body::Aggregate(aggregate) => Payload::Aggregate(aggregate),
         other => panic!("a buffer was expected, not {other:?}"),
     }

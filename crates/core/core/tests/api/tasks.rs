@@ -9,8 +9,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, BadName, Body, Kind, LinkOptions, Message, Receiver, Role, SendError, Sender,
-    WhenFull,
+    Aggregate, BadName, Body, ChannelOptions, ErrorKind, Message, Receiver, Role, SendError,
+    Sender, WhenFull,
 };
 use tranship_testkit::Random;
 
@@ -47,26 +47,26 @@ fn what_comes_is_awaited() {
             let mut sender = sender;
             let pool = pool(&a, 4);
             for round in 0..200u64 {
-                let buf = pool.alloc_from(&round.to_le_bytes()).expect("alloc");
+                let buf = pool.copy(&round.to_le_bytes()).expect("alloc");
                 block_on(sender.send_with_async(buf.freeze(), round)).expect("send");
                 let words = round.to_le_bytes();
                 let sent = sender.send_inline_async(&words, round).expect("short");
                 block_on(sent).expect("send");
             }
             let sent = sender.send_inline_async(&[0; 49], 0).map(drop);
-            assert_eq!(sent.expect_err("too long").kind(), Kind::BadArgument);
+            assert_eq!(sent.expect_err("too long").kind(), ErrorKind::BadArgument);
             block_on(sender.wait_taken_async()).expect("taken");
             drop(sender);
         });
         for n in 0..400u64 {
             let got = block_on(receiver.recv_async()).expect("a message");
             assert_eq!(
-                (got.meta, &got.to_vec()[..]),
+                (got.word, &got.to_vec()[..]),
                 (n / 2, &(n / 2).to_le_bytes()[..])
             );
         }
         let error = block_on(receiver.recv_async()).expect_err("the end");
-        assert_eq!(error.kind(), Kind::PeerGone);
+        assert_eq!(error.kind(), ErrorKind::PeerGone);
     });
 }
 
@@ -96,7 +96,7 @@ fn a_dropped_receive_has_taken_nothing() {
             1 => receiver.recv().expect("a message"),
             _ => block_on(receiver.recv_async()).expect("a message"),
         };
-        assert_eq!(got.meta, round);
+        assert_eq!(got.word, round);
     }
 }
 
@@ -134,7 +134,7 @@ fn what_comes_before_the_sleep_is_found() {
     let _dog = dog();
     let (a, b) = pair();
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    let (mut full, slow) = link_with(&a, &b, "y", LinkOptions::new().lines(2));
+    let (mut full, slow) = link_with(&a, &b, "y", ChannelOptions::new().lines(2));
     for n in 0..2 {
         full.send_inline(b"", n).expect("room");
     }
@@ -147,7 +147,7 @@ fn what_comes_before_the_sleep_is_found() {
     let waker = PutDown::waker(move || sender.send_inline(b"", 7).map(drop).expect("send"));
     let mut waits = receiver.recv_async();
     let got = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
-    assert!(matches!(got, Poll::Ready(Ok(message)) if message.meta == 7));
+    assert!(matches!(got, Poll::Ready(Ok(message)) if message.word == 7));
     // It stays open.
     let slow = Arc::new(Mutex::new(slow));
     let theirs = Arc::clone(&slow);
@@ -178,7 +178,7 @@ fn waits_for_room(
 fn a_dropped_send_leaves_its_message_with_the_sender() {
     let _dog = dog();
     let (a, b) = pair();
-    let two = LinkOptions::new().lines(2).when_full(WhenFull::DropNew);
+    let two = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", two);
     let pool = pool(&a, 4);
     sender.assign(&pool).expect("assigned");
@@ -192,7 +192,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     waits_for_room(&mut waits, &woken);
     drop(waits);
     let unsent = sender.take_unsent().expect("it comes back");
-    assert_eq!((unsent.meta, unsent.to_vec()), (77, vec![2; 100]));
+    assert_eq!((unsent.word, unsent.to_vec()), (77, vec![2; 100]));
     assert!(sender.take_unsent().is_none());
     // One that moves, and an aggregate.
     let mut own = pool.alloc(100).expect("alloc");
@@ -201,7 +201,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     waits_for_room(&mut waits, &woken);
     drop(waits);
     let unsent = sender.take_unsent().expect("it comes back");
-    assert_eq!(unsent.into_moved().expect("ours")[..], [3; 100]);
+    assert_eq!(unsent.into_buffer_mut().expect("ours")[..], [3; 100]);
     let mut pieces = Aggregate::new();
     pieces.push_back(filled(&pool, 10, 4)).expect("room");
     let mut waits = sender.send_async(pieces);
@@ -231,11 +231,11 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     let mut own = pool.alloc(100).expect("alloc");
     own.fill(7);
     let failed = until_gone(&mut sender, own);
-    assert_eq!(failed.error.kind(), Kind::PeerGone);
-    assert_eq!(failed.unsent.into_moved().expect("ours")[..], [7; 100]);
+    assert_eq!(failed.error.kind(), ErrorKind::PeerGone);
+    assert_eq!(failed.unsent.into_buffer_mut().expect("ours")[..], [7; 100]);
 }
 
-fn until_gone(sender: &mut Sender, mut own: tranship_core::CbufMut) -> SendError<Message> {
+fn until_gone(sender: &mut Sender, mut own: tranship_core::BufferMut) -> SendError<Message> {
     until(|| sender.is_peer_gone());
     own[0] = 7;
     block_on(sender.move_buffer_async(own)).expect_err("gone")
@@ -245,7 +245,7 @@ fn until_gone(sender: &mut Sender, mut own: tranship_core::CbufMut) -> SendError
 fn who_waits_for_consent_is_woken_by_it() {
     let _dog = dog();
     let (a, b) = bare_pair();
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new());
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new());
     let (first, second) = (pool(&a, 1), pool(&a, 1));
     let woken = Arc::new(Woken::default());
     let mut waits = sender.send_async(filled(&first, 10, 1));
@@ -315,7 +315,7 @@ fn connections_are_awaited_and_none_is_lost() {
                     break receiver.expect("accept");
                 }
             };
-            assert_eq!(block_on(receiver.recv_async()).expect("recv").meta, n);
+            assert_eq!(block_on(receiver.recv_async()).expect("recv").word, n);
             ends.push((
                 receiver,
                 block_on(sources.accept_sender_async()).expect("accept"),
@@ -324,7 +324,7 @@ fn connections_are_awaited_and_none_is_lost() {
         let opened = opened.join().expect("opener");
         for ((_, sender), (_, mut receiver)) in ends.iter_mut().zip(opened) {
             sender.send_inline(b"", 1).expect("send");
-            assert_eq!(block_on(receiver.recv_async()).expect("recv").meta, 1);
+            assert_eq!(block_on(receiver.recv_async()).expect("recv").word, 1);
         }
     });
     // Nobody is there; then the listener of what is half made goes.
@@ -358,7 +358,7 @@ fn openings_are_awaited() {
     let (a, b) = pair();
     let woken = Arc::new(Woken::default());
     let mut waits: Vec<_> = (0..NAMES)
-        .map(|n| b.open_sender_async(&format!("name-{n}"), LinkOptions::new()))
+        .map(|n| b.open_sender_async(&format!("name-{n}"), ChannelOptions::new()))
         .collect();
     for wait in &mut waits {
         assert!(once(wait, &woken).is_pending());
@@ -371,21 +371,21 @@ fn openings_are_awaited() {
             sender.send_inline(b"", n as u64).expect("send");
             accepts.join().expect("no panic")
         });
-        assert_eq!(receiver.recv().expect("recv").meta, n as u64);
+        assert_eq!(receiver.recv().expect("recv").word, n as u64);
     }
     // Given up: before anybody listens, and when somebody has been told of it.
     for listens_first in [false, true] {
         let name = format!("given-up-{listens_first}");
         let listen = || a.listen(&name, Role::Source).expect("listen");
         let mut sources = listens_first.then(listen);
-        let mut wait = b.open_receiver_async(&name, LinkOptions::new());
+        let mut wait = b.open_receiver_async(&name, ChannelOptions::new());
         assert!(once(&mut wait, &woken).is_pending());
         drop(wait);
         b.stat().expect("the manager has heard it");
         let sources = sources.get_or_insert_with(listen);
-        let error = sources.accept_sender_within(Duration::ZERO);
-        assert_eq!(error.expect_err("nobody").kind(), Kind::TimedOut);
-        let again = b.open_receiver_async(&name, LinkOptions::new());
+        let error = sources.accept_sender_timeout(Duration::ZERO);
+        assert_eq!(error.expect_err("nobody").kind(), ErrorKind::TimedOut);
+        let again = b.open_receiver_async(&name, ChannelOptions::new());
         let sender = thread::scope(|s| {
             let accepts = s.spawn(|| sources.accept_sender().expect("accept"));
             drop(block_on(again).expect("open"));
@@ -393,9 +393,9 @@ fn openings_are_awaited() {
         });
         drop(sender);
     }
-    let brief = LinkOptions::new().timeout(Duration::from_millis(1));
+    let brief = ChannelOptions::new().timeout(Duration::from_millis(1));
     let error = block_on(b.open_sender_async("nobody", brief.clone())).expect_err("nobody");
-    assert_eq!(error.kind(), Kind::TimedOut);
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(error.to_string().contains("nobody"), "{error}");
     let error = block_on(b.open_sender_async("", brief)).expect_err("no name");
     assert!(error.find::<BadName>().is_some(), "{error}");
@@ -405,7 +405,7 @@ fn openings_are_awaited() {
 fn a_send_has_its_forms() {
     let _dog = dog();
     let (a, b) = pair();
-    let two = LinkOptions::new().lines(2).when_full(WhenFull::DropNew);
+    let two = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", two);
     let pool = pool(&a, 4);
     sender.assign(&pool).expect("assigned");
@@ -414,13 +414,13 @@ fn a_send_has_its_forms() {
     }
     let soon = std::time::Duration::from_millis(5);
     let failed = sender.try_send(filled(&pool, 10, 2)).expect_err("full");
-    assert_eq!(failed.kind(), Kind::Full);
+    assert_eq!(failed.kind(), ErrorKind::Full);
     let failed = sender.send_timeout(failed.unsent, soon).expect_err("full");
-    assert_eq!(failed.kind(), Kind::Full);
+    assert_eq!(failed.kind(), ErrorKind::Full);
     let mut now = sender.with_when_full(WhenFull::Error);
     assert_eq!(
         now.send_inline(b"", 0).expect_err("full").kind(),
-        Kind::Full
+        ErrorKind::Full
     );
     drop(now);
     assert_eq!(sender.dropped(), 0);
@@ -445,7 +445,7 @@ fn no_wake_up_is_lost() {
     let (a, b) = pair();
     let pool = pool(&a, 4);
     let links: Vec<_> = (0..4)
-        .map(|n| link_with(&a, &b, &format!("l{n}"), LinkOptions::new().lines(2)))
+        .map(|n| link_with(&a, &b, &format!("l{n}"), ChannelOptions::new().lines(2)))
         .collect();
     const ROUNDS: u64 = 400;
     thread::scope(|s| {
@@ -458,7 +458,7 @@ fn no_wake_up_is_lost() {
                     // Given up now and then, and sent anew.
                     let mut message = None;
                     loop {
-                        let buf = message.take().and_then(Message::into_buf);
+                        let buf = message.take().and_then(Message::into_buffer);
                         let buf = buf.unwrap_or_else(|| filled(pool, 64, 1));
                         let mut waits = sender.send_with_async(buf, n);
                         if mine.below(4) == 0 {
@@ -489,7 +489,7 @@ fn no_wake_up_is_lost() {
                             _ => block_on(receiver.recv_async()).expect("recv"),
                         };
                     };
-                    assert_eq!(got.meta, n);
+                    assert_eq!(got.word, n);
                 }
             });
         }

@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 use std::thread;
-use tranship_core::{Cbuf, LinkOptions, WhenFull};
+use tranship_core::{Buffer, ChannelOptions, WhenFull};
 use tranship_testkit::{Random, payload};
 
 #[test]
@@ -16,14 +16,14 @@ fn threads_allocate_send_and_drop_clones_and_contents_hold() {
     let rounds = 3000;
     let links: Vec<_> = (0..3).map(|n| link(&a, &b, &format!("t{n}"))).collect();
     // Receivers pass some buffers on to a thread that keeps them for a while and drops them.
-    let (keep, keeper) = sync_channel::<(Cbuf, u64)>(16);
+    let (keep, keeper) = sync_channel::<(Buffer, u64)>(16);
     thread::scope(|s| {
         for (n, (mut sender, mut receiver)) in (0u64..).zip(links) {
             let (pool, keep) = (&pool, keep.clone());
             let mut random = Random::seeded(random.seed() ^ (n << 32));
             let mut theirs = Random::seeded(random.seed() + 1);
             s.spawn(move || {
-                let mut own: Vec<(Cbuf, u64)> = Vec::new();
+                let mut own: Vec<(Buffer, u64)> = Vec::new();
                 for i in 0..rounds {
                     let id = (n << 32) | i;
                     let shift = random.below(17);
@@ -47,7 +47,7 @@ fn threads_allocate_send_and_drop_clones_and_contents_hold() {
             });
             s.spawn(move || {
                 while let Ok(message) = receiver.recv() {
-                    let id = message.meta;
+                    let id = message.word;
                     payload::verify(&message.to_vec(), id).expect("at receipt");
                     let got = buf(message);
                     if theirs.one_in(4) {
@@ -88,7 +88,7 @@ fn writers_that_block_on_each_other_all_finish() {
             s.spawn(move || {
                 for i in 0..200u64 {
                     let got = receiver.recv().expect("recv");
-                    assert_eq!(got.meta, i);
+                    assert_eq!(got.word, i);
                     assert!(got.to_vec().iter().all(|byte| *byte == n));
                 }
             });
@@ -102,7 +102,7 @@ fn a_buffer_may_be_filled_frozen_and_dropped_by_different_threads() {
     let _dog = dog();
     let (a, b) = pair();
     let pool = pool(&a, 4);
-    let options = LinkOptions::new().when_full(WhenFull::Block);
+    let options = ChannelOptions::new().when_full(WhenFull::Wait);
     let (sender, mut receiver) = link_with(&a, &b, "x", options);
     let sender = Mutex::new(sender);
     thread::scope(|s| {
@@ -138,7 +138,7 @@ fn own_buffers_that_come_back_go_in_any_thread() {
     let (mut onward, mut back) = link(&b, &a, "back");
     thread::scope(|s| {
         let droppers = [0, 1].map(|_| {
-            let (to, bufs) = sync_channel::<(Cbuf, u64)>(2);
+            let (to, bufs) = sync_channel::<(Buffer, u64)>(2);
             s.spawn(move || {
                 for (buf, id) in bufs {
                     payload::verify(buf.bytes().expect("own"), id).expect("in another thread");
@@ -161,13 +161,13 @@ fn own_buffers_that_come_back_go_in_any_thread() {
         });
         s.spawn(move || {
             while let Ok(message) = through.recv() {
-                let id = message.meta;
+                let id = message.word;
                 onward.send_with(buf(message), id).expect("forward");
             }
         });
         s.spawn(move || {
             while let Ok(message) = back.recv() {
-                let id = message.meta;
+                let id = message.word;
                 let got = buf(message);
                 for to in &droppers {
                     to.send((got.clone(), id)).expect("dropper");

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Aggregate, Body, Kind, LinkOptions, Outcome, Pool, PoolOptions, Refusal, RefusalCode,
+    Aggregate, Body, ChannelOptions, ErrorKind, Outcome, Pool, PoolOptions, Refusal, RefusalCode,
     StatRecord, Trust,
 };
 use tranship_testkit::probe::Access;
@@ -19,7 +19,7 @@ fn who_can_write() {
         let (mut to, mut from) = link(&a, &b, "x");
         let pool = pool_of(&a, trust);
         assert_eq!(pool.trust(), trust);
-        let buf = pool.alloc_from(b"some bytes").expect("a buffer").freeze();
+        let buf = pool.copy(b"some bytes").expect("a buffer").freeze();
         let copy = buf.clone();
         to.send(buf).expect("send");
         let got = crate::kit::buf(from.recv().expect("recv"));
@@ -64,7 +64,7 @@ fn a_large_buffer_with_holes_is_refused() {
         };
         assert_eq!(sent, Outcome::Sent);
         let error = from.recv().expect_err("a hole");
-        assert_eq!(error.kind(), Kind::PeerViolation, "{trust}: {error}");
+        assert_eq!(error.kind(), ErrorKind::PeerViolation, "{trust}: {error}");
         assert!(error.to_string().contains("holes"), "{trust}: {error}");
     }
 }
@@ -89,7 +89,7 @@ fn at_half_what_is_not_to_be_touched_faults() {
     let frozen = buf.freeze();
     assert_eq!(access(frozen.view().as_ptr()), Access::Read);
     assert_eq!(access(beside.view().as_ptr()), Access::ReadWrite);
-    let again = frozen.make_mut(&pool).expect("its only handle");
+    let again = writable(frozen, &pool);
     assert_eq!(access(again.view().as_ptr()), Access::ReadWrite);
     let kept = again.freeze();
     to.send(kept.clone()).expect("send");
@@ -135,13 +135,13 @@ fn at_half_what_came_back_and_goes_again_faults_again() {
     for _ in 0..5 {
         to.move_buffer(buf).expect("move");
         assert_eq!(access(at), Access::None);
-        let there = from.recv().expect("recv").into_moved().expect("moved");
+        let there = from.recv().expect("recv").into_buffer_mut().expect("moved");
         let theirs = there.view().as_ptr();
         assert_eq!(access(theirs), Access::ReadWrite);
         until_passed(&mut from, there);
         assert_eq!(access(theirs), Access::None);
-        let back = to.try_recv_control().expect("no lie").expect("it is back");
-        buf = back.into_moved().expect("moved");
+        let back = to.try_recv_back().expect("no lie").expect("it is back");
+        buf = back.into_buffer_mut().expect("moved");
         assert_eq!(access(at), Access::Read);
     }
 }
@@ -158,7 +158,7 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
         // SAFETY: its first byte, mapped for writing.
         unsafe { at.write_volatile(7) };
         to.move_buffer(buf).expect("move");
-        let mut got = from.recv().expect("recv").into_moved().expect("moved");
+        let mut got = from.recv().expect("recv").into_buffer_mut().expect("moved");
         assert_eq!(got.view().read_u8(0), Ok(7), "{trust}");
         let there = got.writable_ptr();
         assert_eq!(there.is_some(), trust.all_write(), "{trust}");
@@ -167,8 +167,8 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
             unsafe { at.write_volatile(8) };
         }
         until_passed(&mut from, got);
-        let back = to.try_recv_control().expect("no lie").expect("it is back");
-        let mut back = back.into_moved().expect("moved");
+        let back = to.try_recv_back().expect("no lie").expect("it is back");
+        let mut back = back.into_buffer_mut().expect("moved");
         assert_eq!(back.writable_ptr(), None, "{trust}");
         let shows = if trust.all_write() { 8 } else { 7 };
         assert_eq!(back.view().read_u8(0), Ok(shows), "{trust}");
@@ -176,12 +176,12 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
 }
 
 /// The manager may have to confirm first that the pool is here.
-fn until_passed(from: &mut tranship_core::Receiver, buf: tranship_core::CbufMut) {
+fn until_passed(from: &mut tranship_core::Receiver, buf: tranship_core::BufferMut) {
     let mut buf = Some(buf);
     until(|| {
         let passed = from.pass(buf.take().expect("it came back"));
         buf = passed.err().map(|failed| {
-            assert_eq!(failed.kind(), Kind::PoolPending, "{failed}");
+            assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
             failed.unsent
         });
         buf.is_none()
@@ -194,22 +194,18 @@ fn a_pool_whose_buffers_need_too_many_mappings_is_refused() {
     let options = PoolOptions::new(1 << 30).trust(Trust::Half);
     let error = a.create_pool(options.clone().slots(1 << 20));
     let error = error.expect_err("too many");
-    assert_eq!(error.kind(), Kind::Limit, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert!(error.to_string().contains("vm.max_map_count"), "{error}");
     drop(a.create_pool(options.slots(1000)).expect("few"));
 }
 
-/// Slices are there only where nobody else can write, or after it was said that nobody does.
+/// Slices are there only where nobody else can write.
 #[test]
 fn memory_that_others_write_has_no_slices() {
     let a = embedded();
-    let options = PoolOptions::new(4 * CHUNK as u64).trust(Trust::Full);
-    // SAFETY: nobody else gets the pool.
-    let trusting = a.create_pool(unsafe { options.trust_others() });
     let all = [
         (pool_of(&a, Trust::Producer), true),
         (pool_of(&a, Trust::Full), false),
-        (trusting.expect("a pool"), true),
     ];
     for (pool, slices) in all {
         let mut buf = pool.alloc(4).expect("a buffer");
@@ -222,10 +218,10 @@ fn memory_that_others_write_has_no_slices() {
         assert_eq!(read.is_ok(), slices);
         let frozen = buf.freeze();
         assert_eq!(frozen.bytes().is_some(), slices);
-        let again = frozen.make_mut(&pool).expect("its only handle");
+        let again = writable(frozen, &pool);
         assert_eq!(again.bytes().is_some(), slices);
         let copy = again.freeze();
-        let other = copy.clone().make_mut(&pool).expect("a copy");
+        let other = writable(copy.clone(), &pool);
         assert_eq!(other.view().to_vec()[1..], *b"xyz");
     }
 }
@@ -246,7 +242,7 @@ fn everything_travels(trust: Trust) {
     let pool = pool_of(&a, trust);
     pool.allow_forward(b.id()).expect("a right");
     for round in 0..200u8 {
-        let buf = pool.alloc_from(&[round; 3000]).expect("a buffer").freeze();
+        let buf = pool.copy(&[round; 3000]).expect("a buffer").freeze();
         let mut pieces = Aggregate::new();
         pieces.push_back(buf.slice(..10)).expect("room");
         pieces.push_back(buf).expect("room");
@@ -266,14 +262,14 @@ fn everything_travels(trust: Trust) {
 fn a_receiver_takes_the_levels_that_it_says() {
     let _dog = dog();
     let (a, b) = pair();
-    let options = LinkOptions::new().accept_trust([Trust::Producer]);
+    let options = ChannelOptions::new().accept_trust([Trust::Producer]);
     let (mut to, mut from) = link_with(&a, &b, "x", options);
     let full = pool_of(&a, Trust::Full);
     let error = to.assign(&full).expect_err("another level");
-    assert_eq!(error.kind(), Kind::ChannelTrust, "{error}");
+    assert_eq!(error.kind(), ErrorKind::ChannelTrust, "{error}");
     assert!(error.to_string().contains("`full`"), "{error}");
     let refused = to.send(filled_volatile(&full)).expect_err("another level");
-    assert_eq!(refused.error.kind(), Kind::ChannelTrust, "{refused}");
+    assert_eq!(refused.error.kind(), ErrorKind::ChannelTrust, "{refused}");
     let why = refused
         .error
         .find::<Refusal>()
@@ -288,6 +284,6 @@ fn a_receiver_takes_the_levels_that_it_says() {
     assert_eq!(from.recv().expect("recv").to_vec(), [1; 8]);
 }
 
-fn filled_volatile(pool: &Pool) -> tranship_core::Cbuf {
-    pool.alloc_from(&[1; 8]).expect("a buffer").freeze()
+fn filled_volatile(pool: &Pool) -> tranship_core::Buffer {
+    pool.copy(&[1; 8]).expect("a buffer").freeze()
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Domain, Kind, Role};
+use tranship_core::{Body, Domain, ErrorKind, Role};
 use tranship_proto::Event;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
@@ -135,7 +135,7 @@ fn it_takes_what_a_dead_writer_had_sent() {
     };
     let message = next().expect("recv").expect("a message");
     assert_eq!(buf(message).to_vec()[0], 7);
-    assert_eq!(next().expect_err("over").kind(), Kind::PeerDied);
+    assert_eq!(next().expect_err("over").kind(), ErrorKind::PeerDied);
 }
 
 /// A buffer came by one channel and goes back by another, by which its pool came a moment ago.
@@ -161,11 +161,11 @@ fn what_goes_back_waits_until_its_pool_is_open() {
         });
     });
     let failed = from_second.release_with(got, 1).expect_err("not open");
-    assert_eq!(failed.kind(), Kind::PoolPending, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
     let (started, timeout) = (Instant::now(), Duration::from_millis(100));
     let failed = from_second.release_timeout(failed.unsent, 2, timeout);
     let failed = failed.expect_err("nor later");
-    assert_eq!(failed.kind(), Kind::PoolPending, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
     assert!(started.elapsed() >= timeout, "it did not wait");
     let mut released = pin!(from_second.release_async(failed.unsent, 3));
     let looked = released
@@ -174,6 +174,6 @@ fn what_goes_back_waits_until_its_pool_is_open() {
     assert!(looked.is_pending(), "{looked:?}");
     between.says_it();
     block_on(released).expect("it is open");
-    let told = second.try_recv_control().expect("no lie").expect("a word");
-    assert!(matches!(told.body, Body::Released(Some(_))) && told.meta == 3);
+    let told = second.try_recv_back().expect("no lie").expect("a word");
+    assert!(matches!(told.body, Body::Released(Some(_))) && told.word == 3);
 }

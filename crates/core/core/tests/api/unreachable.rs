@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use tranship_core::{Domain, Kind, SocketProblem};
+use tranship_core::{Domain, ErrorKind, SocketProblem};
 use tranship_testkit::{Control, Privilege, child, is_root, skipped};
 
 child!(
@@ -38,7 +38,7 @@ fn a_socket_that_this_user_may_not_use_is_an_error_of_its_own() {
     let (denied, code, said): (bool, u16, String) = outsider.ask(&path);
     std::fs::set_permissions(dir.path(), mode(0o700)).expect("its mode");
     assert!(denied, "{said}");
-    assert_eq!(code, Kind::Unreachable as u16);
+    assert_eq!(code, ErrorKind::Unreachable as u16);
     assert!(said.contains("permission denied"), "{said}");
     assert!(!said.contains("runs one there"), "{said}");
 }

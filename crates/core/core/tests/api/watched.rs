@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tranship_core::{Domain, LinkOptions, Role, WhenFull};
+use tranship_core::{ChannelOptions, Domain, Role, WhenFull};
 use tranship_manager::page::{Reader, Snapshot};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{ChannelView, PageRecord};
@@ -50,7 +50,7 @@ fn names(said: &Snapshot) -> usize {
 fn who_awaits_room_is_seen_and_then_not_any_more() {
     let _dog = dog();
     let (a, b) = pair();
-    let options = LinkOptions::new().lines(2);
+    let options = ChannelOptions::new().lines(2);
     let (mut sender, mut receiver) = link_with(&a, &b, "narrow", options);
     let mut reader = reader(&a);
     for _ in 0..2 {
@@ -76,7 +76,7 @@ fn who_awaits_room_is_seen_and_then_not_any_more() {
 fn who_drops_what_has_no_room_stalls_and_waits_for_nobody() {
     let _dog = dog();
     let (a, b) = pair();
-    let options = LinkOptions::new().lines(2).when_full(WhenFull::DropNew);
+    let options = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, _receiver) = link_with(&a, &b, "narrow", options);
     for _ in 0..5 {
         sender.send_inline(b"x", 0).expect("sent or dropped");

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use tranship_error::{Error, Kind};
+use tranship_error::{Error, ErrorKind};
 use tranship_sys::notice::Notice;
 use tranship_sys::{errno, socket};
 
@@ -63,7 +63,7 @@ impl Listener {
             }
             Ok(_) => {
                 let text = format!("{} is no socket: name another path", path.display());
-                return Err(Error::new(Kind::System, text));
+                return Err(Error::new(ErrorKind::System, text));
             }
             Err(_) => {}
         }

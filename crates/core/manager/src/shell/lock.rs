@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tranship_error::{Error, Kind};
+use tranship_error::{Error, ErrorKind};
 use tranship_sys::{errno, pidfd, socket};
 
 /// Times that a file may be removed between being opened and being locked, by managers that end just then.
@@ -46,7 +46,7 @@ impl Lock {
     fn take_or(socket: &Path, mut pause: impl FnMut() -> bool) -> Result<Lock, Error> {
         loop {
             let taken = Lock::take(socket);
-            let running = matches!(&taken, Err(e) if e.kind() == Kind::ManagerRunning);
+            let running = matches!(&taken, Err(e) if e.kind() == ErrorKind::ManagerRunning);
             if !running || is_served(socket) || !pause() {
                 return taken;
             }
@@ -89,7 +89,7 @@ impl Lock {
             }
         }
         Err(Error::new(
-            Kind::ManagerRunning,
+            ErrorKind::ManagerRunning,
             format!("another manager is running at {}", socket.display()),
         ))
     }
@@ -192,7 +192,7 @@ mod tests {
         let _lock = Lock::take(&socket).expect("nobody has it");
         let _listens = socket::listen(&socket, 0o600).expect("a socket");
         let error = Lock::take_or(&socket, || panic!("waited")).expect_err("it is taken");
-        assert_eq!(error, Kind::ManagerRunning);
+        assert_eq!(error, ErrorKind::ManagerRunning);
     }
 
     #[test]
@@ -213,12 +213,12 @@ mod tests {
         let socket = folder.path().join("manager.sock");
         let first = Lock::take(&socket).expect("nobody has it");
         let error = Lock::take(&socket).expect_err("it is taken");
-        assert_eq!(error, Kind::ManagerRunning);
+        assert_eq!(error, ErrorKind::ManagerRunning);
         std::fs::remove_file(&first.path).expect("somebody cleans up");
         let second = Lock::take(&socket).expect("another file");
         drop(first);
         assert!(second.path.exists());
         let error = Lock::take(&socket).expect_err("it is taken");
-        assert_eq!(error, Kind::ManagerRunning);
+        assert_eq!(error, ErrorKind::ManagerRunning);
     }
 }

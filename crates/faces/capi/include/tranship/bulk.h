@@ -5,9 +5,9 @@
  *   bulk_channel_create(ch, endpoint, ...)         bulk_channel_create(&ch, domain, name, direction)
  *   bulk_channel_bind(ch, endpoint, ...)           bulk_channel_bind(&ch, domain, name, direction)
  *   bulk_channel_assign_pool(ch, pool, cont)       bulk_channel_assign_pool(&ch, pool)
- *   bulk_channel_move(ch, buffer, meta, cont)      bulk_channel_move(&ch, &buffer, meta)      ownership goes along
- *   bulk_channel_pass(ch, buffer, meta, cont)      bulk_channel_pass(&ch, &buffer, meta)      and comes back
- *   bulk_channel_copy(ch, buffer, meta, cont)      bulk_channel_copy(&ch, &buffer, meta)      both read it
+ *   bulk_channel_move(ch, buffer, meta, cont)      bulk_channel_move(&ch, &buffer, word)      ownership goes along
+ *   bulk_channel_pass(ch, buffer, meta, cont)      bulk_channel_pass(&ch, &buffer, word)      and comes back
+ *   bulk_channel_copy(ch, buffer, meta, cont)      bulk_channel_copy(&ch, &buffer, word)      both read it
  *   bulk_channel_release(ch, buffer, meta, cont)   bulk_channel_release(&ch, &buffer)
  *   callbacks                                      bulk_channel_wait(&ch, timeout, &event)
  *
@@ -53,7 +53,7 @@ enum bulk_event_kind {
 struct bulk_event {
     enum bulk_event_kind kind;
     bulk_buffer buffer;
-    uint64_t meta;
+    uint64_t word;
 };
 
 /** Makes an endpoint that others bind to. It is bound by bulk_channel_accept. */
@@ -105,16 +105,16 @@ static inline tranship_status bulk_channel_assign_pool(struct bulk_channel *chan
 }
 
 /** TX: gives the buffer away. It is the receiver's, to write where the pool's level of trust lets it. */
-static inline tranship_status bulk_channel_move(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t meta)
+static inline tranship_status bulk_channel_move(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t word)
 {
     if (!channel->tx)
         return TRANSHIP_ERR_CHANNEL_DIRECTION;
-    buffer->meta = meta;
+    buffer->word = word;
     return tranship_move(channel->tx, buffer, TRANSHIP_FOREVER, NULL);
 }
 
 /** TX: shows the buffer. Both ends read it; no byte is copied. */
-static inline tranship_status bulk_channel_copy(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t meta)
+static inline tranship_status bulk_channel_copy(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t word)
 {
     bulk_buffer shown;
     tranship_status status = TRANSHIP_OK;
@@ -126,7 +126,7 @@ static inline tranship_status bulk_channel_copy(struct bulk_channel *channel, bu
     if (status == TRANSHIP_OK)
         status = tranship_buf_clone(buffer, &shown, NULL);
     if (status == TRANSHIP_OK) {
-        shown.meta = meta;
+        shown.word = word;
         status = tranship_send(channel->tx, &shown, TRANSHIP_FOREVER, NULL);
         tranship_release(&shown); /* what was not sent */
     }
@@ -134,11 +134,11 @@ static inline tranship_status bulk_channel_copy(struct bulk_channel *channel, bu
 }
 
 /** RX: hands a moved buffer back to the end that it came from. */
-static inline tranship_status bulk_channel_pass(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t meta)
+static inline tranship_status bulk_channel_pass(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t word)
 {
     if (!channel->rx)
         return TRANSHIP_ERR_CHANNEL_DIRECTION;
-    buffer->meta = meta;
+    buffer->word = word;
     return tranship_pass(channel->rx, buffer, TRANSHIP_NOW, NULL);
 }
 
@@ -154,13 +154,13 @@ static inline tranship_status bulk_channel_release(struct bulk_channel *channel,
 }
 
 /** RX: the same, and the other end gets the word: BULK_EVENT_COPY_RELEASED. */
-static inline tranship_status bulk_channel_release_with(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t meta)
+static inline tranship_status bulk_channel_release_with(struct bulk_channel *channel, bulk_buffer *buffer, uint64_t word)
 {
     if (!channel->rx)
         return TRANSHIP_ERR_CHANNEL_DIRECTION;
     if (buffer->kind == TRANSHIP_BUF_EXCLUSIVE || buffer->kind == TRANSHIP_BUF_NONE)
         return TRANSHIP_ERR_BUFFER_NOT_A_COPY;
-    buffer->meta = meta;
+    buffer->word = word;
     return tranship_release_with(channel->rx, buffer, TRANSHIP_NOW, NULL);
 }
 
@@ -171,9 +171,9 @@ static inline tranship_status bulk_channel_release_with(struct bulk_channel *cha
 static inline tranship_status bulk_channel_wait(struct bulk_channel *channel, int64_t timeout_ns, struct bulk_event *event)
 {
     tranship_status status = channel->rx ? tranship_recv(channel->rx, timeout_ns, &event->buffer, NULL)
-                                         : tranship_recv_control(channel->tx, timeout_ns, &event->buffer, NULL);
+                                         : tranship_recv_back(channel->tx, timeout_ns, &event->buffer, NULL);
 
-    event->meta = event->buffer.meta;
+    event->word = event->buffer.word;
     if (channel->rx)
         event->kind =
             event->buffer.kind == TRANSHIP_BUF_EXCLUSIVE ? BULK_EVENT_MOVE_RECEIVED : BULK_EVENT_COPY_RECEIVED;

@@ -66,7 +66,7 @@ static inline tranship_status cbuf_send(tranship_sender *to, cbuf_t *cb)
     tranship_status status = cbuf_ref(cb, &sent);
 
     if (status == TRANSHIP_OK) {
-        sent.meta = cb->meta;
+        sent.word = cb->word;
         status = tranship_send(to, &sent, TRANSHIP_FOREVER, NULL);
         tranship_release(&sent); /* what was not sent */
     }

@@ -232,13 +232,13 @@ class MatAllocator : public cv::MatAllocator
      * another part was sent, is copied first. Returns, and says in `error`, what tranship_send does, or what tranship_alloc does if there
      * is a copy to be made.
      */
-    tranship_status send(tranship_sender *to, const cv::Mat &mat, int64_t timeout_ns, uint64_t meta = 0,
+    tranship_status send(tranship_sender *to, const cv::Mat &mat, int64_t timeout_ns, uint64_t word = 0,
                          tranship_error **error = nullptr) const
     {
         detail::held *has = detail::held_by(mat);
 
         if (mat.dims == 0 || has == nullptr)
-            return send_copy(to, mat, timeout_ns, meta, error);
+            return send_copy(to, mat, timeout_ns, word, error);
         tranship_buf sent;
         {
             std::lock_guard<std::mutex> one(has->sending);
@@ -248,14 +248,14 @@ class MatAllocator : public cv::MatAllocator
             const bool writable = exclusive && (has->buf.flags & TRANSHIP_BUF_WRITABLE) != 0;
 
             if (writable ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
-                return send_copy(to, mat, timeout_ns, meta, error);
+                return send_copy(to, mat, timeout_ns, word, error);
             tranship_status status = exclusive ? tranship_freeze(&has->buf, error) : TRANSHIP_OK;
             if (status == TRANSHIP_OK)
                 status = tranship_buf_clone(&has->buf, &sent, error);
             if (status != TRANSHIP_OK)
                 return status;
         }
-        sent.meta = meta;
+        sent.word = word;
         tranship_status status = tranship_send(to, &sent, timeout_ns, error);
         tranship_release(&sent); /* what was not sent */
         return status;
@@ -323,7 +323,7 @@ class MatAllocator : public cv::MatAllocator
         return made;
     }
 
-    tranship_status send_copy(tranship_sender *to, const cv::Mat &mat, int64_t timeout, uint64_t meta,
+    tranship_status send_copy(tranship_sender *to, const cv::Mat &mat, int64_t timeout, uint64_t word,
                               tranship_error **error) const
     {
         if (mat.dims == 0)
@@ -336,7 +336,7 @@ class MatAllocator : public cv::MatAllocator
             return status;
         cv::Mat copy = over(data, mat.dims, mat.size.p, mat.type(), steps);
         mat.copyTo(copy);
-        return send(to, copy, timeout, meta, error);
+        return send(to, copy, timeout, word, error);
     }
 
     static bool is_what_was_sent(const detail::held &has, const cv::Mat &mat, uint64_t offset)
@@ -382,7 +382,7 @@ inline tranship_status mat_of(tranship_buf &buf, cv::Mat &out)
  * Receives a matrix, and the word that was sent with it. What is no matrix is TRANSHIP_ERR_BAD_ARGUMENT, and gone; for channels with other
  * messages, too: tranship_recv and mat_of.
  */
-inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeout_ns, uint64_t *meta = nullptr,
+inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeout_ns, uint64_t *word = nullptr,
                             tranship_error **error = nullptr)
 {
     tranship_buf buf;
@@ -390,8 +390,8 @@ inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeo
 
     if (status != TRANSHIP_OK)
         return status;
-    if (meta != nullptr)
-        *meta = buf.meta;
+    if (word != nullptr)
+        *word = buf.word;
     status = mat_of(buf, out);
     tranship_release(&buf);
     return status;

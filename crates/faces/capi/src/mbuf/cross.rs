@@ -6,7 +6,7 @@ use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
 use crate::given::{there, wrong};
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border};
-use facade::Kind;
+use facade::ErrorKind;
 use facade::mbuf::Error as Failed;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -15,10 +15,10 @@ fn told(error: Failed) -> facade::Error {
     let kind = match &error {
         Failed::NoBuffers(none) => none
             .refusal()
-            .map_or(Kind::OutOfMemory, facade::Error::kind),
-        Failed::TooMany { .. } => Kind::Limit,
-        Failed::File { .. } => Kind::System,
-        _ => Kind::BadArgument,
+            .map_or(ErrorKind::OutOfMemory, facade::Error::kind),
+        Failed::TooMany { .. } => ErrorKind::Limit,
+        Failed::File { .. } => ErrorKind::System,
+        _ => ErrorKind::BadArgument,
     };
     facade::Error::of(kind)(error)
 }
@@ -79,7 +79,7 @@ pub extern "C" fn tranship_m_frombuf(
                     return Err(told(failed.error));
                 }
             },
-            _ => match from.from_cbuf(buf.take_shared()?) {
+            _ => match from.from_buffer(buf.take_shared()?) {
                 Ok(chain) => chain,
                 Err(failed) => {
                     buf.put_shared(failed.unreceived);
@@ -97,6 +97,6 @@ pub extern "C" fn tranship_m_frombuf(
 pub extern "C" fn tranship_m_bufid(m: *const Mbuf) -> u64 {
     let chain = super::borrowed(m);
     let mbuf = chain.as_ref().and_then(|chain| chain.iter().next());
-    let buf = mbuf.and_then(|mbuf| mbuf.cbuf());
+    let buf = mbuf.and_then(|mbuf| mbuf.buffer());
     buf.map_or(0, |buf| buf.id().0)
 }

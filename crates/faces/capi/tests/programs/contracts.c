@@ -183,13 +183,13 @@ static void *peer(void *unused)
     OK(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.kind, TRANSHIP_BUF_INLINE);
     EXPECT(buf.len, 5);
-    EXPECT(buf.meta, 1);
+    EXPECT(buf.word, 1);
     tranship_buf copy = buf; /* bitwise: its bytes go along */
     EXPECT(memcmp(tranship_data(&copy), "hello", 5), 0);
     OK(tranship_recv(receiver, TRANSHIP_MS(60000), &buf, &error));
     EXPECT(buf.kind, TRANSHIP_BUF_AGGREGATE);
     EXPECT(buf.len, 10);
-    EXPECT(buf.meta, 2);
+    EXPECT(buf.word, 2);
     EXPECT(tranship_aggregate_count(&buf), 2);
     OK(tranship_aggregate_piece(&buf, 1, &ptr, &len, &error));
     EXPECT(len, 6);
@@ -250,12 +250,12 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     EXPECT(tranship_copy_out(&all, 0, many, 1, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_aggregate_push_back(&all, &head, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     all.len = 10;
-    all.meta = 2;
+    all.word = 2;
     OK(tranship_send(sender, &all, TRANSHIP_FOREVER, &error));
     EXPECT(all.kind, TRANSHIP_BUF_NONE);
     EXPECT(tranship_send(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
-    EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.len == 6 && buf.meta == 3, 1);
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.len == 6 && buf.word == 3, 1);
     buf.len = 20;
     EXPECT(tranship_send(sender, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     says("buf.len is 20, and the buffer has 6 bytes");
@@ -282,10 +282,10 @@ static void *answers(void *of)
 
     OK(tranship_send_control(receiver, "word", 4, 1, TRANSHIP_FOREVER, &error));
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
-    buf.meta = 2;
+    buf.word = 2;
     OK(tranship_release_with(receiver, &buf, TRANSHIP_FOREVER, &error));
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
-    buf.meta = 3;
+    buf.word = 3;
     OK(tranship_pass(receiver, &buf, TRANSHIP_FOREVER, &error));
     EXPECT(buf.kind, TRANSHIP_BUF_NONE);
     OK(tranship_send_control(receiver, "last", 4, 4, TRANSHIP_MS(600000), &error));
@@ -316,18 +316,18 @@ static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool
     EXPECT(atoi(strstr(tranship_error_message(error), "waited ") + 7) >= 20, 1);
     pthread_create(&thread, NULL, answers, receiver);
     for (uint64_t at = 0; at < full; at++) {
-        OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
-        EXPECT(buf.meta, 0);
+        OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
+        EXPECT(buf.word, 0);
     }
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
-    EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.meta == 1, 1);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
-    EXPECT(buf.kind == TRANSHIP_BUF_RELEASED && buf.meta == 2, 1);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
-    EXPECT(buf.kind == TRANSHIP_BUF_EXCLUSIVE && buf.meta == 3, 1);
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.word == 1, 1);
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_RELEASED && buf.word == 2, 1);
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_EXCLUSIVE && buf.word == 3, 1);
     tranship_release(&buf);
-    OK(tranship_recv_control(sender, TRANSHIP_FOREVER, &buf, &error));
-    EXPECT(buf.meta, 4);
+    OK(tranship_recv_back(sender, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.word, 4);
     pthread_join(thread, NULL);
     tranship_receiver_close(receiver);
     tranship_sender_close(sender);
@@ -359,7 +359,7 @@ static void a_deadline_that_has_passed_is_now(tranship_domain *domain, tranship_
         receiver = item.object;
         EXPECT(tranship_open_sender(domain, "nobody-listens", NULL, time, &unconnected, &error), TRANSHIP_ERR_TIMED_OUT);
         EXPECT(tranship_recv(receiver, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
-        EXPECT(tranship_recv_control(sender, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
+        EXPECT(tranship_recv_back(sender, time, &buf, &error), TRANSHIP_ERR_TIMED_OUT);
         OK(tranship_poll(&item, 1, time, &ready, &error));
         EXPECT(ready, 0);
     }
@@ -434,7 +434,7 @@ static void who_wants_the_newest_gets_it(tranship_domain *domain)
     EXPECT(tranship_sender_dropped(sender), 3);
     EXPECT(tranship_send_inline(sender, "x", 1, 9, TRANSHIP_NOW, &error), TRANSHIP_ERR_FULL);
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
-    EXPECT(buf.meta, 1);
+    EXPECT(buf.word, 1);
     tranship_release(&buf);
     EXPECT(tranship_receiver_skipped(receiver), 1);
     EXPECT(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error), TRANSHIP_ERR_TIMED_OUT);

@@ -37,7 +37,7 @@ int main(int count, char **words)
         if (tranship_alloc(pool, 10000, TRANSHIP_FOREVER, &buf, &error) != TRANSHIP_OK)
             return failed();
         memset(buf.ptr, (int)(word % 256), buf.len);
-        buf.meta = word;
+        buf.word = word;
         if (tranship_send(sender, &buf, TRANSHIP_FOREVER, &error) != TRANSHIP_OK)
             return failed();
     }

@@ -87,17 +87,17 @@ static void *bulk_echo(void *unused)
     OK(bulk_channel_bind(&rx, domain, "bulk", BULK_DIRECTION_RX));
     OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event));
     EXPECT(event.kind, BULK_EVENT_MOVE_RECEIVED);
-    EXPECT(event.meta, 42);
+    EXPECT(event.word, 42);
     EXPECT(((unsigned char *)event.buffer.ptr)[4095], 123);
     EXPECT(bulk_channel_release(&rx, &event.buffer), TRANSHIP_ERR_BUFFER_NOT_A_COPY);
     EXPECT(bulk_channel_move(&rx, &event.buffer, 0), TRANSHIP_ERR_CHANNEL_DIRECTION);
     memset(event.buffer.ptr, 124, 4096);
-    OK(bulk_channel_pass(&rx, &event.buffer, event.meta + 1));
+    OK(bulk_channel_pass(&rx, &event.buffer, event.word + 1));
     OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event));
     EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
-    EXPECT(event.meta, 44);
+    EXPECT(event.word, 44);
     EXPECT(((const unsigned char *)event.buffer.ptr)[0], 101);
-    OK(bulk_channel_release_with(&rx, &event.buffer, event.meta + 1));
+    OK(bulk_channel_release_with(&rx, &event.buffer, event.word + 1));
     EXPECT(event.buffer.kind, TRANSHIP_BUF_NONE);
     OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event)); /* pieces of several buffers, which only tranship.h sends */
     EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
@@ -130,7 +130,7 @@ static void bulk(tranship_domain *domain)
     OK(bulk_channel_move(&tx, &buffer, 42));
     OK(bulk_channel_wait(&tx, TRANSHIP_FOREVER, &event));
     EXPECT(event.kind, BULK_EVENT_BUFFER_RECEIVED);
-    EXPECT(event.meta, 43);
+    EXPECT(event.word, 43);
     EXPECT(((const unsigned char *)event.buffer.ptr)[4095], 124);
     tranship_release(&event.buffer);
     OK(tranship_alloc(pool, 4096, TRANSHIP_FOREVER, &buffer, NULL));
@@ -139,7 +139,7 @@ static void bulk(tranship_domain *domain)
     OK(bulk_channel_copy(&tx, &buffer, 44));
     OK(bulk_channel_wait(&tx, TRANSHIP_FOREVER, &event));
     EXPECT(event.kind, BULK_EVENT_COPY_RELEASED);
-    EXPECT(event.meta, 45);
+    EXPECT(event.word, 45);
     EXPECT(tranship_buf_id(&event.buffer) == tranship_buf_id(&buffer), 1);
     tranship_release(&event.buffer);
     OK(tranship_wait_taken(tx.tx, TRANSHIP_FOREVER, NULL));

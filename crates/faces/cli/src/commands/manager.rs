@@ -12,7 +12,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tranship::Kind;
+use tranship::ErrorKind;
 use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 
 /// Read when no other is named, if it is there.
@@ -73,7 +73,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     };
     let listener = match bound {
         // That is no failure to who only wants one to be there.
-        Err(error) if error == Kind::ManagerRunning && args.detached => return Ok(Answer::No),
+        Err(error) if error == ErrorKind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };
     let doors = metrics::doors(&config, &args.observe, &listener, mode)?;

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
-use tranship::{Kind, Refusal, RefusalCode};
+use tranship::{ErrorKind, Refusal, RefusalCode};
 use tranship_proto::{DomainId, PoolId, StatRecord};
 
 pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
@@ -53,7 +53,7 @@ fn not_set(of: &Account, error: tranship::Error) -> anyhow::Error {
         (_, Some(RefusalCode::NoSuchId)) => {
             anyhow!("{of} is gone: it ended before its quota was set")
         }
-        (Kind::Access, _) => anyhow::Error::new(error).context(format!(
+        (ErrorKind::Access, _) => anyhow::Error::new(error).context(format!(
             "the quota of {of}, which only root and the user who runs the manager may set"
         )),
         _ => anyhow::Error::new(error).context(format!("the quota of {of}")),

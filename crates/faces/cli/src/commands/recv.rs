@@ -6,9 +6,9 @@ use crate::exit::Answer;
 use crate::output;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use tranship::{Domain, Kind, LinkOptions, Receiver};
+use tranship::{ChannelOptions, Domain, ErrorKind, Receiver};
 
 pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     if let Some(path) = &args.file {
@@ -39,8 +39,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
                 to.flush()?;
             }
             // Its own word that this was all.
-            Err(error) if error == Kind::PeerGone => break,
-            Err(error) if error == Kind::NotConnected => {
+            Err(error) if error == ErrorKind::PeerGone => break,
+            Err(error) if error == ErrorKind::NotConnected => {
                 receiver = open(&domain, args)?;
                 continue;
             }
@@ -63,13 +63,13 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
 /// What would be in the way is better said before anybody is waited for.
 fn check(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path) {
-        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(_) => Ok(()),
         Err(_) => {
             let folder = path.parent().filter(|folder| *folder != Path::new(""));
             match std::fs::metadata(folder.unwrap_or(Path::new(".")))?.is_dir() {
                 true => Ok(()),
-                false => Err(ErrorKind::NotADirectory.into()),
+                false => Err(io::ErrorKind::NotADirectory.into()),
             }
         }
     }
@@ -77,9 +77,9 @@ fn check(path: &Path) -> std::io::Result<()> {
 
 /// Waits for a sender.
 fn open(domain: &Domain, args: &RecvArgs) -> Result<Receiver> {
-    let options = args
-        .wait
-        .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
+    let options = args.wait.map_or_else(ChannelOptions::new, |time| {
+        ChannelOptions::new().timeout(time)
+    });
     let receiver = domain.open_receiver_with(&args.name, options);
     receiver.with_context(|| format!("receiving under `{}`", args.name))
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use tranship::{CbufMut, Domain, Pool, PoolOptions, Role, Sender, StatRecord};
+use tranship::{BufferMut, Domain, Pool, PoolOptions, Role, Sender, StatRecord};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from = match &args.file {
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
 fn meet(domain: &Domain, args: &SendArgs, pool: &Pool) -> Result<Sender, tranship::Error> {
     let listener = domain.listen(&args.name, Role::Source)?;
     loop {
-        let mut sender = listener.accept_sender_within(args.wait)?;
+        let mut sender = listener.accept_sender_timeout(args.wait)?;
         match sender.assign(pool) {
             // Who came may be gone again, or know nothing of it, as its manager died before it could say so.
             Err(_) if sender.is_peer_gone() => {}
@@ -104,7 +104,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// Reads what there is; with `whole` until the buffer is full or the input ends.
-fn fill(from: &mut File, whole: bool, buffer: &mut CbufMut) -> Result<usize> {
+fn fill(from: &mut File, whole: bool, buffer: &mut BufferMut) -> Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
         match from.read(&mut buffer[len..]) {

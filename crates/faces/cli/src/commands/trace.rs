@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::time::{Duration, Instant};
-use tranship::{CbufId, Did, Domain, DomainId, PoolId, StatRecord, Trace, TraceEvent};
+use tranship::{BufferId, Did, Domain, DomainId, PoolId, StatRecord, Trace, TraceEvent};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answe
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     All,
-    Buffer(CbufId),
+    Buffer(BufferId),
     Pool(PoolId),
     Domain(DomainId),
 }
@@ -77,7 +77,7 @@ impl Target {
 
 fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Result<Answer> {
     let traces = domain.traces()?;
-    let mut lives: BTreeMap<CbufId, Vec<(DomainId, TraceEvent)>> = BTreeMap::new();
+    let mut lives: BTreeMap<BufferId, Vec<(DomainId, TraceEvent)>> = BTreeMap::new();
     for t in &traces {
         for event in t.events.iter().filter(|e| target.has(t.domain, e)) {
             let life = lives.entry(event.buffer).or_default();
@@ -182,7 +182,7 @@ fn ms(ns: u64) -> String {
 }
 
 /// As a person names it on the command line.
-fn text_of(id: CbufId) -> String {
+fn text_of(id: BufferId) -> String {
     format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
 }
 
@@ -258,7 +258,11 @@ impl Names {
     fn target(&self, text: &str) -> Result<Target> {
         let parts: Vec<Option<u32>> = text.split(':').map(|part| part.parse().ok()).collect();
         if let [Some(pool), Some(slot), Some(generation)] = parts[..] {
-            return Ok(Target::Buffer(CbufId::new(PoolId(pool), slot, generation)));
+            return Ok(Target::Buffer(BufferId::new(
+                PoolId(pool),
+                slot,
+                generation,
+            )));
         }
         let pools = self.pools.iter().filter(|(id, name)| {
             name.as_str() == text || parts[..] == [Some(id.0)] || self.pool(**id) == text
@@ -297,7 +301,7 @@ mod tests {
             .into(),
             pools: [(PoolId(3), "frames".into()), (PoolId(4), "twice".into())].into(),
         };
-        let buffer = Target::Buffer(CbufId::new(PoolId(3), 17, 2));
+        let buffer = Target::Buffer(BufferId::new(PoolId(3), 17, 2));
         for (text, expected) in [
             ("3:17:2", buffer),
             ("frames", Target::Pool(PoolId(3))),

@@ -23,7 +23,7 @@ use lane::{Lane, PATIENCE};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tranship::{
-    Cbuf, Domain, Kind, LinkOptions, Pool, PoolOptions, Role, StatRecord, Wait, WhenFull,
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Role, StatRecord, Wait, WhenFull,
 };
 
 /// Frames that may wait for one consumer.
@@ -105,10 +105,10 @@ impl<'a> Producer<'a> {
     /// Starts a consumer and opens a link to it.
     fn start(&self, role: ConsumerRole, more: &[&str], wait: Wait) -> Result<(Worker, Lane)> {
         let name = format!("demo-{}", role.name());
-        let options = LinkOptions::new()
+        let options = ChannelOptions::new()
             .lines(QUEUE)
             .wait(wait)
-            .when_full(WhenFull::BlockFor(PATIENCE));
+            .when_full(WhenFull::WaitFor(PATIENCE));
         let listener = self.domain.listen_with(&name, Role::Source, options)?;
         let socket = self.domain.socket_path().context("the manager's socket")?;
         let socket = socket.to_str().context("the socket's path")?;
@@ -124,9 +124,9 @@ impl<'a> Producer<'a> {
         })?;
         // It connects before its lock-down, or ends, and then there is nobody to wait for.
         let sender = loop {
-            match listener.accept_sender_within(Duration::from_millis(100)) {
+            match listener.accept_sender_timeout(Duration::from_millis(100)) {
                 Ok(sender) => break sender,
-                Err(error) if error == Kind::TimedOut && !worker.ended() => {}
+                Err(error) if error == ErrorKind::TimedOut && !worker.ended() => {}
                 Err(error) => {
                     return Err(error)
                         .with_context(|| format!("the {} consumer connects", role.name()));
@@ -147,7 +147,7 @@ impl<'a> Producer<'a> {
     }
 
     /// The frame that begins there, read straight into shared memory, and where the next one begins.
-    fn frame(&self, offset: u64) -> Result<(Cbuf, u64)> {
+    fn frame(&self, offset: u64) -> Result<(Buffer, u64)> {
         let len = self.plan.input.frame_len(offset, self.plan.frame);
         let mut buffer = self.pool.alloc(len).context("a frame of the pool")?;
         self.plan.input.read_at(offset, &mut buffer)?;
@@ -225,7 +225,7 @@ impl<'a> Producer<'a> {
                 .alloc_timeout(self.plan.frame, Duration::from_secs(2))
             {
                 Ok(frame) => held.push(frame),
-                Err(error) if error.kind() == Kind::OutOfMemory => break,
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => break,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tranship::{
-    Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Role, Sender,
-    WhenFull,
+    ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Role,
+    Sender, WhenFull,
 };
 use tranship_testkit::chaos::MANAGER;
 use tranship_testkit::{Control, child, payload};
@@ -16,8 +16,8 @@ use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_ov
 const POOL: u64 = 24 << 20;
 const FRAME: usize = 1 << 20;
 
-fn options() -> LinkOptions {
-    LinkOptions::new().lines(4).when_full(WhenFull::Error)
+fn options() -> ChannelOptions {
+    ChannelOptions::new().lines(4).when_full(WhenFull::Error)
 }
 
 child!(
@@ -91,7 +91,7 @@ impl Camera {
     }
 
     fn round(&mut self) -> Result<(), Broken> {
-        match self.listener.accept_sender_within(Duration::ZERO) {
+        match self.listener.accept_sender_timeout(Duration::ZERO) {
             Ok(viewer) => self.viewers.push(viewer),
             Err(e) => bearable(&e)?,
         }
@@ -106,7 +106,7 @@ impl Camera {
         let mut frame = match self.pool.alloc_timeout(len, ROUND) {
             Ok(frame) => frame,
             // Those that are under way come back first.
-            Err(error) if error.kind() == Kind::OutOfMemory => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Ok(()),
             Err(other) => return Err(format!("alloc: {other}")),
         };
         payload::fill(&mut frame, id, payload::mix(id));
@@ -187,7 +187,7 @@ child!(
 );
 
 fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
-    let id = frame.meta;
+    let id = frame.word;
     payload::verify_seed(&frame.to_vec(), id, payload::mix(id))
         .map_err(|torn| format!("{when}: frame {id:#x}: {torn}"))
 }

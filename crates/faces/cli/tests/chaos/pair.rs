@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tranship::{
-    CbufMut, Domain, Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role,
-    Sender, WhenFull,
+    BufferMut, ChannelOptions, Domain, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver,
+    Role, Sender, WhenFull,
 };
 use tranship_testkit::{Control, child, payload};
 
@@ -16,14 +16,14 @@ const POOL: u64 = 8 << 20;
 const CHUNK: u64 = 4 << 20;
 const LONGEST: u64 = 256 << 10;
 
-fn options() -> LinkOptions {
-    LinkOptions::new()
+fn options() -> ChannelOptions {
+    ChannelOptions::new()
         .lines(4)
-        .when_full(WhenFull::BlockFor(ROUND))
+        .when_full(WhenFull::WaitFor(ROUND))
 }
 
 /// What is asked under a number, and what is answered to it.
-fn filled(pool: &Pool, id: u64, answer: bool) -> Result<Option<CbufMut>, Broken> {
+fn filled(pool: &Pool, id: u64, answer: bool) -> Result<Option<BufferMut>, Broken> {
     let seed = payload::mix(id ^ u64::from(answer));
     let len = payload::STAMPED + usize::try_from(seed % LONGEST).unwrap_or(0);
     match pool.alloc_timeout(len, ROUND) {
@@ -31,13 +31,13 @@ fn filled(pool: &Pool, id: u64, answer: bool) -> Result<Option<CbufMut>, Broken>
             payload::fill(&mut buffer, id, seed);
             Ok(Some(buffer))
         }
-        Err(error) if error.kind() == Kind::OutOfMemory => Ok(None),
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => Ok(None),
         Err(other) => Err(format!("alloc: {other}")),
     }
 }
 
 fn verify(message: &Message, answer: bool) -> Result<(), Broken> {
-    let id = message.meta;
+    let id = message.word;
     let seed = payload::mix(id ^ u64::from(answer));
     payload::verify_seed(&message.to_vec(), id, seed).map_err(|torn| format!("{id:#x}: {torn}"))
 }
@@ -86,11 +86,11 @@ struct Server {
 impl Server {
     fn round(&mut self) -> Result<(), Broken> {
         let now = Duration::ZERO;
-        match self.asks.accept_receiver_within(now) {
+        match self.asks.accept_receiver_timeout(now) {
             Ok(link) => self.from.push(link),
             Err(e) => bearable(&e)?,
         }
-        match self.answers.accept_sender_within(now) {
+        match self.answers.accept_sender_timeout(now) {
             Ok(link) => self.to.push(link),
             Err(e) => bearable(&e)?,
         }
@@ -112,10 +112,10 @@ impl Server {
         let Some(to) = self.to.iter_mut().find(|link| link.peer() == asker) else {
             return Ok(()); // it has not opened it yet, or it is gone: it will ask again
         };
-        let Some(buffer) = filled(&self.pool, request.meta, true)? else {
+        let Some(buffer) = filled(&self.pool, request.word, true)? else {
             return Ok(());
         };
-        to.send_with(buffer, request.meta)
+        to.send_with(buffer, request.word)
             .map(drop)
             .or_else(|e| send_over(&e.error).map(drop))
     }
@@ -186,7 +186,7 @@ fn ask(pool: &Pool, to: &mut Sender, from: &mut Receiver, id: u64) -> Result<(bo
         match from.recv_timeout(ROUND) {
             Ok(answer) => {
                 verify(&answer, true)?;
-                if answer.meta == id {
+                if answer.word == id {
                     return Ok((true, false));
                 }
             }

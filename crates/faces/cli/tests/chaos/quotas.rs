@@ -1,7 +1,7 @@
 //! Quotas that go up and down, to 0 too, while files are sent and received: who has too little waits, and every file arrives whole.
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tranship::{Domain, Kind, StatRecord};
+use tranship::{Domain, ErrorKind, StatRecord};
 use tranship_testkit::chaos::{alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
@@ -48,7 +48,7 @@ fn steer(admin: &Domain, random: &mut Random) -> usize {
         match admin.set_quota(pool, quota(random, max_bytes)) {
             Ok(_) => set += 1,
             // It has ended since.
-            Err(error) => assert_eq!(error.kind(), Kind::Stale, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Stale, "{error}"),
         }
     }
     set

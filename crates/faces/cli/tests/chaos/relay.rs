@@ -5,8 +5,8 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use tranship::{
-    Body, Kind, LinkOptions, Message, Pool, PoolOptions, Receiver, Relay, RelayEnd, RelayStop,
-    Role, Sender, WhenFull, poll,
+    Body, ChannelOptions, ErrorKind, Message, Pool, PoolOptions, Receiver, Relay, RelayEnd,
+    RelayStop, Role, Sender, WhenFull, poll,
 };
 use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
@@ -22,10 +22,10 @@ const CAMERA: usize = 0;
 const RELAY: usize = 1;
 const VIEWER: usize = 2;
 
-fn options() -> LinkOptions {
-    LinkOptions::new()
+fn options() -> ChannelOptions {
+    ChannelOptions::new()
         .lines(8)
-        .when_full(WhenFull::BlockFor(ROUND))
+        .when_full(WhenFull::WaitFor(ROUND))
 }
 
 child!(
@@ -82,7 +82,7 @@ fn film(
     let len = payload::STAMPED + usize::try_from(payload::mix(id) % FRAME).unwrap_or(0);
     let mut frame = match pool.alloc_timeout(len, ROUND) {
         Ok(frame) => frame,
-        Err(error) if error.kind() == Kind::OutOfMemory => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => return Ok(false),
         Err(other) => return Err(format!("alloc: {other}")),
     };
     payload::fill(&mut frame, id, payload::mix(id));
@@ -98,10 +98,10 @@ fn film(
 /// What came back. The relay may still have words for who was the camera before.
 fn hear(seat: &Seat, to: &mut Sender, out: &mut HashSet<u64>) -> Result<bool, Broken> {
     loop {
-        match to.try_recv_control() {
+        match to.try_recv_back() {
             Ok(None) => return Ok(to.is_peer_gone()),
             Ok(Some(said)) => match said.body {
-                Body::Released(_) if out.remove(&said.meta) => seat.gauge.tick(CAMERA),
+                Body::Released(_) if out.remove(&said.word) => seat.gauge.tick(CAMERA),
                 Body::Released(_) => {}
                 other => return Err(format!("{other:?} came back, and nobody says such")),
             },
@@ -129,13 +129,13 @@ child!(
                 }
             }
             if wants_source {
-                match raw.accept_receiver_within(ROUND) {
+                match raw.accept_receiver_timeout(ROUND) {
                     Ok(next) => (from, wants_source) = (Some(next), false),
                     Err(error) => bearable(&error)?,
                 }
             }
             if wants_sink {
-                match shown.accept_sender_within(ROUND) {
+                match shown.accept_sender_timeout(ROUND) {
                     Ok(next) => (to, wants_sink) = (Some(next), false),
                     Err(error) => bearable(&error)?,
                 }
@@ -249,14 +249,14 @@ child!(
 
 /// Lets go of a frame; what nobody is there to hear is released all the same.
 fn tell(from: &mut Receiver, frame: Message) -> Result<(), Broken> {
-    match from.release_with(frame.body, frame.meta) {
+    match from.release_with(frame.body, frame.word) {
         Ok(()) => Ok(()),
         Err(failed) => send_over(&failed.error).map(drop),
     }
 }
 
 fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
-    let id = frame.meta;
+    let id = frame.word;
     payload::verify_seed(&frame.to_vec(), id, payload::mix(id))
         .map_err(|torn| format!("{when}: frame {id:#x}: {torn}"))
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tranship::{Cbuf, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship::{
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender,
+};
 
 pub const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 const CHUNK: u64 = 64 << 10;
@@ -36,7 +38,7 @@ pub struct Stage {
     pub sender: Sender,
     pub receiver: Receiver,
     /// What the viewer has taken and not given back.
-    _held: Option<Cbuf>,
+    _held: Option<Buffer>,
     dir: tempfile::TempDir,
 }
 
@@ -52,7 +54,7 @@ impl Stage {
             let builder = Domain::builder().name(name).socket(&socket);
             match builder.helper_thread(true).connect() {
                 // Its file is there before it listens.
-                Err(error) if error == Kind::NoManager => std::thread::yield_now(),
+                Err(error) if error == ErrorKind::NoManager => std::thread::yield_now(),
                 joined => break joined.expect("connect"),
             }
         };
@@ -63,18 +65,18 @@ impl Stage {
         let pool = camera.create_pool(options).expect("a pool");
         let (mut sender, mut receiver) = std::thread::scope(|s| {
             let receiver = s.spawn(|| {
-                let options = LinkOptions::new().lines(16);
+                let options = ChannelOptions::new().lines(16);
                 viewer
                     .open_receiver_with("video", options)
                     .expect("receiver")
             });
-            let options = LinkOptions::new().lines(16);
+            let options = ChannelOptions::new().lines(16);
             let listener = camera.listen_with("video", Role::Source, options);
             let sender = listener.expect("listen").accept_sender().expect("sender");
             (sender, receiver.join().expect("the receiver"))
         });
         let held = std::thread::scope(|s| {
-            let taken = s.spawn(|| receiver.recv().expect("recv").into_buf());
+            let taken = s.spawn(|| receiver.recv().expect("recv").into_buffer());
             for _ in 0..3 {
                 let buf = pool.alloc(4096).expect("alloc").freeze();
                 sender.send(buf).expect("send");

@@ -79,13 +79,13 @@ async def _finished(sender, *to_move):
             sender._cancel(*to_move)
 
 
-async def send(sender, payload, meta=0):
-    if not sender._begin(payload, meta):
+async def send(sender, payload, word=0):
+    if not sender._begin(payload, word):
         await _finished(sender)
 
 
-async def move(sender, buffer, meta=0):
-    if not sender._begin_move(buffer, meta):
+async def move(sender, buffer, word=0):
+    if not sender._begin_move(buffer, word):
         await _finished(sender, buffer)
 
 
@@ -110,15 +110,15 @@ async def _copied(pool, data):
         pause = min(2 * pause, _LATE)
 
 
-async def _send_parts(sender, parts, meta, pool):
+async def _send_parts(sender, parts, word, pool):
     for at, part in enumerate(parts):
         if not isinstance(part, _objects.Inside):
             parts[at] = await _copied(pool, part)
-    await send(sender, _objects.frozen(parts), meta)
+    await send(sender, _objects.frozen(parts), word)
 
 
 async def send_object(sender, value, pool):
-    await _send_parts(sender, _objects.parts(value), _objects.META, pool)
+    await _send_parts(sender, _objects.parts(value), _objects.WORD, pool)
 
 
 async def send_array(sender, value, pool):

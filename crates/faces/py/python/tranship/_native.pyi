@@ -220,7 +220,7 @@ class Buffer:
     def nbytes(self) -> int:
         """Its length in bytes; 0 when it was released."""
     @property
-    def meta(self) -> int:
+    def word(self) -> int:
         """The sender's word that came with it."""
     @property
     def moved(self) -> bool:
@@ -234,7 +234,7 @@ class Buffer:
     @property
     def is_release(self) -> bool:
         """Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then `id` says of what, if both
-        ends know that by one name, and `meta` is the receiver's word."""
+        ends know that by one name, and `word` is the receiver's word."""
     @property
     def id(self) -> int | None:
         """The same number in every process, while somebody holds it."""
@@ -391,25 +391,25 @@ class _End(_Closing):
 class Sender(_End):
     """The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not."""
 
-    def send(self, payload: _Sendable, meta: int = 0, *, timeout: float | None = None) -> bool:
+    def send(self, payload: _Sendable, word: int = 0, *, timeout: float | None = None) -> bool:
         """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of an array its bytes alone arrive.
 
         True: it was sent. False: it was dropped, as `when_full` says."""
-    def send_inline(self, data: _Bytes, meta: int = 0, *, timeout: float | None = None) -> bool:
+    def send_inline(self, data: _Bytes, word: int = 0, *, timeout: float | None = None) -> bool:
         """Sends up to `INLINE_BYTES` bytes in the message itself."""
-    def move_buffer(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = None) -> bool:
+    def move_buffer(self, buffer: Buffer, word: int = 0, *, timeout: float | None = None) -> bool:
         """Gives a buffer away that was never sent and has no views."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays and buffers arrive read-only."""
     def send_array(self, array: ArrayLike, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others are copied to `pool`."""
-    def send_async(self, payload: _Sendable, meta: int = 0) -> Coroutine[Any, Any, None]:
+    def send_async(self, payload: _Sendable, word: int = 0) -> Coroutine[Any, Any, None]:
         """Awaits what `send` waits for. One task at a time."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
         """Awaits what `send_object` waits for, memory too."""
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
         """Awaits what `send_array` waits for, memory too."""
-    def move_buffer_async(self, buffer: Buffer, meta: int = 0) -> Coroutine[Any, Any, None]:
+    def move_buffer_async(self, buffer: Buffer, word: int = 0) -> Coroutine[Any, Any, None]:
         """Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was."""
     def wait_taken_async(self) -> Coroutine[Any, Any, None]:
         """Awaits that the receiver has taken all that was sent."""
@@ -438,8 +438,8 @@ class Sender(_End):
         """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
         """Closes it, and says that what was sent is not all."""
-    def _begin(self, payload: _Sendable, meta: int) -> bool: ...
-    def _begin_move(self, buffer: Buffer, meta: int) -> bool: ...
+    def _begin(self, payload: _Sendable, word: int) -> bool: ...
+    def _begin_move(self, buffer: Buffer, word: int) -> bool: ...
     def _begin_taken(self) -> bool: ...
     def _look(self) -> bool: ...
     def _cancel(self, buffer: Buffer | None = None) -> None: ...
@@ -470,14 +470,14 @@ class Receiver(_End):
         """A descriptor for event loops: readable when `try_recv` is to be called."""
     def _is_ready(self) -> bool: ...
     def _doorbell(self) -> _Doorbell: ...
-    def pass_back(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = ...) -> None:
+    def pass_back(self, buffer: Buffer, word: int = 0, *, timeout: float | None = ...) -> None:
         """Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for `timeout` seconds: by default it
         is not waited for, None is for ever."""
-    def release_with(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = ...) -> None:
-        """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `meta` for it from `recv_back`. Of anything that came: a
+    def release_with(self, buffer: Buffer, word: int = 0, *, timeout: float | None = ...) -> None:
+        """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `word` for it from `recv_back`. Of anything that came: a
         buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for `timeout` seconds, as of `pass_back`: the buffer is
         as it was then."""
-    def send_control(self, data: _Bytes, meta: int = 0, *, timeout: float | None = ...) -> None:
+    def send_control(self, data: _Bytes, word: int = 0, *, timeout: float | None = ...) -> None:
         """Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...

@@ -14,7 +14,7 @@ from ._errors import make
 from ._native import Buffer, copied, in_pool, make_readonly
 
 # The words that travel with an object and with an array: "tr-pickl" and "tr-array", as numbers.
-META = int.from_bytes(b"tr-pickl", "big")
+WORD = int.from_bytes(b"tr-pickl", "big")
 ARRAY = int.from_bytes(b"tr-array", "big")
 # Shorter ones are not worth a piece of their own.
 _LEAST = 1024
@@ -101,18 +101,18 @@ def frozen(message):
     return [part.cut() if isinstance(part, Inside) else part for part in message]
 
 
-def _send(sender, parts, meta, pool, timeout):
+def _send(sender, parts, word, pool, timeout):
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def left():
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
     message = [part if isinstance(part, Inside) else pool.copy(part, timeout=left()) for part in parts]
-    sender.send(frozen(message), meta, timeout=left())
+    sender.send(frozen(message), word, timeout=left())
 
 
 def send(sender, value, pool, timeout):
-    _send(sender, parts(value), META, pool, timeout)
+    _send(sender, parts(value), WORD, pool, timeout)
 
 
 def send_array(sender, value, pool, timeout):
@@ -124,7 +124,7 @@ def _wrong(text):
 
 
 def unpacked(buffer):
-    if buffer.meta != META:
+    if buffer.word != WORD:
         raise _wrong(f"a message of {len(buffer)} bytes that send_object() did not send: receive it with recv()")
     first, *beside = buffer.pieces
     stream, small = pickle.loads(first.tobytes())
@@ -133,7 +133,7 @@ def unpacked(buffer):
 
 
 def array(buffer):
-    if buffer.meta != ARRAY:
+    if buffer.word != ARRAY:
         raise _wrong(f"a message of {len(buffer)} bytes that send_array() did not send: receive it with recv()")
     from ._numpy import meant
 

@@ -2,21 +2,21 @@
 
 use std::mem::take;
 use std::ptr::NonNull;
-use tranship::{Aggregate, Body, Cbuf, CbufId, CbufMut, Inline, Trust, View};
+use tranship::{Aggregate, Body, Buffer, BufferId, BufferMut, Inline, Trust, View};
 
 /// What is behind a `Buffer`.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// Nobody else has it.
-    Own(CbufMut),
+    Own(BufferMut),
     /// Others may have it.
-    Shared(Cbuf),
+    Shared(Buffer),
     /// It came inside the message.
     Copy(Box<[u8]>),
     /// It lies in several buffers.
-    Pieces(Vec<Cbuf>),
+    Pieces(Vec<Buffer>),
     /// No bytes: the receiver has let go of something, which had this name if the sender knows it by one.
-    Word(Option<CbufId>),
+    Word(Option<BufferId>),
     /// It was given back, or away.
     Gone(&'static str),
 }
@@ -42,10 +42,10 @@ impl Held {
         let inline = |inline: &Inline| Held::Copy(Box::from(&**inline));
         match body {
             Body::Inline(bytes) => inline(&bytes),
-            Body::Buf(buf) => Held::Shared(buf),
-            Body::Moved(buf) => Held::Own(buf),
+            Body::Buffer(buf) => Held::Shared(buf),
+            Body::BufferMut(buf) => Held::Own(buf),
             Body::Aggregate(all) => Held::Pieces(all.pieces().iter().cloned().collect()),
-            Body::MovedAggregate(all) => {
+            Body::AggregateMut(all) => {
                 Held::Pieces(all.freeze().pieces().iter().cloned().collect())
             }
             Body::Released(id) => Held::Word(id),
@@ -57,7 +57,7 @@ impl Held {
             Held::Own(buf) => buf.len(),
             Held::Shared(buf) => buf.len(),
             Held::Copy(bytes) => bytes.len(),
-            Held::Pieces(pieces) => pieces.iter().map(Cbuf::len).sum(),
+            Held::Pieces(pieces) => pieces.iter().map(Buffer::len).sum(),
             Held::Word(_) | Held::Gone(_) => 0,
         }
     }
@@ -112,7 +112,7 @@ impl Held {
                     }
                     begin = end;
                 }
-                match <[Cbuf; 1]>::try_from(parts) {
+                match <[Buffer; 1]>::try_from(parts) {
                     Ok([part]) => Held::Shared(part),
                     Err(parts) => Held::Pieces(parts),
                 }
@@ -135,8 +135,8 @@ impl Held {
     /// As what a message has, to be given back to who sent it. `Err`: it is gone, or more than a message has.
     pub(crate) fn into_body(self) -> Result<Body, Held> {
         match self {
-            Held::Own(buf) => Ok(Body::Moved(buf)),
-            Held::Shared(buf) => Ok(Body::Buf(buf)),
+            Held::Own(buf) => Ok(Body::BufferMut(buf)),
+            Held::Shared(buf) => Ok(Body::Buffer(buf)),
             Held::Copy(bytes) => match Inline::new(&bytes) {
                 Some(inline) => Ok(Body::Inline(inline)),
                 None => Err(Held::Copy(bytes)),

@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PySlice, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship::{Aggregate, Body, Cbuf, CbufMut, Message, Payload, Trust};
+use tranship::{Aggregate, Body, Buffer as Shared, BufferMut, Message, Payload, Trust};
 
 /// From here on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub(crate) struct Buffer {
     /// Views that Python has of it.
     views: AtomicUsize,
     writable_views: AtomicUsize,
-    meta: u64,
+    word: u64,
     moved: bool,
     origin: Origin,
     fork_epoch: ForkEpoch,
@@ -57,15 +57,15 @@ impl Buffer {
     pub(crate) fn received(message: Message, origin: Origin) -> Buffer {
         let held = Held::of(message.body);
         let moved = matches!(held, Held::Own(_));
-        Buffer::with(held, message.meta, moved, origin)
+        Buffer::with(held, message.word, moved, origin)
     }
 
-    fn with(held: Held, meta: u64, moved: bool, origin: Origin) -> Buffer {
+    fn with(held: Held, word: u64, moved: bool, origin: Origin) -> Buffer {
         Buffer {
             held: Mutex::new(held),
             views: AtomicUsize::new(0),
             writable_views: AtomicUsize::new(0),
-            meta,
+            word,
             moved,
             origin,
             fork_epoch: ForkEpoch::now(),
@@ -141,7 +141,7 @@ impl Buffer {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;
         Ok(match &*held {
-            Held::Shared(buf) => Outgoing::Buffers(Payload::Buf(buf.clone())),
+            Held::Shared(buf) => Outgoing::Buffers(Payload::Buffer(buf.clone())),
             Held::Pieces(pieces) => {
                 let mut all = Aggregate::new();
                 for piece in pieces {
@@ -161,7 +161,7 @@ impl Buffer {
         from: usize,
         len: usize,
         through_array: bool,
-    ) -> PyResult<Cbuf> {
+    ) -> PyResult<Shared> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, through_array)?;
         match &*held {
@@ -173,13 +173,13 @@ impl Buffer {
     }
 
     /// As a whole.
-    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Cbuf> {
+    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Shared> {
         let len = self.held(py)?.len();
         self.part(py, 0, len, false)
     }
 
     /// Takes the only handle out, for a move. Without views only.
-    pub(crate) fn take_own(&self, py: Python<'_>) -> PyResult<CbufMut> {
+    pub(crate) fn take_own(&self, py: Python<'_>) -> PyResult<BufferMut> {
         let mut held = self.held(py)?;
         self.no_views(&held, "moved")?;
         match std::mem::take(&mut *held) {
@@ -196,7 +196,7 @@ impl Buffer {
     }
 
     /// A move that failed.
-    pub(crate) fn give_back(&self, buf: CbufMut) {
+    pub(crate) fn give_back(&self, buf: BufferMut) {
         *self.lock() = Held::Own(buf);
     }
 
@@ -248,8 +248,8 @@ impl Buffer {
 
     /// The sender's word that came with it.
     #[getter]
-    fn meta(&self) -> u64 {
-        self.meta
+    fn word(&self) -> u64 {
+        self.word
     }
 
     /// Whether it came by a move: nobody else has it.
@@ -274,7 +274,7 @@ impl Buffer {
 
     /// Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then
     /// `id` says of what, if both
-    /// ends know that by one name, and `meta` is the receiver's word.
+    /// ends know that by one name, and `word` is the receiver's word.
     #[getter]
     fn is_release(&self) -> bool {
         self.lock_if_ours()
@@ -325,7 +325,7 @@ impl Buffer {
     fn pieces<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let this = slf.get();
-        let parts: Vec<Cbuf> = match &*this.held(py)? {
+        let parts: Vec<Shared> = match &*this.held(py)? {
             Held::Pieces(pieces) => pieces.clone(),
             _ => Vec::new(),
         };
@@ -457,7 +457,7 @@ impl Buffer {
         let len = held.len();
         let parts: Vec<Bytes> = match &*held {
             Held::Pieces(pieces) => {
-                let part = |piece: &Cbuf| {
+                let part = |piece: &Shared| {
                     let ptr = piece.view().as_ptr().cast_mut();
                     let ptr = std::ptr::NonNull::new(ptr)?;
                     let (len, writable) = (piece.len(), false);

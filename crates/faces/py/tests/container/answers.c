@@ -22,7 +22,7 @@ int main(void)
         unsigned char *to = answer.ptr;
         for (size_t at = 0; at < asked.len; at++)
             to[at] = (unsigned char)(from[at] + 1);
-        answer.meta = (uint64_t)getpid() << 32 | getuid();
+        answer.word = (uint64_t)getpid() << 32 | getuid();
         failed = tranship_send(answers, &answer, TRANSHIP_FOREVER, &error) != TRANSHIP_OK ||
                  tranship_wait_taken(answers, TRANSHIP_FOREVER, &error) != TRANSHIP_OK;
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tranship::{Domain, Kind};
+use tranship::{Domain, ErrorKind};
 use tranship_testkit::{Container, Exit, Launch, Watchdog, artifact, skipped};
 
 /// It does not outlive the test.
@@ -55,7 +55,7 @@ fn manager(run: &Path) -> Outside {
     manager.arg("--config").arg(&config);
     let manager = Outside(manager.spawn().expect("a manager"));
     while let Err(error) = Domain::builder().socket(&socket).connect() {
-        assert_eq!(error, Kind::NoManager);
+        assert_eq!(error, ErrorKind::NoManager);
         std::thread::yield_now(); // it is just starting
     }
     manager

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use tranship::{Domain, Kind, StatRecord};
+use tranship::{Domain, ErrorKind, StatRecord};
 use tranship_testkit::chaos::Auditor;
 use tranship_testkit::resource::memory;
 use tranship_testkit::{Held, Random, Watchdog, artifact, skipped};
@@ -362,7 +362,7 @@ fn observer(scene: &Scene) -> Domain {
     loop {
         let builder = Domain::builder().name("observer").socket(scene.socket());
         match builder.connect() {
-            Err(error) if error == Kind::NoManager => thread::yield_now(), // it is just starting
+            Err(error) if error == ErrorKind::NoManager => thread::yield_now(), // it is just starting
             joined => return joined.expect("a domain"),
         }
     }

@@ -56,11 +56,11 @@ static tranship_status send_one(tranship_sender *sender, uint64_t number)
             (status = tranship_aggregate_push_back(&both, &buf, &error)) == TRANSHIP_OK)
             status = tranship_aggregate_push_back(&both, &rest, &error);
         if (status == TRANSHIP_OK) {
-            both.meta = number;
+            both.word = number;
             status = tranship_send(sender, &both, TRANSHIP_FOREVER, &error);
         }
     } else if (status == TRANSHIP_OK) {
-        buf.meta = number;
+        buf.word = number;
         status = number % 3 == 1 ? tranship_move(sender, &buf, TRANSHIP_FOREVER, &error)
                                  : tranship_send(sender, &buf, TRANSHIP_FOREVER, &error);
     }
@@ -78,7 +78,7 @@ static tranship_status sends(tranship_sender *sender, uint64_t count, uint64_t *
     for (*number = 0; !count || *number < count; ++*number) {
         if ((status = send_one(sender, *number)) != TRANSHIP_OK)
             break;
-        while (tranship_recv_control(sender, TRANSHIP_NOW, &back, NULL) == TRANSHIP_OK)
+        while (tranship_recv_back(sender, TRANSHIP_NOW, &back, NULL) == TRANSHIP_OK)
             tranship_release(&back);
     }
     return status;
@@ -88,7 +88,7 @@ static tranship_status sends(tranship_sender *sender, uint64_t count, uint64_t *
 static int is_right(tranship_buf *buf, uint64_t number)
 {
     static unsigned char bytes[200000];
-    if (buf->meta != number || buf->len != length(number) || tranship_copy_out(buf, 0, bytes, buf->len, &error) != TRANSHIP_OK)
+    if (buf->word != number || buf->len != length(number) || tranship_copy_out(buf, 0, bytes, buf->len, &error) != TRANSHIP_OK)
         return 0;
     for (size_t at = 0; at < buf->len; at++)
         if (bytes[at] != number % 256)

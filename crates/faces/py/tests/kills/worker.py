@@ -43,7 +43,7 @@ def receives(receiver, count=None):
     while number != count:
         buffer = receiver.recv()
         data = numpy.frombuffer(buffer.tobytes(), numpy.uint8)
-        assert buffer.meta == number and len(data) == length(number) and (data == number % 256).all(), number
+        assert buffer.word == number and len(data) == length(number) and (data == number % 256).all(), number
         if number % 3 == 1:  # moved
             with memoryview(buffer) as view:
                 if not view.readonly:

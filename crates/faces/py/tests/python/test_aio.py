@@ -17,7 +17,7 @@ def test_messages_are_awaited(channel, pool):
         await asyncio.sleep(0)
         await sender.send_async(pool.copy(b"first"), 4)
         first = await got
-        assert (bytes(first), first.meta) == (b"first", 4)
+        assert (bytes(first), first.word) == (b"first", 4)
         got = asyncio.create_task(receiver.recv_object_async())
         await sender.send_object_async([1, 2], pool)
         assert await got == [1, 2]
@@ -223,7 +223,7 @@ def test_a_move_waits_for_room_and_can_be_called_off(domain, other, pool):
         first = asyncio.create_task(receiver.recv_async())
         await asyncio.sleep(0)
         await sender.move_buffer_async(pool.copy(b"0"), 7)
-        assert (await first).meta == 7
+        assert (await first).word == 7
         sender.send_inline(b"1")
         sender.send_inline(b"2")
         buffer = pool.copy(b"3")

@@ -88,7 +88,7 @@ def test_a_number_that_does_not_fit_names_its_argument(domain, channel, pool):
         "len": [lambda n: buffer.truncate(n)],
         "start": [lambda n: buffer.slice(n)],
         "stop": [lambda n: buffer.slice(0, n)],
-        "meta": [lambda n: sender.send(buffer, n), lambda n: sender.send_inline(b"", n), lambda n: receiver.send_control(b"", n)],
+        "word": [lambda n: sender.send(buffer, n), lambda n: sender.send_inline(b"", n), lambda n: receiver.send_control(b"", n)],
         "lines": [lambda n: domain.listen("n", "send", lines=n), lambda n: domain.sender("n", lines=n), lambda n: domain.receiver_async("n", lines=n)],
         "max_bytes": [lambda n: domain.pool("n", n)],
         "quota_bytes": [lambda n: domain.set_quota(pool.id, n)],

@@ -18,7 +18,7 @@ def test_a_message_goes_through(channel, pool):
     first = apart(receiver.recv)  # the first send from a pool needs the receiver's consent
     sender.send(buffer, 7)
     got = first.result()
-    assert (bytes(got), got.meta, len(got), got.readonly) == (b"hello", 7, 5, True)
+    assert (bytes(got), got.word, len(got), got.readonly) == (b"hello", 7, 5, True)
     assert receiver.try_recv() is None
     assert buffer.readonly and bytes(buffer) == b"hello"
 
@@ -60,7 +60,7 @@ def test_inline_messages_need_no_pool(channel):
     sender, receiver = channel
     sender.send_inline(b"x" * 48, 3)
     got = receiver.recv()
-    assert (bytes(memoryview(got)), got.meta, got.unique) == (b"x" * 48, 3, True)
+    assert (bytes(memoryview(got)), got.word, got.unique) == (b"x" * 48, 3, True)
     with pytest.raises(ValueError, match="49"):
         sender.send_inline(b"x" * 49)
 
@@ -124,7 +124,7 @@ def test_a_buffer_moves_there_and_back(domain, other):
         view[:] = b"ours"
     receiver.pass_back(got, 5)
     back = sender.try_recv_back()
-    assert (bytes(back), back.meta, back.moved) == (b"ours", 5, True)
+    assert (bytes(back), back.word, back.moved) == (b"ours", 5, True)
 
 
 def test_a_release_is_told(channel, pool):
@@ -138,7 +138,7 @@ def test_a_release_is_told(channel, pool):
     assert not got.released and sender.try_recv_back() is None
     receiver.release_with(got, 2)
     said = sender.try_recv_back()
-    assert (said.is_release, said.id, said.meta, len(said), bytes(said)) == (True, sent.id, 2, 0, b"")
+    assert (said.is_release, said.id, said.word, len(said), bytes(said)) == (True, sent.id, 2, 0, b"")
     assert got.released and not sent.is_release and "released" in repr(said)
     with pytest.raises(ValueError, match="released"):
         receiver.release_with(got)
@@ -148,7 +148,7 @@ def test_a_release_is_told(channel, pool):
     for word in (3, 4):
         receiver.release_with(receiver.recv(), word)
         said = sender.try_recv_back()
-        assert (said.is_release, said.id, said.meta) == (True, None, word)
+        assert (said.is_release, said.id, said.word) == (True, None, word)
 
 
 def test_a_buffer_that_came_by_no_channel_is_not_released_by_one(channel, domain):
@@ -205,7 +205,7 @@ def test_room_for_what_goes_back_is_waited_for(channel, pool):
         receiver.send_control(b"last", 3, timeout=None)
 
     answers = apart(answer)
-    assert {sender.recv_back().meta for _ in range(full)} == {0}
+    assert {sender.recv_back().word for _ in range(full)} == {0}
     assert [bytes(sender.recv_back()) for _ in range(3)] == [b"back", b"", b"last"]
     answers.result()
     with pytest.raises(ValueError, match="from 0 on"):

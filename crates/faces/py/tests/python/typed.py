@@ -23,7 +23,7 @@ def use(domain: tranship.Domain) -> int:
         for buffer in receiver:
             assert_type(buffer, tranship.Buffer)
             if buffer.is_release:
-                receiver.release_with(buffer, meta=3)
+                receiver.release_with(buffer, word=3)
             print(memoryview(buffer).nbytes, np.asarray(buffer), np.from_dlpack(buffer), bytes(buffer))
     with domain.listen("z", "receive") as listener, listener.accept() as accepted:
         assert_type(accepted, tranship.Receiver)
@@ -50,7 +50,7 @@ async def wait(receiver: tranship.Receiver, sender: tranship.Sender, pool: trans
         assert_type(buffer, tranship.Buffer)
     assert_type(await receiver.recv_async(), tranship.Buffer)
     assert_type(await receiver.recv_object_async(), Any)
-    await sender.move_buffer_async(pool.alloc(1), meta=2)
+    await sender.move_buffer_async(pool.alloc(1), word=2)
     await sender.wait_taken_async()
     asyncio.get_running_loop().add_reader(receiver.fileno(), print)
 

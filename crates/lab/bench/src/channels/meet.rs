@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Wait};
+use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender, Wait};
 use tranship_transport::net::{CREDENTIALS_VARIABLE, certificate};
 
 use super::Level;
@@ -88,8 +88,8 @@ pub fn pool(domain: &Domain, buffers: usize, payload: usize, level: Level) -> Re
 }
 
 /// Options of both ends. What is copied goes to `copies`.
-pub fn options(wait: Wait, copies: Option<&Pool>) -> LinkOptions {
-    let options = LinkOptions::new().wait(wait);
+pub fn options(wait: Wait, copies: Option<&Pool>) -> ChannelOptions {
+    let options = ChannelOptions::new().wait(wait);
     match copies {
         Some(pool) => options.snapshots(pool.id()),
         None => options,
@@ -97,14 +97,14 @@ pub fn options(wait: Wait, copies: Option<&Pool>) -> LinkOptions {
 }
 
 /// Listens there for the one that receives.
-pub fn sender(domain: &Domain, address: &str, options: LinkOptions) -> Result<Sender> {
+pub fn sender(domain: &Domain, address: &str, options: ChannelOptions) -> Result<Sender> {
     let listener = domain.listen_with(address, Role::Source, options);
     let listener = listener.with_context(|| format!("listening at {address}"))?;
     Ok(listener.accept_sender()?)
 }
 
 /// Listens there for the one that sends.
-pub fn receiver(domain: &Domain, address: &str, options: LinkOptions) -> Result<Receiver> {
+pub fn receiver(domain: &Domain, address: &str, options: ChannelOptions) -> Result<Receiver> {
     let listener = domain.listen_with(address, Role::Sink, options);
     let listener = listener.with_context(|| format!("listening at {address}"))?;
     Ok(listener.accept_receiver()?)

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use tranship_core::{Body, CbufMut, Message, Pool, Receiver, Sender, View, Wait};
+use tranship_core::{Body, BufferMut, Message, Pool, Receiver, Sender, View, Wait};
 
 use super::Level;
 use super::meet::{self, Side};
@@ -86,7 +86,7 @@ impl Way {
     }
 
     /// Writes as much as is to be written.
-    fn fill(self, buf: &mut CbufMut, stamp: u64) -> Result<()> {
+    fn fill(self, buf: &mut BufferMut, stamp: u64) -> Result<()> {
         if self.touch != Touch::Untouched {
             // From here on it is ready to be written in place.
             buf.write(0, &stamp.to_le_bytes())?;
@@ -95,9 +95,9 @@ impl Way {
     }
 
     /// Reads as much as is to be read; gives the stamp.
-    fn look(self, view: View<'_>, meta: u64) -> Result<u64> {
+    fn look(self, view: View<'_>, word: u64) -> Result<u64> {
         match self.touch {
-            Touch::Untouched => Ok(meta),
+            Touch::Untouched => Ok(word),
             _ => Ok(view.read_u64(0)?),
         }
     }
@@ -141,8 +141,8 @@ impl Near {
         self.way.fill(&mut buf, stamp)?;
         self.sender.move_buffer_with(buf, stamp)?;
         let back = match &mut self.back {
-            Some(back) => back.recv()?.meta,
-            None => passed_back(&mut self.sender)?.meta,
+            Some(back) => back.recv()?.word,
+            None => passed_back(&mut self.sender)?.word,
         };
         ensure!(back == stamp, "sent {stamp}, got {back} back");
         Ok(())
@@ -152,7 +152,7 @@ impl Near {
 #[inline]
 fn passed_back(sender: &mut Sender) -> Result<Message> {
     loop {
-        match sender.try_recv_control()? {
+        match sender.try_recv_back()? {
             Some(message) => return Ok(message),
             None => std::hint::spin_loop(),
         }
@@ -194,10 +194,10 @@ impl Far {
     fn answer(mut self, side: &Side<'_>) -> Result<()> {
         loop {
             let message = self.receiver.recv().context("the next buffer")?;
-            let Body::Moved(buf) = message.body else {
+            let Body::BufferMut(buf) = message.body else {
                 bail!("a message without a moved buffer");
             };
-            let stamp = self.way.look(buf.view(), message.meta)?;
+            let stamp = self.way.look(buf.view(), message.word)?;
             match &mut self.back {
                 None => self.receiver.pass_with(buf, stamp)?,
                 Some(back) => {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tranship_core::{Domain, LinkOptions, PoolOptions, Role as End, WhenFull};
-use tranship_proto::{CbufId, Role};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Role as End, WhenFull};
+use tranship_proto::{BufferId, Role};
 use tranship_sys::map;
 use tranship_testkit::hostile::Hoard;
 use tranship_testkit::hostile::raw::{Raw, path};
@@ -100,7 +100,7 @@ child!(
     fn source(ctl: Control) {
         let domain = Domain::builder().name("source").socket(path());
         let domain = domain.connect().unwrap();
-        let options = LinkOptions::new().lines(16).when_full(WhenFull::Block);
+        let options = ChannelOptions::new().lines(16).when_full(WhenFull::Wait);
         let fed = domain.listen_with("fed", End::Source, options).unwrap();
         let pool = domain.create_pool(PoolOptions::new(4 << 20)).unwrap();
         ctl.send(&()).unwrap();
@@ -148,7 +148,7 @@ child!(
                 if !there(&channel) {
                     break;
                 }
-                prey.release(CbufId(channel.take(position, prey)[2]));
+                prey.release(BufferId(channel.take(position, prey)[2]));
                 position += 1;
             }
             drop(hoard);

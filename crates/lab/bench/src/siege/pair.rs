@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tranship_core::{Domain, LinkOptions, PoolOptions, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Role, Wait};
 use tranship_testkit::hostile::raw::path;
 use tranship_testkit::{Control, child};
 
@@ -43,8 +43,8 @@ fn join(name: &str) -> Domain {
     builder.helper_thread(true).connect().unwrap()
 }
 
-fn options() -> LinkOptions {
-    LinkOptions::new().wait(Wait::Sleep)
+fn options() -> ChannelOptions {
+    ChannelOptions::new().wait(Wait::Sleep)
 }
 
 child!(
@@ -59,8 +59,8 @@ child!(
         let mut sender = back.accept_sender().unwrap();
         loop {
             let message = receiver.recv().unwrap();
-            if message.meta != DROP {
-                sender.send_inline(&[], message.meta).unwrap();
+            if message.word != DROP {
+                sender.send_inline(&[], message.word).unwrap();
             }
         }
     }
@@ -74,10 +74,10 @@ child!(
         let mut sender = domain.open_sender_with("out", options()).unwrap();
         let mut receiver = domain.open_receiver_with("back", options()).unwrap();
         let pool = domain.create_pool(PoolOptions::new(1 << 20)).unwrap();
-        let mut send = |meta: u64| {
+        let mut send = |word: u64| {
             let mut buf = pool.alloc(PAYLOAD).unwrap();
-            buf[..8].copy_from_slice(&meta.to_le_bytes());
-            sender.send_buf(buf.freeze(), meta).unwrap();
+            buf[..8].copy_from_slice(&word.to_le_bytes());
+            sender.send_buf(buf.freeze(), word).unwrap();
         };
         send(BACK);
         receiver.recv().unwrap();

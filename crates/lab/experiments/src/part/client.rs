@@ -5,7 +5,7 @@ use super::stage::{address, options};
 use super::told::Told;
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
-use tranship::{Domain, Kind, Role};
+use tranship::{Domain, ErrorKind, Role};
 
 const REPORT: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -39,7 +39,7 @@ pub(super) fn run(domain: &Domain, told: &Told) -> Result<()> {
         }
         match answers.recv_timeout(PAUSE) {
             Ok(_) => (under_way, progress.done) = (under_way - 1, progress.done + 1),
-            Err(error) if error == Kind::TimedOut => {}
+            Err(error) if error == ErrorKind::TimedOut => {}
             Err(error) => return Err(error).context("the last stage"),
         }
     }

@@ -6,7 +6,7 @@
 use super::super::lines::{Cost, SMALL, say};
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
-use tranship::{Body, Domain, LinkOptions, PoolOptions, Receiver, Role, Sender, Wait};
+use tranship::{Body, ChannelOptions, Domain, PoolOptions, Receiver, Role, Sender, Wait};
 
 /// Pools of so many pages. The smallest is one chunk.
 const PAGES: [u64; 7] = [16, 32, 64, 128, 256, 512, 1024];
@@ -15,8 +15,8 @@ const WARM: u64 = 3;
 /// A page that is not there after so long is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn options() -> LinkOptions {
-    LinkOptions::new().lines(2048).wait(Wait::Sleep)
+fn options() -> ChannelOptions {
+    ChannelOptions::new().lines(2048).wait(Wait::Sleep)
 }
 
 fn there(reader: u32) -> String {
@@ -110,7 +110,7 @@ pub(super) fn read(domain: &Domain, number: u32) -> Result<()> {
     let mut done = domain.open_sender_with(&back(number), options())?;
     loop {
         match pages.recv()?.body {
-            Body::Buf(page) => drop(page),
+            Body::Buffer(page) => drop(page),
             Body::Inline(_) => done.send_inline(&[], 0).map(drop)?,
             other => bail!("a message that is none: {other:?}"),
         }

@@ -3,7 +3,9 @@
 use super::super::plan::{CALLERS, PAGE, STAGES};
 use super::work_queue::{WorkQueue, mark};
 use anyhow::{Context, Result};
-use tranship::{Body, Domain, Kind, LinkOptions, Message, PoolOptions, Receiver, Role, Wait};
+use tranship::{
+    Body, ChannelOptions, Domain, ErrorKind, Message, PoolOptions, Receiver, Role, Wait,
+};
 
 /// Where a stage, or after the last one the client, receives.
 pub(super) fn address(stage: u32) -> String {
@@ -14,9 +16,9 @@ pub(super) fn address(stage: u32) -> String {
 }
 
 /// All requests that there are fit.
-pub(super) fn options() -> LinkOptions {
+pub(super) fn options() -> ChannelOptions {
     let lines = CALLERS.next_power_of_two() * 2;
-    LinkOptions::new().lines(lines).wait(Wait::Sleep)
+    ChannelOptions::new().lines(lines).wait(Wait::Sleep)
 }
 
 pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
@@ -40,7 +42,7 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
         }
         match requests.recv_timeout(queue.pause()) {
             Ok(message) => all(&mut queue, &mut requests, message)?,
-            Err(error) if error == Kind::TimedOut => {}
+            Err(error) if error == ErrorKind::TimedOut => {}
             Err(error) => return Err(error).context("the stage before"),
         }
     }
@@ -50,13 +52,13 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
 /// The page that a request came in is let go before one for it is waited for: who waits has none.
 fn all(queue: &mut WorkQueue, requests: &mut Receiver, first: Message) -> Result<()> {
     let mut message = Some(first);
-    while let Some(Message { meta, body }) = message {
-        if let Body::Buf(page) = body
-            && page.view().read_u8(0)? != mark(meta)
+    while let Some(Message { word, body }) = message {
+        if let Body::Buffer(page) = body
+            && page.view().read_u8(0)? != mark(word)
         {
             queue.wrong();
         }
-        queue.come(meta)?;
+        queue.come(word)?;
         message = requests.try_recv()?;
     }
     Ok(())

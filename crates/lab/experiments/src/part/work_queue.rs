@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tranship::{CbufMut, Error, Pool};
+use tranship::{BufferMut, Error, Pool};
 
 /// What a caller waits for: the place in the pool's queue is its own.
-type Page = Box<dyn Future<Output = Result<CbufMut, Error>> + Send + Unpin>;
+type Page = Box<dyn Future<Output = Result<BufferMut, Error>> + Send + Unpin>;
 
 /// The time that a page is held varies by this part of it, up or down.
 const VARIES: f64 = 0.2;
@@ -27,7 +27,7 @@ pub(super) struct WorkQueue {
     hold: Duration,
     waiting: VecDeque<(u64, Page)>,
     /// By when they are done; a number tells those of one moment apart.
-    held: BTreeMap<(Instant, u64), (u64, CbufMut)>,
+    held: BTreeMap<(Instant, u64), (u64, BufferMut)>,
     numbers: u64,
     random: u64,
     looked: Instant,
@@ -91,7 +91,7 @@ impl WorkQueue {
     }
 
     /// One who has had its page for long enough.
-    pub fn done(&mut self) -> Option<(u64, CbufMut)> {
+    pub fn done(&mut self) -> Option<(u64, BufferMut)> {
         let first = self.held.first_entry()?;
         if first.key().0 > Instant::now() {
             return None;
@@ -124,7 +124,7 @@ impl WorkQueue {
         say(&self.progress)
     }
 
-    fn take(&mut self, request: u64, mut page: CbufMut) {
+    fn take(&mut self, request: u64, mut page: BufferMut) {
         page[..PAYLOAD].fill(mark(request));
         // Knuth's linear congruential generator.
         self.random = (self.random.wrapping_mul(6_364_136_223_846_793_005))
@@ -143,7 +143,7 @@ pub(super) fn mark(request: u64) -> u8 {
     request.to_le_bytes()[0]
 }
 
-fn poll(page: &mut Page) -> Poll<Result<CbufMut, Error>> {
+fn poll(page: &mut Page) -> Poll<Result<BufferMut, Error>> {
     // Who looks anyway needs no waking.
     Pin::new(page).poll(&mut Context::from_waker(Waker::noop()))
 }

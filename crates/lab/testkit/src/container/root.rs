@@ -62,10 +62,10 @@ impl Root {
             Ok(())
         };
         for host in HOST.map(Path::new) {
-            let Ok(meta) = host.symlink_metadata() else {
+            let Ok(word) = host.symlink_metadata() else {
                 continue;
             };
-            if meta.is_symlink() {
+            if word.is_symlink() {
                 steps.push(Step::Link {
                     to: c(host.read_link()?)?,
                     at: c(inside(host))?,

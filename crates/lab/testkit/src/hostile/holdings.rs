@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tranship_proto::{CbufId, ChannelId, PoolId};
+use tranship_proto::{BufferId, ChannelId, PoolId};
 use tranship_region::RwMapping;
 use tranship_region::layout::{CountsRw, RefsRw, TableRo, TableRw};
 use tranship_ring::{HalfRo, HalfRw};
@@ -43,24 +43,24 @@ pub struct Prey {
 
 impl Prey {
     /// Counts a reference of the slot that an id names.
-    pub fn retain(&self, id: CbufId) {
+    pub fn retain(&self, id: BufferId) {
         self.refs.refs()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes it back.
-    pub fn release(&self, id: CbufId) {
+    pub fn release(&self, id: BufferId) {
         self.refs.refs()[id.slot() as usize].fetch_sub(1, Ordering::SeqCst);
         self.refs.wake().fetch_add(1, Ordering::SeqCst);
         let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
     }
 
     /// Bytes of the slot that an id names.
-    pub fn capacity(&self, id: CbufId) -> u64 {
+    pub fn capacity(&self, id: BufferId) -> u64 {
         let slot = self.table.slot(id.slot()).unwrap();
         slot.length().load(Ordering::Acquire)
     }
 
-    pub fn generation(&self, id: CbufId) -> u32 {
+    pub fn generation(&self, id: BufferId) -> u32 {
         self.table
             .slot(id.slot())
             .unwrap()
@@ -103,15 +103,15 @@ impl Channel {
     /// Takes a line as a sink does that counts honestly: reference, received, head.
     pub fn take(&self, position: u64, prey: &Prey) -> [u64; 8] {
         let words = self.line(position);
-        prey.retain(CbufId(words[2]));
-        self.count(CbufId(words[2]));
+        prey.retain(BufferId(words[2]));
+        self.count(BufferId(words[2]));
         self.own.head().store(position + 1, Ordering::Release);
         self.wake();
         words
     }
 
     /// Counts a line as received or sent.
-    pub fn count(&self, id: CbufId) {
+    pub fn count(&self, id: BufferId) {
         self.counts[0].1.counts()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
-use tranship_core::{Domain, Error, LinkOptions, PoolOptions, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Role, Wait};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
 
@@ -64,7 +64,7 @@ fn everything(round: u64) -> Result<(), String> {
     let listener = from.listen(&name, Role::Source).map_err(|e| words(&e))?;
     let (sender, receiver) = std::thread::scope(|s| {
         let sender = s.spawn(|| listener.accept_sender());
-        let receiver = to.open_receiver_with(&name, LinkOptions::new().wait(Wait::Sleep));
+        let receiver = to.open_receiver_with(&name, ChannelOptions::new().wait(Wait::Sleep));
         (sender.join().unwrap(), receiver)
     });
     let mut sender = sender.map_err(|e| words(&e))?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tranship_core::{
-    Cbuf, Domain, Kind, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role, Sender, Wait,
-    WhenFull,
+    Buffer, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+    Wait, WhenFull,
 };
 use tranship_manager::{Config, Forward, Limits, Shutdown};
 use tranship_testkit::hostile::CONNECTIONS;
@@ -150,7 +150,7 @@ fn is_dumpable() -> bool {
 }
 
 /// Frames are 64 bytes to 8 KiB.
-fn frame(pool: &Pool, id: u64) -> Cbuf {
+fn frame(pool: &Pool, id: u64) -> Buffer {
     let len = 64 + usize::try_from(payload::mix(id) % 8128).unwrap();
     let mut buf = pool.alloc(len).unwrap();
     payload::fill(&mut buf, id, 7);
@@ -166,18 +166,18 @@ child!(
                 .create_pool(PoolOptions::new(4 << 20).name("frames"))
                 .unwrap(),
         );
-        let honest = domain.listen("honest", Role::Source).unwrap();
+        let sleeps = ChannelOptions::new().wait(Wait::Sleep);
+        let honest = domain.listen_with("honest", Role::Source, sleeps).unwrap();
         let (f, pool) = (facts.clone(), frames.clone());
         std::thread::spawn(move || {
             let mut sender = honest.accept_sender().unwrap();
-            sender.set_wait(Wait::Sleep);
             for id in 0u64.. {
                 if let Err(error) = sender.send_with(frame(&pool, id), id) {
                     return f.wrong(format!("frame {id} could not be sent: {error}"));
                 }
             }
         });
-        let lines = LinkOptions::new().lines(16).when_full(WhenFull::Error);
+        let lines = ChannelOptions::new().lines(16).when_full(WhenFull::Error);
         let feed = domain
             .listen_with("feed", Role::Source, lines.clone())
             .unwrap();
@@ -198,7 +198,7 @@ child!(
                     let (kept, buf) = (&kept, buf.clone());
                     // As long as it takes to agree to the pool; an untrusted peer may never do so.
                     scope.spawn(move || {
-                        sender.set_when_full(WhenFull::Block);
+                        sender.set_when_full(WhenFull::Wait);
                         let _ = sender.send(buf);
                         kept.lock().unwrap().push(sender);
                     });
@@ -234,12 +234,12 @@ fn feed_one(sender: &mut Sender, pool: &Pool, report: &Report<String>) {
     let end = loop {
         match sender.send_with(frame(pool, NEXT.fetch_add(1, Ordering::Relaxed)), 0) {
             Ok(_) => {}
-            Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) => {
                 std::thread::yield_now();
             }
             Err(error) => break error.error.to_string(),
         }
-        if let Err(violation) = sender.try_recv_control() {
+        if let Err(violation) = sender.try_recv_back() {
             break format!("control: {violation}");
         }
     };
@@ -251,9 +251,9 @@ child!(
         let domain = join("third");
         let (facts, report) = Facts::new(Some(domain.clone()));
         let mut honest = domain
-            .open_receiver_with("honest", LinkOptions::new().wait(Wait::Sleep))
+            .open_receiver_with("honest", ChannelOptions::new().wait(Wait::Sleep))
             .unwrap();
-        let first = honest.recv().unwrap().into_buf().unwrap();
+        let first = honest.recv().unwrap().into_buffer().unwrap();
         let frames = first.id().pool();
         drop(first);
         let f = facts.clone();
@@ -266,7 +266,7 @@ child!(
             .listen_with(
                 "sink",
                 Role::Sink,
-                LinkOptions::new().lines(16).wait(Wait::Sleep),
+                ChannelOptions::new().lines(16).wait(Wait::Sleep),
             )
             .unwrap();
         let f = facts.clone();
@@ -295,12 +295,12 @@ child!(
 const HELD: usize = 8;
 
 fn receive_honestly(honest: &mut Receiver, facts: &Facts) -> Result<(), String> {
-    let mut held: VecDeque<(u64, Cbuf)> = VecDeque::new();
+    let mut held: VecDeque<(u64, Buffer)> = VecDeque::new();
     loop {
         let message = honest.recv().map_err(|e| format!("honest link: {e}"))?;
-        let id = message.meta;
+        let id = message.word;
         let buf = message
-            .into_buf()
+            .into_buffer()
             .ok_or("an honest frame that is no buffer")?;
         payload::verify_seed(&buf.to_vec(), id, 7)
             .map_err(|e| format!("frame {id} at arrival: {e}"))?;
@@ -320,8 +320,8 @@ fn receive_honestly(honest: &mut Receiver, facts: &Facts) -> Result<(), String> 
 /// Takes whatever somebody unknown sends, and says why the channel ended. Frames of the writer that come by this
 /// way must be whole, as long as they are held.
 fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) -> String {
-    let mut held: VecDeque<(Vec<u8>, Cbuf)> = VecDeque::new();
-    let check = |bytes: &[u8], buf: &Cbuf| {
+    let mut held: VecDeque<(Vec<u8>, Buffer)> = VecDeque::new();
+    let check = |bytes: &[u8], buf: &Buffer| {
         if buf.id().pool() != frames {
             return;
         }
@@ -333,7 +333,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
     loop {
         let message = match receiver.recv_timeout(Duration::from_secs(1)) {
             Ok(message) => message,
-            Err(error) if error == Kind::TimedOut => continue,
+            Err(error) if error == ErrorKind::TimedOut => continue,
             Err(error) => return error.to_string(),
         };
         if let tranship_core::Body::Aggregate(pieces) = &message.body {
@@ -347,8 +347,8 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
             }
         }
         let buf = match message.body {
-            tranship_core::Body::Buf(buf) => Some(buf),
-            tranship_core::Body::Moved(mut buf) => {
+            tranship_core::Body::Buffer(buf) => Some(buf),
+            tranship_core::Body::BufferMut(mut buf) => {
                 // Of a pool that all write it may; nothing must come of that.
                 if buf.write(0, b"x").is_ok() && buf.id().pool() == frames {
                     facts.wrong(format!("{} can be written", buf.id()));
@@ -374,7 +374,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
             return format!("wrong: {wrong}");
         }
         if let Err(error) = receiver.send_control(b"taken", 0)
-            && error.kind() == Kind::PeerViolation
+            && error.kind() == ErrorKind::PeerViolation
         {
             return format!("control: {error}");
         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tranship_proto::{CbufId, Role};
+use tranship_proto::{BufferId, Role};
 use tranship_sys::futex;
 use tranship_testkit::{Control, Random, child};
 
@@ -25,7 +25,7 @@ const CURSOR: &str = "its ring cursor went to";
 fn take(raw: &Raw, channel: &Channel, from: u64, to: u64) {
     let prey = raw.prey.as_ref().unwrap();
     for position in from..to {
-        let id = CbufId(channel.take(position, prey)[2]);
+        let id = BufferId(channel.take(position, prey)[2]);
         prey.release(id);
     }
 }
@@ -84,7 +84,7 @@ fn lies() -> Vec<Lie> {
         lie("counters_are_garbage", GONE, |raw, c, random| {
             let prey = raw.prey.as_ref().unwrap();
             for position in 0..100 {
-                let id = CbufId(c.line(position)[2]).slot() as usize;
+                let id = BufferId(c.line(position)[2]).slot() as usize;
                 c.counts[0].1.counts()[id].store(random.next() as u32, Ordering::SeqCst);
                 prey.refs.refs()[id].store(random.next() as u32 & 1, Ordering::SeqCst);
                 c.own.head().store(position + 1, Ordering::SeqCst);

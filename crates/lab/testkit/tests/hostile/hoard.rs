@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::{CbufId, Event, Role};
+use tranship_proto::{BufferId, Event, Role};
 use tranship_region::layout::RefsRo;
 use tranship_sys::map;
 use tranship_testkit::hostile::Hoard;
@@ -91,7 +91,7 @@ child!(
                 let flag = word(at).load(Ordering::SeqCst) << 2 | 1;
                 channel.own.asleep().store(flag, Ordering::SeqCst);
                 let prey = raw.prey.as_ref().unwrap();
-                let id = CbufId(channel.take(position, prey)[2]);
+                let id = BufferId(channel.take(position, prey)[2]);
                 prey.release(id);
                 position += 1;
             }
@@ -119,7 +119,7 @@ child!(
         let refs = fds.iter().find_map(|fd| RefsRo::open(fd, SLOTS).ok());
         let refs = refs.unwrap();
         let line = |n| {
-            let (id, offset) = (CbufId::new(bait.id, n, 2), u64::from(n) * 1024);
+            let (id, offset) = (BufferId::new(bait.id, n, 2), u64::from(n) * 1024);
             [2 << 32, 0, id.0, offset, 64, 1, 0, 0]
         };
         let seen = hoard(word(refs.wake_ptr()), || {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tranship_proto::{CbufId, PoolId, Role, Trust};
+use tranship_proto::{BufferId, PoolId, Role, Trust};
 use tranship_testkit::{Control, Random, child};
 
 use crate::cast::{Answer, Ask};
@@ -39,7 +39,7 @@ const NO_CHUNK: &str = "does not exist";
 const NO_LIST: &str = "an aggregate";
 const DEAD: &str = "is not alive";
 
-fn line(operation: u64, id: CbufId, offset: u64, length: u64, serial: u64) -> [u64; 8] {
+fn line(operation: u64, id: BufferId, offset: u64, length: u64, serial: u64) -> [u64; 8] {
     [operation << 32, 0, id.0, offset, length, serial, 0, 0]
 }
 
@@ -48,8 +48,8 @@ fn inline(len: u64) -> [u64; 8] {
 }
 
 impl Liar {
-    fn id(&self, slot: u32) -> CbufId {
-        CbufId::new(self.bait.id, slot, 2)
+    fn id(&self, slot: u32) -> BufferId {
+        BufferId::new(self.bait.id, slot, 2)
     }
 
     /// A line that is as it should be, of the attacker's own pool.
@@ -70,7 +70,7 @@ impl Liar {
     }
 
     /// A list of pieces as (id, offset, length, serial).
-    fn pieces(&self, pieces: &[(CbufId, u64, u64, u64)]) -> [u64; 8] {
+    fn pieces(&self, pieces: &[(BufferId, u64, u64, u64)]) -> [u64; 8] {
         let mut words = vec![pieces.len() as u64];
         for (id, offset, length, serial) in pieces {
             words.extend([id.0, *offset, *length, *serial]);
@@ -104,7 +104,7 @@ impl Liar {
         slot.offset.store(8192, Ordering::SeqCst);
         slot.length.store(4096, Ordering::SeqCst);
         for operation in [BUFFER, MOVED, MOVED, BUFFER, MOVED].repeat(4) {
-            let id = CbufId::new(pool, 0, 2);
+            let id = BufferId::new(pool, 0, 2);
             self.push_all(channel, [line(operation, id, 8192, 64, 1)]);
         }
     }
@@ -145,13 +145,13 @@ lies! {
     inline_255: "255 inline bytes", |_l, c| c.push(inline(255));
     // Ids.
     pool_known_but_not_assigned: NOT_ASSIGNED, |l, c| {
-        let id = CbufId::new(l.prey().pool, 0, 2);
+        let id = BufferId::new(l.prey().pool, 0, 2);
         c.push(line(BUFFER, id, 0, 64, 1));
     };
-    pool_0: NOT_ASSIGNED, |_l, c| c.push(line(BUFFER, CbufId(0), 0, 64, 1));
-    pool_max: NOT_ASSIGNED, |_l, c| c.push(line(BUFFER, CbufId::new(PoolId::MAX, 0, 2), 0, 64, 1));
+    pool_0: NOT_ASSIGNED, |_l, c| c.push(line(BUFFER, BufferId(0), 0, 64, 1));
+    pool_max: NOT_ASSIGNED, |_l, c| c.push(line(BUFFER, BufferId::new(PoolId::MAX, 0, 2), 0, 64, 1));
     list_of_another_pool: NOT_ASSIGNED, |l, c| {
-        let id = CbufId::new(l.prey().pool, 0, 2);
+        let id = BufferId::new(l.prey().pool, 0, 2);
         c.push(line(AGGREGATE, id, 0, 64, 1));
     };
     slot_just_beyond: "slot 64 of 64", |l, c| c.push(line(BUFFER, l.id(SLOTS), 0, 64, 1));
@@ -164,7 +164,7 @@ lies! {
     length_one_too_long: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 0, 4 * CHUNK + 1, 1));
     // What is moved is looked at as what is shared.
     moves_out_of_a_known_pool_that_is_not_assigned: NOT_ASSIGNED, |l, c| {
-        let id = CbufId::new(l.prey().pool, 0, 2);
+        let id = BufferId::new(l.prey().pool, 0, 2);
         c.push(line(MOVED, id, 0, 64, 1));
     };
     moves_a_slot_just_beyond: "slot 64 of 64", |l, c| c.push(line(MOVED, l.id(SLOTS), 0, 64, 1));
@@ -183,7 +183,7 @@ lies! {
     list_of_0_bytes: NO_LIST, |l, c| c.push(l.list(&[1], 0));
     list_with_something_in_the_zero: NO_LIST, |l, c| c.push(l.list(&[1 << 32], 64));
     piece_of_another_pool: NOT_ASSIGNED, |l, c| {
-        let id = CbufId::new(l.prey().pool, 0, 2);
+        let id = BufferId::new(l.prey().pool, 0, 2);
         c.push(l.pieces(&[(l.id(0), 0, 64, 1), (id, 0, 64, 1)]));
     };
     piece_outside: OUTSIDE, |l, c| c.push(l.pieces(&[(l.id(0), 0, 64, 1), (l.id(2), u64::MAX, 2, 1)]));
@@ -227,7 +227,7 @@ lies! {
         let slot = l.shared[0].table.slot(1).unwrap();
         slot.offset.store(4096, Ordering::SeqCst);
         slot.length.store(8192, Ordering::SeqCst);
-        let id = |slot| CbufId::new(l.shared[0].id, slot, 2);
+        let id = |slot| BufferId::new(l.shared[0].id, slot, 2);
         l.push_all(c, [line(MOVED, id(0), 8192, 64, 1), line(MOVED, id(1), 4096, 64, 1)]);
     };
     own_table_changes_all_the_time: GONE, |l, c| {
@@ -249,10 +249,10 @@ lies! {
         for _ in 0..40 {
             let frame = l.frame();
             if l.raw.room(c) {
-                c.count(CbufId(frame[2]));
+                c.count(BufferId(frame[2]));
                 c.push(frame);
             }
-            l.prey().release(CbufId(frame[2]));
+            l.prey().release(BufferId(frame[2]));
         }
         close(c)
     };
@@ -261,7 +261,7 @@ lies! {
         l.may_forward(c);
         for _ in 0..40 {
             let mut frame = l.frame();
-            let id = CbufId(frame[2]);
+            let id = BufferId(frame[2]);
             if l.raw.room(c) {
                 c.count(id);
                 frame[0] = MOVED << 32;
@@ -275,7 +275,7 @@ lies! {
         l.may_forward(c);
         for _ in 0..10 {
             let mut frame = l.frame();
-            let id = CbufId(frame[2]);
+            let id = BufferId(frame[2]);
             for operation in [MOVED, BUFFER, MOVED] {
                 if l.raw.room(c) {
                     c.count(id);
@@ -290,11 +290,11 @@ lies! {
     moves_what_was_reused: DEAD, |l, c| {
         l.may_forward(c);
         let mut old = l.frame();
-        let id = CbufId(old[2]);
+        let id = BufferId(old[2]);
         l.prey().release(id);
         while l.prey().generation(id) == id.generation() {
             let next = l.frame();
-            l.prey().release(CbufId(next[2]));
+            l.prey().release(BufferId(next[2]));
         }
         old[0] = MOVED << 32;
         c.push(old)
@@ -304,35 +304,35 @@ lies! {
         let (mut one, other) = (l.frame(), l.frame());
         one[3..6].copy_from_slice(&other[3..6]);
         one[0] = MOVED << 32;
-        l.prey().release(CbufId(other[2]));
+        l.prey().release(BufferId(other[2]));
         c.push(one)
     };
     // Off: the generation in `hold` of `receiver/take.rs`.
     forwards_what_was_reused: DEAD, |l, c| {
         l.may_forward(c);
         let old = l.frame();
-        let id = CbufId(old[2]);
+        let id = BufferId(old[2]);
         l.prey().release(id);
         while l.prey().generation(id) == id.generation() {
             let next = l.frame();
-            l.prey().release(CbufId(next[2]));
+            l.prey().release(BufferId(next[2]));
         }
         c.push(old)
     };
     guesses_the_next_life: DEAD, |l, c| {
         l.may_forward(c);
         let mut frame = l.frame();
-        let id = CbufId(frame[2]);
-        frame[2] = CbufId::new(id.pool(), id.slot(), id.generation() + 2).0;
+        let id = BufferId(frame[2]);
+        frame[2] = BufferId::new(id.pool(), id.slot(), id.generation() + 2).0;
         c.push(frame);
         l.prey().release(id)
     };
     names_a_buffer_being_filled: DEAD, |l, c| {
         l.may_forward(c);
         let frame = l.frame();
-        let id = CbufId(frame[2]);
-        let free = (0..l.prey().slots).map(|slot| CbufId::new(id.pool(), slot, 1));
-        let free = free.map(|id| CbufId::new(id.pool(), id.slot(), l.prey().generation(id)));
+        let id = BufferId(frame[2]);
+        let free = (0..l.prey().slots).map(|slot| BufferId::new(id.pool(), slot, 1));
+        let free = free.map(|id| BufferId::new(id.pool(), id.slot(), l.prey().generation(id)));
         let odd = free.rev().find(|id| id.generation() % 2 == 1);
         c.push(line(BUFFER, odd.unwrap(), frame[3], 64, frame[5]));
         l.prey().release(id)
@@ -342,15 +342,15 @@ lies! {
         l.may_forward(c);
         let (mut one, other) = (l.frame(), l.frame());
         one[3..6].copy_from_slice(&other[3..6]);
-        l.prey().release(CbufId(other[2]));
+        l.prey().release(BufferId(other[2]));
         c.push(one)
     };
     a_living_id_and_more_bytes_than_it_has: ELSEWHERE, |l, c| {
         l.may_forward(c);
         let mut frame = l.frame();
         // What lies last in its chunk has all that is left of it.
-        while l.prey().capacity(CbufId(frame[2])) == CHUNK - frame[3] % CHUNK {
-            l.prey().release(CbufId(frame[2]));
+        while l.prey().capacity(BufferId(frame[2])) == CHUNK - frame[3] % CHUNK {
+            l.prey().release(BufferId(frame[2]));
             frame = l.frame();
         }
         frame[4] = CHUNK - frame[3] % CHUNK;
@@ -359,8 +359,8 @@ lies! {
     a_piece_with_another_s_bytes: ELSEWHERE, |l, c| {
         l.may_forward(c);
         let (one, other) = (l.frame(), l.frame());
-        c.push(l.pieces(&[(CbufId(one[2]), other[3], other[4], other[5])]));
-        l.prey().release(CbufId(other[2]))
+        c.push(l.pieces(&[(BufferId(one[2]), other[3], other[4], other[5])]));
+        l.prey().release(BufferId(other[2]))
     };
     forwards_without_counting: "", |l, c| {
         l.may_forward(c);
@@ -370,7 +370,7 @@ lies! {
             if room {
                 c.push(frame);
             }
-            l.prey().release(CbufId(frame[2]));
+            l.prey().release(BufferId(frame[2]));
             if !room {
                 return;
             }
@@ -381,7 +381,7 @@ lies! {
         l.may_forward(c);
         for _ in 0..300 {
             let frame = l.frame();
-            l.prey().release(CbufId(frame[2]));
+            l.prey().release(BufferId(frame[2]));
             if !l.raw.room(c) {
                 return;
             }
@@ -398,7 +398,7 @@ lies! {
         }
         for frame in frames {
             l.push_all(c, [frame]);
-            l.prey().release(CbufId(frame[2]));
+            l.prey().release(BufferId(frame[2]));
         }
         close(c)
     };

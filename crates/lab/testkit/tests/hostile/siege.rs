@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::{CbufId, Role};
+use tranship_proto::{BufferId, Role};
 use tranship_sys::map;
 use tranship_testkit::attack::{self, Attempt, Outcome, Target};
 use tranship_testkit::{Control, Peer, child};
@@ -42,7 +42,7 @@ child!(
         raw.prey
             .as_ref()
             .unwrap()
-            .retain(CbufId(reading.line(0)[2]));
+            .retain(BufferId(reading.line(0)[2]));
         // A writer to the third domain: its counters, the sink's half of the link.
         let bait = raw.create_pool("bait");
         let mut writing = raw.connect("sink", Role::Source);

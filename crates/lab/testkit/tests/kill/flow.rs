@@ -28,16 +28,16 @@ fn verify_piece(piece: &impl Debug, bytes: &[u8], id: u64, when: &str) -> Result
 
 /// All of a message is as the writer filled it.
 pub fn verify(message: &Message, when: &str) -> Result<(), Broken> {
-    let id = message.meta;
+    let id = message.word;
     match &message.body {
         Body::Inline(bytes) if **bytes == id.to_le_bytes() => Ok(()),
         Body::Inline(bytes) => Err(format!("{when}: inline message {id:#x} says {bytes:?}")),
-        Body::Buf(buf) => verify_piece(buf, &buf.to_vec(), id, when),
-        Body::Moved(buf) => verify_piece(buf, &buf.to_vec(), id, when),
+        Body::Buffer(buf) => verify_piece(buf, &buf.to_vec(), id, when),
+        Body::BufferMut(buf) => verify_piece(buf, &buf.to_vec(), id, when),
         Body::Aggregate(list) => (id..)
             .zip(list.pieces())
             .try_for_each(|(id, piece)| verify_piece(piece, &piece.to_vec(), id, when)),
-        Body::MovedAggregate(list) => (id..)
+        Body::AggregateMut(list) => (id..)
             .zip(list.pieces())
             .try_for_each(|(id, piece)| verify_piece(piece, &piece.to_vec(), id, when)),
         Body::Released(_) => Ok(()),
@@ -78,26 +78,26 @@ impl Kept {
     /// Verifies a message, and passes it back over the link if it was moved, or releases it and says so; else keeps it.
     pub fn keep_or_pass(&mut self, message: Message, link: &mut Receiver) -> Result<(), Broken> {
         verify(&message, "before it is passed back")?;
-        let Message { meta, body } = message;
+        let Message { word, body } = message;
         match body {
-            Body::Moved(buf) => match link.pass_with(buf, meta) {
+            Body::BufferMut(buf) => match link.pass_with(buf, word) {
                 Ok(()) => Ok(()),
                 // It is dropped then, and so the writer's again.
                 Err(failed) => send_over(&failed.error).map(|_| ()),
             },
-            Body::MovedAggregate(all) => {
-                for (id, piece) in (meta..).zip(all.into_pieces()) {
+            Body::AggregateMut(all) => {
+                for (id, piece) in (word..).zip(all.into_pieces()) {
                     if let Err(failed) = link.pass_with(piece, id) {
                         send_over(&failed.error)?;
                     }
                 }
                 Ok(())
             }
-            Body::Buf(buf) if meta / PIECES % 2 == 1 => match link.release_with(buf, meta) {
+            Body::Buffer(buf) if word / PIECES % 2 == 1 => match link.release_with(buf, word) {
                 Ok(()) => Ok(()),
                 Err(failed) => send_over(&failed.error).map(|_| ()),
             },
-            body => self.keep(Message { meta, body }),
+            body => self.keep(Message { word, body }),
         }
     }
 

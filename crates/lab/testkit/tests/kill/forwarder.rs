@@ -2,8 +2,8 @@
 //! the two, or passes it back.
 
 use tranship_core::{
-    Aggregate, AggregateMut, Body, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions,
-    Receiver, Role, Sender,
+    Aggregate, AggregateMut, Body, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
+    PoolOptions, Receiver, Role, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -80,14 +80,14 @@ impl Forwarder {
         }
         while self.kept.len() as u64 > most {
             if let Some(message) = self.kept.pop()? {
-                let meta = message.meta;
+                let word = message.word;
                 match message.body {
-                    Body::Moved(buf) if seat.random.one_in(4) => self.pass_back(buf, meta)?,
-                    Body::Moved(buf) => self.move_on(buf, meta, seat.random.one_in(2))?,
-                    Body::MovedAggregate(all) => {
-                        self.move_all_on(all, meta, seat.random.one_in(2))?
+                    Body::BufferMut(buf) if seat.random.one_in(4) => self.pass_back(buf, word)?,
+                    Body::BufferMut(buf) => self.move_on(buf, word, seat.random.one_in(2))?,
+                    Body::AggregateMut(all) => {
+                        self.move_all_on(all, word, seat.random.one_in(2))?
                     }
-                    body => self.pass_on(&Message { meta, body })?,
+                    body => self.pass_on(&Message { word, body })?,
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Forwarder {
             match self
                 .onward
                 .0
-                .accept_sender_within(std::time::Duration::ZERO)
+                .accept_sender_timeout(std::time::Duration::ZERO)
             {
                 Ok(link) => self.onward.1 = Some(link),
                 Err(e) => bearable(&e)?,
@@ -129,19 +129,19 @@ impl Forwarder {
     fn pass_on(&mut self, message: &Message) -> Result<(), Broken> {
         for end in [&mut self.onward.1, &mut self.back] {
             let Some(sender) = end else { continue };
-            let meta = message.meta;
+            let word = message.word;
             let failure = match &message.body {
-                Body::Inline(bytes) => sender.send_inline(bytes, meta).err().map(|e| e.error),
-                Body::Buf(buf) => sender.send_buf(buf.clone(), meta).err().map(|e| e.error),
+                Body::Inline(bytes) => sender.send_inline(bytes, word).err().map(|e| e.error),
+                Body::Buffer(buf) => sender.send_buf(buf.clone(), word).err().map(|e| e.error),
                 Body::Aggregate(list) => {
                     let mut copy = Aggregate::new();
                     copy.set_list_pool(&self.lists);
                     list.pieces()
                         .iter()
                         .for_each(|piece| copy.push_back(piece.clone()).expect("as many"));
-                    sender.send_aggregate(copy, meta).err().map(|e| e.error)
+                    sender.send_aggregate(copy, word).err().map(|e| e.error)
                 }
-                Body::Moved(_) | Body::MovedAggregate(_) | Body::Released(_) => None,
+                Body::BufferMut(_) | Body::AggregateMut(_) | Body::Released(_) => None,
             };
             if failure.as_ref().map_or(Ok(false), send_over)? {
                 *end = None;
@@ -150,14 +150,14 @@ impl Forwarder {
         Ok(())
     }
 
-    fn move_all_on(&mut self, mut all: AggregateMut, meta: u64, back: bool) -> Result<(), Broken> {
+    fn move_all_on(&mut self, mut all: AggregateMut, word: u64, back: bool) -> Result<(), Broken> {
         let end = match back {
             true => &mut self.back,
             false => &mut self.onward.1,
         };
         let Some(sender) = end else { return Ok(()) };
         all.set_list_pool(&self.lists);
-        if let Err(failed) = sender.move_aggregate(all, meta)
+        if let Err(failed) = sender.move_aggregate(all, word)
             && send_over(&failed.error)?
         {
             *end = None;
@@ -165,26 +165,26 @@ impl Forwarder {
         Ok(())
     }
 
-    fn pass_back(&mut self, buf: CbufMut, meta: u64) -> Result<(), Broken> {
+    fn pass_back(&mut self, buf: BufferMut, word: u64) -> Result<(), Broken> {
         let Some(from) = &mut self.from else {
             return Ok(());
         };
-        match from.pass_with(buf, meta) {
+        match from.pass_with(buf, word) {
             Ok(()) => Ok(()),
             // Perhaps it is of a writer that is gone; dropped, it is nobody's.
-            Err(failed) if failed.kind() == Kind::PoolNotAssigned => Ok(()),
+            Err(failed) if failed.kind() == ErrorKind::PoolNotAssigned => Ok(()),
             Err(failed) => send_over(&failed.error).map(|_| ()),
         }
     }
 
-    fn move_on(&mut self, buf: CbufMut, meta: u64, back: bool) -> Result<(), Broken> {
+    fn move_on(&mut self, buf: BufferMut, word: u64, back: bool) -> Result<(), Broken> {
         let end = match back {
             true => &mut self.back,
             false => &mut self.onward.1,
         };
         let Some(sender) = end else { return Ok(()) };
         // What is not sent is dropped here, and so is the writer's again.
-        if let Err(failed) = sender.move_buffer_with(buf, meta)
+        if let Err(failed) = sender.move_buffer_with(buf, word)
             && send_over(&failed.error)?
         {
             *end = None;

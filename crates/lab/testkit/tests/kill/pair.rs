@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tranship_core::{LinkOptions, Message, PoolOptions, Role};
+use tranship_core::{ChannelOptions, Message, PoolOptions, Role};
 use tranship_testkit::{Control, child};
 
 use crate::flow::{fill, verify};
@@ -11,7 +11,7 @@ use crate::stage::{CHUNK, PAIR_POOL};
 use crate::writer::patiently;
 
 /// Nobody is killed while these two meet, and they meet once.
-fn patient() -> LinkOptions {
+fn patient() -> ChannelOptions {
     options().timeout(Duration::from_secs(30))
 }
 
@@ -48,10 +48,10 @@ child!(
                             }
                         }
                         loop {
-                            match sender.try_recv_control().map_err(|e| e.to_string())? {
-                                Some(control) if control.meta == id => break,
-                                Some(Message { meta, .. }) => {
-                                    return Err(format!("{meta} acknowledged instead of {id}"));
+                            match sender.try_recv_back().map_err(|e| e.to_string())? {
+                                Some(control) if control.word == id => break,
+                                Some(Message { word, .. }) => {
+                                    return Err(format!("{word} acknowledged instead of {id}"));
                                 }
                                 None => std::thread::yield_now(),
                             }
@@ -82,7 +82,7 @@ child!(
             match receiver.recv_timeout(ROUND) {
                 Ok(message) => {
                     verify(&message, "at receipt")?;
-                    let id = message.meta;
+                    let id = message.word;
                     drop(message);
                     receiver.send_control(&[], id).map_err(|e| e.to_string())?;
                 }

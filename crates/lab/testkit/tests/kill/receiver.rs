@@ -1,6 +1,6 @@
 //! The receiver: takes from the writer and from the forwarder, keeps some, verifies all twice.
 
-use tranship_core::{Receiver, select};
+use tranship_core::{PollItem, Receiver, poll};
 use tranship_testkit::{Control, child};
 
 use crate::flow::Kept;
@@ -105,13 +105,13 @@ fn round(ends: &mut [End; 2], seat: &mut Seat) -> Result<(), Broken> {
     if came {
         return Ok(());
     }
-    let mut links: Vec<&mut Receiver> = ends
+    let mut links: Vec<PollItem<'_>> = ends
         .iter_mut()
-        .filter_map(|end| end.link.as_mut())
+        .filter_map(|end| end.link.as_mut().map(PollItem::receiver))
         .collect();
     if links.is_empty() {
         seat.idle();
-    } else if select(&mut links, Some(ROUND)).is_none() {
+    } else if poll(&mut links, Some(ROUND)).unwrap().is_empty() {
         // The writer may wait for what is kept.
         return ends.iter_mut().try_for_each(|end| end.kept.clear());
     }

@@ -1,6 +1,6 @@
 //! Which errors are part of the game in which everybody is killed now and then. (The chaos scenes use this file, too.)
 
-use crate::product::{Error, Kind, Refusal};
+use crate::product::{Error, ErrorKind, Refusal};
 
 /// Why a party ends: a rule was broken, and the test fails.
 pub type Broken = String;
@@ -13,8 +13,8 @@ pub fn broken(e: impl std::fmt::Display) -> Broken {
 pub fn bearable(e: &Error) -> Result<(), Broken> {
     let gone = [libc::EPIPE, libc::ECONNRESET, libc::ECONNREFUSED];
     match e.kind() {
-        Kind::ManagerAway | Kind::NoManager | Kind::TimedOut => Ok(()),
-        Kind::System if gone.contains(&e.errno()) => Ok(()),
+        ErrorKind::ManagerAway | ErrorKind::NoManager | ErrorKind::TimedOut => Ok(()),
+        ErrorKind::System if gone.contains(&e.errno()) => Ok(()),
         _ if e.find::<Refusal>().is_some() => Ok(()),
         _ => Err(format!("domain: {e} ({e:?})")),
     }
@@ -23,8 +23,10 @@ pub fn bearable(e: &Error) -> Result<(), Broken> {
 /// True when the channel is over, false when it goes on.
 pub fn send_over(e: &Error) -> Result<bool, Broken> {
     match e.kind() {
-        Kind::Full | Kind::PoolPending | Kind::OutOfMemory | Kind::TooLarge => Ok(false),
-        Kind::PeerGone => {
+        ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::OutOfMemory | ErrorKind::TooLarge => {
+            Ok(false)
+        }
+        ErrorKind::PeerGone => {
             eprintln!("send: {e}");
             Ok(true)
         }
@@ -35,11 +37,11 @@ pub fn send_over(e: &Error) -> Result<bool, Broken> {
 /// True when the channel is over, false when it goes on.
 pub fn recv_over(e: &Error) -> Result<bool, Broken> {
     match e.kind() {
-        Kind::PeerGone | Kind::NotConnected | Kind::PeerDied | Kind::Lost => {
+        ErrorKind::PeerGone | ErrorKind::NotConnected | ErrorKind::PeerDied | ErrorKind::Lost => {
             eprintln!("recv: {e}");
             Ok(true)
         }
-        Kind::TimedOut => Ok(false),
+        ErrorKind::TimedOut => Ok(false),
         _ => Err(format!("recv: {e} ({e:?})")),
     }
 }

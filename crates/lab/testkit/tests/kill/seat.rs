@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-use tranship_core::{Domain, LinkOptions, PoolOptions, Wait, WhenFull};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Wait, WhenFull};
 use tranship_testkit::{Control, Held, Random};
 
 pub use crate::rules::{Broken, bearable, broken, recv_over, send_over};
@@ -171,10 +171,10 @@ impl Seat {
 }
 
 /// Shallow rings and short waits: full rings and sleepers are common.
-pub fn options() -> LinkOptions {
-    LinkOptions::new()
+pub fn options() -> ChannelOptions {
+    ChannelOptions::new()
         .lines(16)
         .wait(Wait::SpinThenSleep(20))
-        .when_full(WhenFull::BlockFor(ROUND))
+        .when_full(WhenFull::WaitFor(ROUND))
         .timeout(10 * ROUND)
 }

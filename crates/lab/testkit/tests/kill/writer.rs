@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Aggregate, AggregateMut, Body, Cbuf, CbufMut, Domain, Kind, Listener, Message, Pool,
+    Aggregate, AggregateMut, Body, Buffer, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
     PoolOptions, Receiver, Role, Sender,
 };
 use tranship_testkit::{Control, child};
@@ -109,7 +109,7 @@ impl Writer {
                 *end = None;
             }
             if end.is_none() {
-                match listener.accept_sender_within(now) {
+                match listener.accept_sender_timeout(now) {
                     Ok(sender) => *end = Some(sender),
                     Err(e) => bearable(&e)?,
                 }
@@ -122,7 +122,7 @@ impl Writer {
             }
         }
         if self.back.1.is_none() {
-            match self.back.0.accept_receiver_within(now) {
+            match self.back.0.accept_receiver_timeout(now) {
                 Ok(receiver) => self.back.1 = Some(receiver),
                 Err(e) => bearable(&e)?,
             }
@@ -135,7 +135,7 @@ impl Writer {
         let mut replies = Vec::new();
         for (_, end) in [&mut self.to_receiver, &mut self.to_forwarder] {
             while let Some(sender) = end {
-                match sender.try_recv_control() {
+                match sender.try_recv_back() {
                     Ok(Some(reply)) => replies.push(reply),
                     Ok(None) => break,
                     Err(e) => return Err(format!("a reply: {e} ({e:?})")),
@@ -145,7 +145,9 @@ impl Writer {
         for reply in replies {
             verify(&reply, "when it is passed back")?;
             match reply.body {
-                Body::Moved(buf) if seat.random.one_in(4) => self.move_again(buf, reply.meta)?,
+                Body::BufferMut(buf) if seat.random.one_in(4) => {
+                    self.move_again(buf, reply.word)?
+                }
                 _ => {}
             }
         }
@@ -162,20 +164,20 @@ impl Writer {
             Ok(Some(message)) => {
                 seat.ways[0] += 1;
                 verify(&message, "at its return")?;
-                let meta = message.meta;
+                let word = message.word;
                 let message = match message.body {
-                    Body::Moved(buf) if seat.random.one_in(4) => {
-                        return self.move_again(buf, meta);
+                    Body::BufferMut(buf) if seat.random.one_in(4) => {
+                        return self.move_again(buf, word);
                     }
-                    body => Message { meta, body },
+                    body => Message { word, body },
                 };
                 let again = match &message.body {
-                    Body::Buf(buf) if seat.random.one_in(4) => Some((buf.clone(), message.meta)),
+                    Body::Buffer(buf) if seat.random.one_in(4) => Some((buf.clone(), message.word)),
                     _ => None,
                 };
                 self.kept.push(message, &mut seat.random)?;
-                if let (Some((buf, meta)), Some(sender)) = (again, &mut self.to_receiver.1)
-                    && let Err(e) = sender.send_buf(buf, meta)
+                if let (Some((buf, word)), Some(sender)) = (again, &mut self.to_receiver.1)
+                    && let Err(e) = sender.send_buf(buf, word)
                     && send_over(&e.error)?
                 {
                     self.to_receiver.1 = None;
@@ -191,10 +193,10 @@ impl Writer {
     }
 
     /// One that came back goes to the receiver as what it is.
-    fn move_again(&mut self, buf: CbufMut, meta: u64) -> Result<(), Broken> {
+    fn move_again(&mut self, buf: BufferMut, word: u64) -> Result<(), Broken> {
         let end = &mut self.to_receiver.1;
         if let Some(sender) = end
-            && let Err(failed) = sender.move_buffer_with(buf, meta)
+            && let Err(failed) = sender.move_buffer_with(buf, word)
             && send_over(&failed.error)?
         {
             *end = None;
@@ -202,7 +204,7 @@ impl Writer {
         Ok(())
     }
 
-    fn fresh(&mut self, seat: &mut Seat, id: u64) -> Result<Option<CbufMut>, Broken> {
+    fn fresh(&mut self, seat: &mut Seat, id: u64) -> Result<Option<BufferMut>, Broken> {
         let len = match seat.random.below(3) {
             0 => 24 + seat.random.below(1000),
             1 => 1000 + seat.random.below(8000),
@@ -214,7 +216,7 @@ impl Writer {
                 fill(&mut buf, id);
                 Ok(Some(buf))
             }
-            Err(error) if error.kind() == Kind::OutOfMemory => Ok(None),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => Ok(None),
             Err(other) => Err(format!("alloc: {other}")),
         }
     }
@@ -247,7 +249,7 @@ impl Writer {
                 .err()
                 .map(|e| e.error),
             4 => {
-                let frozen: Vec<Cbuf> = pieces.into_iter().map(CbufMut::freeze).collect();
+                let frozen: Vec<Buffer> = pieces.into_iter().map(BufferMut::freeze).collect();
                 sender.send_batch(frozen).err().map(|e| e.error)
             }
             _ if count == 1 => match pieces.pop() {
@@ -284,20 +286,20 @@ impl Writer {
         let options = PoolOptions::new(more).chunk_bytes(CHUNK).name("greed");
         match domain.create_pool(options.preallocate(more)) {
             Ok(_) => return Err("more than the quota".to_owned()),
-            Err(error) if error.kind() == Kind::OutOfMemory => {}
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
             Err(other) => bearable(&other)?,
         }
         let len = usize::try_from(2 * CHUNK).map_err(broken)?;
         match self.pool.alloc_timeout(len, ROUND) {
             Ok(buf) => drop(buf),
-            Err(error) if error.kind() == Kind::OutOfMemory => {}
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
             Err(other) => return Err(format!("alloc: {other}")),
         }
         Ok(())
     }
 
     /// As much as the quota allows at once.
-    fn spike(&mut self, patience: Duration) -> Result<Vec<CbufMut>, Broken> {
+    fn spike(&mut self, patience: Duration) -> Result<Vec<BufferMut>, Broken> {
         let len = usize::try_from(CHUNK).map_err(broken)?;
         let until = Instant::now() + patience;
         let mut all = Vec::new();
@@ -307,7 +309,7 @@ impl Writer {
                 .alloc_timeout(len, until.saturating_duration_since(Instant::now()))
             {
                 Ok(buf) => all.push(buf),
-                Err(error) if error.kind() == Kind::OutOfMemory => break,
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => break,
                 Err(other) => return Err(format!("alloc: {other}")),
             }
         }
@@ -330,7 +332,7 @@ impl Writer {
                     fill(&mut buf, all.len() as u64);
                     all.push(buf);
                 }
-                Err(error) if error.kind() == Kind::OutOfMemory => {}
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
                 Err(other) => return Err(format!("alloc: {other}")),
             }
         }

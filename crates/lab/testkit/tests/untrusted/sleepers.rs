@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use tranship_core::{Domain, LinkOptions, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Role, Wait};
 use tranship_testkit::{Control, child};
 
 use crate::stage::{Stage, path};
@@ -13,7 +13,7 @@ child!(
     fn sleeps(ctl: Control) {
         let builder = Domain::builder().name("sleeps").socket(path());
         let domain = builder.helper_thread(true).connect().unwrap();
-        let options = LinkOptions::new().wait(Wait::Sleep);
+        let options = ChannelOptions::new().wait(Wait::Sleep);
         let listener = domain.listen_with("bed", Role::Sink, options).unwrap();
         ctl.send(&()).unwrap();
         let mut receiver = listener.accept_receiver().unwrap();

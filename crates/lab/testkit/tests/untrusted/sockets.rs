@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
-use tranship_core::{LinkOptions, Role, WhenFull};
+use tranship_core::{ChannelOptions, Role, WhenFull};
 use tranship_proto::{Event, Request};
 use tranship_testkit::{Control, child, fuse};
 
@@ -21,12 +21,12 @@ const ROUND: Duration = Duration::from_millis(5);
 child!(
     fn feed(ctl: Control) {
         let domain = join("feed");
-        let options = LinkOptions::new().lines(16).when_full(WhenFull::DropNew);
+        let options = ChannelOptions::new().lines(16).when_full(WhenFull::DropNew);
         let listener = domain.listen_with("feed", Role::Source, options).unwrap();
         ctl.send(&()).unwrap();
         let mut all = Vec::new();
         loop {
-            if let Ok(sender) = listener.accept_sender_within(ROUND) {
+            if let Ok(sender) = listener.accept_sender_timeout(ROUND) {
                 all.push(sender);
             }
             all.retain_mut(|sender| sender.send_inline(b"news", 0).is_ok());

@@ -4,13 +4,13 @@ use crate::kit::*;
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Error, Kind, LinkOptions, PoolOptions, Role, Trust, WhenFull};
+use tranship_core::{ChannelOptions, Error, ErrorKind, PoolOptions, Role, Trust, WhenFull};
 
-struct Seen(BTreeSet<Kind>);
+struct Seen(BTreeSet<ErrorKind>);
 
 impl Seen {
     #[track_caller]
-    fn see<T>(&mut self, kind: Kind, result: Result<T, impl Into<Error>>) {
+    fn see<T>(&mut self, kind: ErrorKind, result: Result<T, impl Into<Error>>) {
         let error: Error = match result {
             Ok(_) => panic!("expected {kind:?}"),
             Err(error) => error.into(),
@@ -22,25 +22,25 @@ impl Seen {
 }
 
 /// All of them, but those that only the manager's or the machine's state gives: `core/tests/api`, `hung`, `facts`, `descriptors`, `unreachable`.
-const ALL: [Kind; 18] = [
-    Kind::Refused,
-    Kind::TimedOut,
-    Kind::TooLarge,
-    Kind::OutOfMemory,
-    Kind::Full,
-    Kind::PeerGone,
-    Kind::PeerDied,
-    Kind::BadArgument,
-    Kind::NameTaken,
-    Kind::SameRole,
-    Kind::InvalidEndpoint,
-    Kind::ChannelTrust,
-    Kind::BufferNotOwned,
-    Kind::BufferInvalid,
-    Kind::BufferState,
-    Kind::PoolNotAssigned,
-    Kind::Stale,
-    Kind::PoolPending,
+const ALL: [ErrorKind; 18] = [
+    ErrorKind::Refused,
+    ErrorKind::TimedOut,
+    ErrorKind::TooLarge,
+    ErrorKind::OutOfMemory,
+    ErrorKind::Full,
+    ErrorKind::PeerGone,
+    ErrorKind::PeerDied,
+    ErrorKind::BadArgument,
+    ErrorKind::NameTaken,
+    ErrorKind::SameRole,
+    ErrorKind::InvalidEndpoint,
+    ErrorKind::ChannelTrust,
+    ErrorKind::BufferNotOwned,
+    ErrorKind::BufferInvalid,
+    ErrorKind::BufferState,
+    ErrorKind::PoolNotAssigned,
+    ErrorKind::Stale,
+    ErrorKind::PoolPending,
 ];
 
 #[test]
@@ -53,54 +53,63 @@ fn every_kind_where_it_has_a_meaning() {
         opening(&world, &address, &mut seen);
         memory(&world, &address, &mut seen);
         transfers(&world, &address, &mut seen);
-        let without: &[Kind] = match scheme.as_str() {
+        let without: &[ErrorKind] = match scheme.as_str() {
             // One domain has both ends: the pool is everybody's own, and nobody has to agree.
             "local" => &[
-                Kind::PoolNotAssigned,
-                Kind::PoolPending,
-                Kind::BufferState,
-                Kind::BufferInvalid,
+                ErrorKind::PoolNotAssigned,
+                ErrorKind::PoolPending,
+                ErrorKind::BufferState,
+                ErrorKind::BufferInvalid,
             ],
             "shm" => &[],
             // No pool of the sender's comes there, and so nothing of it can be given back.
             _ => &[
-                Kind::Refused,
-                Kind::ChannelTrust,
-                Kind::PoolNotAssigned,
-                Kind::PoolPending,
-                Kind::BufferState,
-                Kind::BufferInvalid,
+                ErrorKind::Refused,
+                ErrorKind::ChannelTrust,
+                ErrorKind::PoolNotAssigned,
+                ErrorKind::PoolPending,
+                ErrorKind::BufferState,
+                ErrorKind::BufferInvalid,
             ],
         };
         let missing = ALL
             .iter()
             .filter(|kind| !seen.0.contains(kind) && !without.contains(kind));
-        assert_eq!(missing.collect::<Vec<_>>(), [&Kind::Full; 0], "{address}");
+        assert_eq!(
+            missing.collect::<Vec<_>>(),
+            [&ErrorKind::Full; 0],
+            "{address}"
+        );
     }
 }
 
 fn opening(world: &World, address: &str, seen: &mut Seen) {
-    let short = || LinkOptions::new().timeout(Duration::from_millis(30));
-    seen.see(Kind::TimedOut, world.a.open_sender_with(address, short()));
-    seen.see(Kind::InvalidEndpoint, world.a.open_sender("udp:x"));
+    let short = || ChannelOptions::new().timeout(Duration::from_millis(30));
+    seen.see(
+        ErrorKind::TimedOut,
+        world.a.open_sender_with(address, short()),
+    );
+    seen.see(ErrorKind::InvalidEndpoint, world.a.open_sender("udp:x"));
     let _listener = world.b.listen(address, Role::Source).expect("listen");
     let again = world.a.listen(address, Role::Source);
     let taken = again.map_err(|error| match error.kind() {
         // What a port says of a name.
-        Kind::InvalidEndpoint => Error::because(Kind::NameTaken, "the name is taken", error),
+        ErrorKind::InvalidEndpoint => {
+            Error::because(ErrorKind::NameTaken, "the name is taken", error)
+        }
         _ => error,
     });
-    seen.see(Kind::NameTaken, taken);
-    let long = LinkOptions::new().timeout(Duration::from_secs(60));
-    seen.see(Kind::SameRole, world.a.open_sender_with(address, long));
+    seen.see(ErrorKind::NameTaken, taken);
+    let long = ChannelOptions::new().timeout(Duration::from_secs(60));
+    seen.see(ErrorKind::SameRole, world.a.open_sender_with(address, long));
 }
 
 fn memory(world: &World, address: &str, seen: &mut Seen) {
     let small = PoolOptions::new(64 << 10).chunk_bytes(64 << 10);
     let pool = world.a.create_pool(small).expect("pool");
-    seen.see(Kind::TooLarge, pool.alloc(1 << 20));
+    seen.see(ErrorKind::TooLarge, pool.alloc(1 << 20));
     let all = pool.alloc(64 << 10).expect("all of it").freeze();
-    seen.see(Kind::OutOfMemory, pool.try_alloc(1));
+    seen.see(ErrorKind::OutOfMemory, pool.try_alloc(1));
     let (mut to, mut from) = world.channel(&format!("{address}-memory"));
     to.send(all.clone()).expect("send");
     drop(from.recv().expect("recv"));
@@ -111,13 +120,13 @@ fn memory(world: &World, address: &str, seen: &mut Seen) {
     let stale = match address.starts_with("shm:") {
         true => pool.lookup(id),
         // Nobody was told that id.
-        false => pool.lookup(tranship_core::CbufId::new(pool.id(), 0, 77)),
+        false => pool.lookup(tranship_core::BufferId::new(pool.id(), 0, 77)),
     };
-    seen.see(Kind::Stale, stale);
+    seen.see(ErrorKind::Stale, stale);
 }
 
 fn transfers(world: &World, address: &str, seen: &mut Seen) {
-    let quick = || LinkOptions::new().lines(2).when_full(WhenFull::Error);
+    let quick = || ChannelOptions::new().lines(2).when_full(WhenFull::Error);
     let refuses = || {
         let producers = quick().accept_trust([Trust::Producer]);
         producers.accept_pools(|offer| offer.max_bytes < 2 << 20)
@@ -134,36 +143,39 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
     };
     let (mut to, mut from) = ends("transfers", refuses());
     seen.see(
-        Kind::BadArgument,
+        ErrorKind::BadArgument,
         to.send_inline(&[0; 49], 0).map_err(|f| f.error),
     );
-    seen.see(Kind::TimedOut, from.recv_timeout(Duration::from_millis(5)));
+    seen.see(
+        ErrorKind::TimedOut,
+        from.recv_timeout(Duration::from_millis(5)),
+    );
     let pool_a = pool(&world.a, 1 << 20);
     if address.starts_with("shm:") || inside {
         let large = pool(&world.a, 4 << 20);
-        seen.see(Kind::Refused, to.assign(&large));
+        seen.see(ErrorKind::Refused, to.assign(&large));
         let full = pool_of(&world.a, 1 << 20, Trust::Full);
-        seen.see(Kind::ChannelTrust, to.assign(&full));
+        seen.see(ErrorKind::ChannelTrust, to.assign(&full));
     }
     if address.starts_with("shm:") {
         let at_once = pool_a.alloc(10).expect("alloc");
         seen.see(
-            Kind::PoolPending,
+            ErrorKind::PoolPending,
             to.move_buffer(at_once).map_err(|f| f.error),
         );
     }
     to.assign(&pool_a).expect("agreed");
     to.move_buffer(pool_a.alloc(10).expect("alloc"))
         .expect("move");
-    let mut moved = from.recv().expect("recv").into_moved().expect("moved");
+    let mut moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
     if address.starts_with("shm:") {
         let id = moved.id();
-        seen.see(Kind::BufferInvalid, pool_a.lookup(id));
-        seen.see(Kind::BufferState, moved.write(0, b"x"));
+        seen.see(ErrorKind::BufferInvalid, pool_a.lookup(id));
+        seen.see(ErrorKind::BufferState, moved.write(0, b"x"));
         // Not this channel's sender's.
         let (_other, mut elsewhere) = ends("elsewhere", quick());
         let failed = elsewhere.pass(moved).expect_err("it came otherwise");
-        seen.see(Kind::PoolNotAssigned, Err::<(), _>(failed.error));
+        seen.see(ErrorKind::PoolNotAssigned, Err::<(), _>(failed.error));
         moved = failed.unsent;
     }
     match inside {
@@ -176,18 +188,27 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
                 quick(),
             );
             let failed = foreign.move_buffer(moved).expect_err("not b's");
-            seen.see(Kind::BufferNotOwned, Err::<(), _>(failed.error));
+            seen.see(ErrorKind::BufferNotOwned, Err::<(), _>(failed.error));
             drop(failed.unsent);
         }
         false if address.starts_with("shm:") => {
             let mine = pool(b, 1 << 20).alloc(10).expect("alloc");
-            seen.see(Kind::BufferNotOwned, from.pass(mine).map_err(|f| f.error));
+            seen.see(
+                ErrorKind::BufferNotOwned,
+                from.pass(mine).map_err(|f| f.error),
+            );
             drop(moved);
         }
-        false => seen.see(Kind::BufferNotOwned, from.pass(moved).map_err(|f| f.error)),
+        false => seen.see(
+            ErrorKind::BufferNotOwned,
+            from.pass(moved).map_err(|f| f.error),
+        ),
     }
     let full = (0..100).find_map(|n| to.send_inline(b"more", n).err());
-    seen.see(Kind::Full, full.map_or(Ok(()), |failed| Err(failed.error)));
+    seen.see(
+        ErrorKind::Full,
+        full.map_or(Ok(()), |failed| Err(failed.error)),
+    );
     to.abandon();
     let died = loop {
         match from.recv() {
@@ -195,13 +216,13 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
             Err(error) => break error,
         }
     };
-    seen.see(Kind::PeerDied, Err::<(), _>(died));
+    seen.see(ErrorKind::PeerDied, Err::<(), _>(died));
     let (mut to, from) = ends("gone", quick());
     drop(from);
     while !to.is_peer_gone() {
         thread::yield_now();
     }
-    let failed = to.send(pool_a.alloc_from(b"kept").expect("alloc"));
+    let failed = to.send(pool_a.copy(b"kept").expect("alloc"));
     let failed = failed.expect_err("gone");
-    seen.see(Kind::PeerGone, Err::<(), _>(failed.error));
+    seen.see(ErrorKind::PeerGone, Err::<(), _>(failed.error));
 }

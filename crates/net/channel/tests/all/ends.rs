@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Body, Kind, LinkOptions, Role};
+use tranship_core::{Body, ChannelOptions, ErrorKind, Role};
 
 #[test]
 fn a_listener_accepts_again_and_again() {
@@ -44,7 +44,7 @@ fn a_sender_listens() {
             (sender, receiver.join().expect("no panic"))
         });
         let pool = pool(&world.a, 1 << 20);
-        to.send(pool.alloc_from(&[7; 5000]).expect("alloc"))
+        to.send(pool.copy(&[7; 5000]).expect("alloc"))
             .expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), [7; 5000], "{address}");
     }
@@ -55,10 +55,10 @@ fn opening_waits_for_the_listener() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("later") {
-        let options = LinkOptions::new().timeout(Duration::from_millis(30));
+        let options = ChannelOptions::new().timeout(Duration::from_millis(30));
         let nobody = world.a.open_sender_with(&address, options);
         let nobody = nobody.expect_err("nobody listens");
-        assert_eq!(nobody.kind(), Kind::TimedOut, "{address}: {nobody}");
+        assert_eq!(nobody.kind(), ErrorKind::TimedOut, "{address}: {nobody}");
         thread::scope(|scope| {
             let sender = scope.spawn(|| world.a.open_sender(&address).expect("open"));
             let listener = world.b.listen(&address, Role::Sink).expect("listen");
@@ -79,10 +79,10 @@ fn both_cannot_have_one_role() {
     let world = World::new();
     for address in world.addresses("same") {
         let _listener = world.b.listen(&address, Role::Source).expect("listen");
-        let options = LinkOptions::new().timeout(Duration::from_secs(60));
+        let options = ChannelOptions::new().timeout(Duration::from_secs(60));
         let error = world.a.open_sender_with(&address, options);
         let error = error.expect_err("both send");
-        assert_eq!(error.kind(), Kind::SameRole, "{address}: {error}");
+        assert_eq!(error.kind(), ErrorKind::SameRole, "{address}: {error}");
     }
 }
 
@@ -93,7 +93,7 @@ fn schemes_that_nobody_knows() {
         .a
         .open_sender("udp:127.0.0.1:1/x")
         .expect_err("unknown");
-    assert_eq!(error.kind(), Kind::InvalidEndpoint);
+    assert_eq!(error.kind(), ErrorKind::InvalidEndpoint);
     for known in [
         "`udp:`",
         "`shm:`",
@@ -119,9 +119,9 @@ fn a_sender_that_gives_up_is_told_from_one_that_closes() {
         to.abandon();
         assert_eq!(from.recv().expect("recv").to_vec(), b"the first of two");
         let end = from.recv().expect_err("given up");
-        assert_eq!(end.kind(), Kind::PeerDied, "{address}: {end}");
+        assert_eq!(end.kind(), ErrorKind::PeerDied, "{address}: {end}");
         // And so for good.
-        assert_eq!(from.recv().expect_err("still").kind(), Kind::PeerDied);
+        assert_eq!(from.recv().expect_err("still").kind(), ErrorKind::PeerDied);
     }
 }
 
@@ -134,13 +134,13 @@ fn a_receiver_that_goes_is_noticed() {
         let pool = pool(&world.a, 1 << 20);
         drop(from);
         let error = loop {
-            let buf = pool.alloc_from(&[1; 100]).expect("alloc");
+            let buf = pool.copy(&[1; 100]).expect("alloc");
             match to.send(buf) {
                 Ok(_) => thread::yield_now(),
                 Err(failed) => break failed.error,
             }
         };
-        assert_eq!(error.kind(), Kind::PeerGone, "{address}: {error}");
+        assert_eq!(error.kind(), ErrorKind::PeerGone, "{address}: {error}");
         assert!(to.is_peer_gone(), "{address}");
         drop(to);
         let most = usize::try_from(pool.max_bytes()).expect("small");
@@ -158,18 +158,18 @@ fn what_was_sent_arrives_although_its_sender_is_gone() {
         let pool = pool(&world.a, 4 << 20);
         for number in 0..50 {
             let bytes = pattern(number, 20_000);
-            let buf = pool.alloc_from(&bytes).expect("alloc");
+            let buf = pool.copy(&bytes).expect("alloc");
             to.move_buffer_with(buf, number).expect("move");
         }
         drop((to, pool));
         for number in 0..50 {
             let message = from.recv().expect("recv");
-            assert!(matches!(message.body, Body::Moved(_)), "{address}");
+            assert!(matches!(message.body, Body::BufferMut(_)), "{address}");
             assert!(message.to_vec() == pattern(number, 20_000), "{address}");
         }
         assert_eq!(
             from.recv().expect_err("closed").kind(),
-            Kind::PeerGone,
+            ErrorKind::PeerGone,
             "{address}"
         );
     }
@@ -190,13 +190,13 @@ fn the_last_words_of_a_receiver() {
         for number in 0..WORDS {
             let word = loop {
                 let gone = to.is_peer_gone();
-                if let Some(word) = to.try_recv_control().expect("hear") {
+                if let Some(word) = to.try_recv_back().expect("hear") {
                     break word;
                 }
                 assert!(!gone, "{address}: {number} words");
                 thread::yield_now();
             };
-            assert_eq!((word.meta, word.to_vec()), (number, b"last".to_vec()));
+            assert_eq!((word.word, word.to_vec()), (number, b"last".to_vec()));
         }
     }
 }
@@ -207,10 +207,10 @@ fn a_pool_that_is_not_there_is_missed_when_listening() {
     let world = World::new();
     let elsewhere = pool(&world.a, 1 << 20);
     for address in world.carried("no-pool") {
-        let options = LinkOptions::new().snapshots(elsewhere.id());
+        let options = ChannelOptions::new().snapshots(elsewhere.id());
         let error = world.b.listen_with(&address, Role::Sink, options);
         let error = error.expect_err("not its pool");
-        assert_eq!(error.kind(), Kind::BadArgument, "{address}: {error}");
+        assert_eq!(error.kind(), ErrorKind::BadArgument, "{address}: {error}");
     }
 }
 

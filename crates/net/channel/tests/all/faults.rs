@@ -54,8 +54,8 @@ child!(
             touch(at, false);
         }
         let back = loop {
-            match to.try_recv_control().expect("no lie") {
-                Some(message) => break message.into_moved().expect("a buffer"),
+            match to.try_recv_back().expect("no lie") {
+                Some(message) => break message.into_buffer_mut().expect("a buffer"),
                 None => std::thread::yield_now(),
             }
         };
@@ -78,7 +78,7 @@ child!(
         let (socket, name, _, breaks): Start = ctl.recv().expect("control").expect("start");
         let domain = joins(socket);
         let mut from = domain.open_receiver(&name).expect("open");
-        let Body::Moved(buf) = from.recv().expect("recv").body else {
+        let Body::BufferMut(buf) = from.recv().expect("recv").body else {
             panic!("not moved");
         };
         assert_eq!(&buf.to_vec()[..4], b"text");
@@ -87,7 +87,7 @@ child!(
         if breaks == Breaks::SinkReadsWhatItPassedBack {
             touch(at, false);
         }
-        let copy = from.recv().expect("recv").into_buf().expect("shared");
+        let copy = from.recv().expect("recv").into_buffer().expect("shared");
         assert_eq!(&copy.to_vec()[..4], b"copy");
         let at = copy.view().as_ptr();
         if breaks == Breaks::SinkWritesACopy {

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Body, CbufMut, Error, Kind, LinkOptions, Listener, Message, Opening, Receiver, RingFull, Role,
-    Sender,
+    Body, BufferMut, ChannelOptions, Error, ErrorKind, Listener, Message, Opening, Receiver,
+    RingFull, Role, Sender,
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -51,10 +51,10 @@ fn who_opens_may_look_now_and_then() {
                 Role::Sink => world.a.open_receiver_timeout(&address, SOON).map(drop),
             };
             let failed = failed.expect_err("nobody listens there");
-            assert_eq!(failed.kind(), Kind::TimedOut, "{address}: {failed}");
+            assert_eq!(failed.kind(), ErrorKind::TimedOut, "{address}: {failed}");
 
             let listen = || world.b.listen(&address, opens.opposite());
-            let options = LinkOptions::new();
+            let options = ChannelOptions::new();
             let (mut to, mut from) = match opens {
                 Role::Source => {
                     let mut opening = world.a.open_sender_async(&address, options);
@@ -69,7 +69,7 @@ fn who_opens_may_look_now_and_then() {
                 }
             };
             to.send_inline(b"open", 7).expect("send");
-            assert_eq!(from.recv().expect("recv").meta, 7, "{address}");
+            assert_eq!(from.recv().expect("recv").word, 7, "{address}");
         }
     }
 }
@@ -80,7 +80,7 @@ fn looking_ends() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("ends") {
-        let options = LinkOptions::new().timeout(A_WHILE);
+        let options = ChannelOptions::new().timeout(A_WHILE);
         let mut opening = world.a.open_sender_async(&address, options);
         let failed = loop {
             match opening.try_open() {
@@ -89,30 +89,30 @@ fn looking_ends() {
                 Err(error) => break error,
             }
         };
-        assert_eq!(failed.kind(), Kind::TimedOut, "{address}: {failed}");
+        assert_eq!(failed.kind(), ErrorKind::TimedOut, "{address}: {failed}");
         assert!(opening.try_open().expect("it is over").is_none());
     }
     for address in ["local:given-up", "shm:given-up"] {
-        let mut opening = world.a.open_sender_async(address, LinkOptions::new());
+        let mut opening = world.a.open_sender_async(address, ChannelOptions::new());
         assert!(opening.try_open().expect("no error").is_none());
         drop(opening);
         let listener = world.b.listen(address, Role::Sink).expect("listen");
-        let nobody = listener.accept_receiver_within(A_WHILE);
+        let nobody = listener.accept_receiver_timeout(A_WHILE);
         let nobody = nobody.expect_err("it was given up");
-        assert_eq!(nobody.kind(), Kind::TimedOut, "{address}: {nobody}");
+        assert_eq!(nobody.kind(), ErrorKind::TimedOut, "{address}: {nobody}");
     }
 }
 
 /// The forms of waiting for what comes back.
 fn heard(to: &mut Sender, form: u64) -> Result<Message, Error> {
     match form % 4 {
-        0 => to.recv_control(),
-        1 => to.recv_control_timeout(Duration::from_secs(1000)),
-        2 => block_on(to.recv_control_async()),
+        0 => to.recv_back(),
+        1 => to.recv_back_timeout(Duration::from_secs(1000)),
+        2 => block_on(to.recv_back_async()),
         _ => loop {
-            match to.try_recv_control()? {
+            match to.try_recv_back()? {
                 Some(message) => return Ok(message),
-                None if to.is_peer_gone() => return to.recv_control(),
+                None if to.is_peer_gone() => return to.recv_back(),
                 None => thread::yield_now(),
             }
         },
@@ -125,12 +125,12 @@ fn what_comes_back_is_waited_for() {
     let world = World::new();
     for address in world.addresses("back") {
         let (mut to, mut from) = world.channel(&address);
-        let failed = to.recv_control_timeout(SOON).expect_err("nothing is there");
-        assert_eq!(failed.kind(), Kind::TimedOut, "{address}: {failed}");
+        let failed = to.recv_back_timeout(SOON).expect_err("nothing is there");
+        assert_eq!(failed.kind(), ErrorKind::TimedOut, "{address}: {failed}");
         thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..200u64 {
-                    assert_eq!(from.recv().expect("asked").meta, number);
+                    assert_eq!(from.recv().expect("asked").word, number);
                     from.send_control(&number.to_le_bytes(), number)
                         .expect("room");
                 }
@@ -140,13 +140,13 @@ fn what_comes_back_is_waited_for() {
             for number in 0..200u64 {
                 to.send_inline(b"?", number).expect("ask");
                 let message = heard(&mut to, number).expect("an answer");
-                assert_eq!(message.meta, number, "{address}");
+                assert_eq!(message.word, number, "{address}");
                 assert_eq!(message.to_vec(), number.to_le_bytes(), "{address}");
             }
-            assert_eq!(heard(&mut to, 2).expect("the last word").meta, 200);
+            assert_eq!(heard(&mut to, 2).expect("the last word").word, 200);
             for form in 0..4 {
                 let over = heard(&mut to, form).expect_err("it is gone");
-                assert_eq!(over.kind(), Kind::PeerGone, "{address}: {over}");
+                assert_eq!(over.kind(), ErrorKind::PeerGone, "{address}: {over}");
             }
         });
     }
@@ -168,7 +168,13 @@ fn fill(address: &str, from: &mut Receiver) -> u64 {
 }
 
 /// Hands back by forms that wait, while the sender takes everything only once it has been waited for.
-fn answers(address: &str, from: &mut Receiver, first: u64, inline: [Body; 2], moved: Vec<CbufMut>) {
+fn answers(
+    address: &str,
+    from: &mut Receiver,
+    first: u64,
+    inline: [Body; 2],
+    moved: Vec<BufferMut>,
+) {
     let [one, other] = inline;
     from.send_control_timeout(b"word", first, None)
         .expect("room");
@@ -176,11 +182,11 @@ fn answers(address: &str, from: &mut Receiver, first: u64, inline: [Body; 2], mo
     from.release_timeout(one, first + 2, None).expect("room");
     block_on(from.release_async(other, first + 3)).expect("room");
     for (form, buf) in (0u64..).zip(moved) {
-        let meta = first + 4 + form;
+        let word = first + 4 + form;
         let passed = match form {
-            0 => from.pass_timeout(buf, meta, None),
-            1 => from.pass_timeout(buf, meta, Duration::from_secs(1000)),
-            _ => block_on(from.pass_async(buf, meta)),
+            0 => from.pass_timeout(buf, word, None),
+            1 => from.pass_timeout(buf, word, Duration::from_secs(1000)),
+            _ => block_on(from.pass_async(buf, word)),
         };
         passed.unwrap_or_else(|failed| panic!("{address}: {failed}"));
     }
@@ -214,15 +220,15 @@ fn who_awaits_room_for_what_goes_back_is_woken() {
             assert!(again().is_pending(), "{address}: nobody has taken anything");
         }
         for number in 0..said {
-            let message = to.recv_control().expect("it comes");
-            assert_eq!(message.meta, number, "{address}");
+            let message = to.recv_back().expect("it comes");
+            assert_eq!(message.word, number, "{address}");
         }
         loop {
             if let Poll::Ready(done) = again() {
                 break done.expect("there is room");
             }
         }
-        assert_eq!(to.recv_control().expect("the last").meta, said, "{address}");
+        assert_eq!(to.recv_back().expect("the last").word, said, "{address}");
     }
 }
 
@@ -231,7 +237,7 @@ fn room_for_what_goes_back_is_waited_for() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("room") {
-        let options = || LinkOptions::new().lines(8);
+        let options = || ChannelOptions::new().lines(8);
         let (mut to, mut from) = world.channel_with(&address, options(), options());
         let pool = pool(&world.a, 4 << 20);
         let mut inline = || {
@@ -245,9 +251,9 @@ fn room_for_what_goes_back_is_waited_for() {
             true => Vec::new(),
             false => (0..3u8)
                 .map(|byte| {
-                    let buf = pool.alloc_from(&[byte; 5000]).expect("alloc");
+                    let buf = pool.copy(&[byte; 5000]).expect("alloc");
                     to.move_buffer(buf).expect("move");
-                    from.recv().expect("recv").into_moved().expect("moved")
+                    from.recv().expect("recv").into_buffer_mut().expect("moved")
                 })
                 .collect(),
         };
@@ -256,12 +262,12 @@ fn room_for_what_goes_back_is_waited_for() {
         thread::scope(|scope| {
             scope.spawn(|| answers(&address, &mut from, said, inline, moved));
             for number in 0..all {
-                let message = to.recv_control().expect("it comes");
-                assert_eq!(message.meta, number, "{address}");
+                let message = to.recv_back().expect("it comes");
+                assert_eq!(message.word, number, "{address}");
                 match (message.body, number.checked_sub(said)) {
                     (Body::Inline(word), None | Some(0 | 1)) => assert_eq!(&*word, b"word"),
                     (Body::Released(None), Some(2 | 3)) => {}
-                    (Body::Moved(buf), Some(at @ 4..)) => {
+                    (Body::BufferMut(buf), Some(at @ 4..)) => {
                         let byte = u8::try_from(at - 4).expect("small");
                         assert!(buf.to_vec() == [byte; 5000], "{address}");
                     }
@@ -277,6 +283,6 @@ fn room_for_what_goes_back_is_waited_for() {
                 Err(failed) => break failed,
             }
         };
-        assert_eq!(gone.kind(), Kind::PeerGone, "{address}: {gone}");
+        assert_eq!(gone.kind(), ErrorKind::PeerGone, "{address}: {gone}");
     }
 }

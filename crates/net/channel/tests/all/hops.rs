@@ -5,7 +5,7 @@ use crate::kit::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{Body, Domain, Kind, LinkOptions, Receiver, Role, Sender, Trust};
+use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Receiver, Role, Sender, Trust};
 use tranship_testkit::{Control, Peer, child};
 use tranship_transport::net::{Net, Timing};
 
@@ -31,7 +31,7 @@ fn join(manager: &PathBuf, net: &Net) -> Domain {
 /// A receiver that has room for what it must copy.
 fn receiver(domain: &Domain, address: &str) -> Receiver {
     let copies = pool(domain, 4 << 20);
-    let options = LinkOptions::new().lines(8).snapshots(copies.id());
+    let options = ChannelOptions::new().lines(8).snapshots(copies.id());
     domain.open_receiver_with(address, options).expect("open")
 }
 
@@ -42,11 +42,11 @@ fn forward(ctl: &Control, mut up: Receiver, mut down: Sender) {
             Ok(message) => message,
             Err(end) => break ("up", end),
         };
-        let (meta, sent) = (message.meta, message.body);
+        let (word, sent) = (message.word, message.body);
         let sent = match sent {
-            Body::Buf(buf) => down.send_with(buf, meta).map_err(|failed| failed.error),
-            Body::Moved(buf) => down
-                .move_buffer_with(buf, meta)
+            Body::Buffer(buf) => down.send_with(buf, word).map_err(|failed| failed.error),
+            Body::BufferMut(buf) => down
+                .move_buffer_with(buf, word)
                 .map_err(|failed| failed.error),
             other => panic!("{other:?}"),
         };
@@ -55,7 +55,7 @@ fn forward(ctl: &Control, mut up: Receiver, mut down: Sender) {
         }
     };
     match end.kind() {
-        Kind::PeerGone => drop(down),
+        ErrorKind::PeerGone => drop(down),
         _ => down.abandon(),
     }
     drop(up);
@@ -72,7 +72,7 @@ child!(
         let own = join(&manager, &net);
         let at = net.open("127.0.0.1:0".parse().expect("address"));
         let address = format!("tcp+plain:{}/hops", at.expect("a port"));
-        let listener = own.listen_with(&address, Role::Source, LinkOptions::new().lines(8));
+        let listener = own.listen_with(&address, Role::Source, ChannelOptions::new().lines(8));
         let listener = listener.expect("listen");
         ctl.send(&address).expect("control");
         let down = listener.accept_sender().expect("accept");
@@ -105,10 +105,10 @@ child!(
                 Ok(message) => message,
                 Err(end) => break end,
             };
-            let number = message.meta;
+            let number = message.word;
             assert!(message.to_vec() == pattern(number, BYTES), "{number}");
             kept.push_back(message);
-            assert_eq!(number, kept[0].meta + kept.len() as u64 - 1, "in order");
+            assert_eq!(number, kept[0].word + kept.len() as u64 - 1, "in order");
             if kept.len() > 8 {
                 kept.pop_front();
             }
@@ -118,9 +118,9 @@ child!(
         };
         // What was here stays readable.
         for message in &kept {
-            assert!(message.to_vec() == pattern(message.meta, BYTES));
+            assert!(message.to_vec() == pattern(message.word, BYTES));
         }
-        let next = kept.back().map_or(0, |message| message.meta + 1);
+        let next = kept.back().map_or(0, |message| message.word + 1);
         let said = (next, end.kind().number(), end.to_string());
         ctl.send(&said).expect("control");
         let _ = ctl.recv::<()>();
@@ -149,7 +149,7 @@ fn row(many: u64) -> Row {
     );
     last.ask::<()>(&(&paths[1], many));
     let [here, there] = managers;
-    let options = LinkOptions::new().lines(8);
+    let options = ChannelOptions::new().lines(8);
     let listener = here.listen_with("shm:first", Role::Source, options);
     let listener = listener.expect("listen");
     let address: String = near.ask(&paths[0]);
@@ -189,10 +189,18 @@ fn what_is_sent_goes_over_three_hops() {
     // An end in order goes through, too.
     for hop in [&row.near, &row.far] {
         let (side, kind, words): Said = hop.expect();
-        assert_eq!((&*side, kind), ("up", Kind::PeerGone.number()), "{words}");
+        assert_eq!(
+            (&*side, kind),
+            ("up", ErrorKind::PeerGone.number()),
+            "{words}"
+        );
     }
     let (next, kind, words): (u64, u16, String) = row.last.expect();
-    assert_eq!((next, kind), (MESSAGES, Kind::PeerGone.number()), "{words}");
+    assert_eq!(
+        (next, kind),
+        (MESSAGES, ErrorKind::PeerGone.number()),
+        "{words}"
+    );
     for pool in pools {
         let most = usize::try_from(pool.max_bytes()).expect("small");
         drop(pool.alloc(most).expect("all of it"));
@@ -230,15 +238,19 @@ fn a_hop_that_is_killed_is_learned_on_both_sides() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+    assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
     let (side, kind, words): Said = row.near.expect();
-    assert_eq!((&*side, kind), ("down", Kind::PeerGone.number()), "{words}");
+    assert_eq!(
+        (&*side, kind),
+        ("down", ErrorKind::PeerGone.number()),
+        "{words}"
+    );
     assert!(
         words.contains("messages may not have reached it"),
         "{words}"
     );
     let (next, kind, words): (u64, u16, String) = row.last.expect();
-    assert_eq!(kind, Kind::PeerDied.number(), "{words}");
+    assert_eq!(kind, ErrorKind::PeerDied.number(), "{words}");
     assert!((20..=number).contains(&next), "{next} of {number}");
     drop(row.to);
     let most = usize::try_from(pool.max_bytes()).expect("small");

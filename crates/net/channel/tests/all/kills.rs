@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{Body, Domain, Kind, LinkOptions, Role};
+use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Role};
 use tranship_testkit::{Control, child, resource};
 use tranship_transport::net::{Net, Timing};
 
@@ -33,7 +33,7 @@ child!(
         let mut to = domain.open_sender(&address).expect("open");
         let pool = pool(&domain, 4 << 20);
         for number in 0.. {
-            let buf = pool.alloc_from(&pattern(number, BYTES)).expect("alloc");
+            let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
             match number % 2 {
                 0 => to.send_with(buf, number).expect("send"),
                 _ => to.move_buffer_with(buf, number).expect("move"),
@@ -94,7 +94,7 @@ fn a_sender_that_is_killed() {
     let _dog = dog();
     let (domain, address) = here("killed-sender");
     let copies = pool(&domain, 4 << 20);
-    let options = LinkOptions::new().snapshots(copies.id());
+    let options = ChannelOptions::new().snapshots(copies.id());
     let listener = domain.listen_with(&address, Role::Sink, options);
     let listener = listener.expect("listen");
     let mut before = None;
@@ -112,13 +112,13 @@ fn a_sender_that_is_killed() {
                 Err(end) => break end,
             };
             // Whatever comes is whole.
-            assert_eq!(message.meta, number);
-            assert_eq!(matches!(message.body, Body::Moved(_)), number % 2 == 1);
+            assert_eq!(message.word, number);
+            assert_eq!(matches!(message.body, Body::BufferMut(_)), number % 2 == 1);
             assert!(message.to_vec() == pattern(number, BYTES), "{number}");
             number += 1;
         };
         assert!(number >= 40);
-        assert_eq!(end.kind(), Kind::PeerDied, "{end}");
+        assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
         assert!(end.to_string().contains("127.0.0.1:"), "{end}");
         drop((from, peer));
         // Nothing of it is left.
@@ -146,7 +146,7 @@ fn a_sender_whose_process_ends_at_once() {
         let mut from = listener.accept_receiver().expect("accept");
         assert_eq!(from.recv().expect("recv").to_vec(), b"all");
         let end = from.recv().expect_err("closed");
-        assert_eq!(end.kind(), Kind::PeerGone, "{end}");
+        assert_eq!(end.kind(), ErrorKind::PeerGone, "{end}");
     }
 }
 
@@ -175,7 +175,7 @@ fn a_receiver_that_is_killed() {
             }
             Err(error) => {
                 assert!(
-                    matches!(error.kind(), Kind::OutOfMemory | Kind::TimedOut),
+                    matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::TimedOut),
                     "{error}"
                 );
                 match to.is_peer_gone() {
@@ -195,7 +195,7 @@ fn a_receiver_that_is_killed() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+    assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
     assert!(
         error
             .to_string()

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tranship_channel::Over;
-use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Trust};
+use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender, Trust};
 use tranship_testkit::Watchdog;
 use tranship_transport::Backend;
 use tranship_transport::net::{Credentials, Net, Timing, certificate};
@@ -93,14 +93,14 @@ impl World {
 
     /// A channel from `a` to `b`.
     pub(crate) fn channel(&self, address: &str) -> (Sender, Receiver) {
-        self.channel_with(address, LinkOptions::new(), LinkOptions::new())
+        self.channel_with(address, ChannelOptions::new(), ChannelOptions::new())
     }
 
     pub(crate) fn channel_with(
         &self,
         address: &str,
-        sends: LinkOptions,
-        receives: LinkOptions,
+        sends: ChannelOptions,
+        receives: ChannelOptions,
     ) -> (Sender, Receiver) {
         connect([&self.a, &self.b], address, sends, receives)
     }
@@ -110,8 +110,8 @@ impl World {
 pub(crate) fn connect(
     [from, to]: [&Domain; 2],
     address: &str,
-    sends: LinkOptions,
-    receives: LinkOptions,
+    sends: ChannelOptions,
+    receives: ChannelOptions,
 ) -> (Sender, Receiver) {
     let listener = to.listen_with(address, Role::Sink, receives);
     let listener = listener.expect("listen");

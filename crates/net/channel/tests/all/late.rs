@@ -5,7 +5,7 @@ use crate::slow::{Shared, Slow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tranship_core::{Domain, Kind, LinkOptions};
+use tranship_core::{ChannelOptions, Domain, ErrorKind};
 use tranship_testkit::Random;
 
 fn slow_ends(name: &str) -> (World, String, Arc<Shared>) {
@@ -32,17 +32,17 @@ fn what_is_said_out_of_order_is_put_in_order() {
     to.wait_taken(None).expect("taken");
     shared.holds.store(true, Ordering::Relaxed);
     for number in 1..=5 {
-        let buf = pool.alloc_from(&pattern(number, 5000)).expect("alloc");
+        let buf = pool.copy(&pattern(number, 5000)).expect("alloc");
         to.send_with(buf, number).expect("send");
     }
     let taken = to.wait_taken(Duration::from_millis(300));
     let error = taken.expect_err("the first of them is not said to be");
-    assert_eq!(error.kind(), Kind::TimedOut, "{error}");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     assert_eq!(to.queued(), 5);
     shared.holds.store(false, Ordering::Relaxed);
     to.wait_taken(None).expect("taken");
     for number in 0..=5 {
-        assert_eq!(from.recv().expect("recv").meta, number);
+        assert_eq!(from.recv().expect("recv").word, number);
     }
 }
 
@@ -50,7 +50,7 @@ fn what_is_said_out_of_order_is_put_in_order() {
 fn a_stream_of_everything_over_one_that_takes_its_time() {
     let _dog = dog();
     let (world, address, shared) = slow_ends("stream");
-    let options = || LinkOptions::new().lines(16);
+    let options = || ChannelOptions::new().lines(16);
     let (mut to, mut from) = world.channel_with(&address, options(), options());
     let pool = pool(&world.a, 8 << 20);
     std::thread::scope(|scope| {
@@ -66,7 +66,7 @@ fn a_stream_of_everything_over_one_that_takes_its_time() {
             crate::messages::check(&address, number, &message);
         }
         let end = from.recv().expect_err("closed");
-        assert_eq!(end.kind(), Kind::PeerGone, "{end}");
+        assert_eq!(end.kind(), ErrorKind::PeerGone, "{end}");
     });
     let most = usize::try_from(pool.max_bytes()).expect("small");
     drop(pool.alloc(most).expect("all of it"));

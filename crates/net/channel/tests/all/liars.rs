@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Domain, Kind, LinkOptions, Pool, Receiver, Role, Sender};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Pool, Receiver, Role, Sender};
 use tranship_testkit::Random;
 use tranship_transport::net::Net;
 use tranship_transport::{Backend, Frame, FrameBytes, Payload, Transport};
@@ -95,7 +95,7 @@ impl Honest {
 
     fn receiver(&self) -> (Receiver, Box<dyn Transport>) {
         let copies = pool(&self.domain, ROOM);
-        let options = LinkOptions::new().lines(LINES).snapshots(copies.id());
+        let options = ChannelOptions::new().lines(LINES).snapshots(copies.id());
         let listener = self
             .domain
             .listen_with(&self.address(), Role::Sink, options);
@@ -140,7 +140,7 @@ fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
             Err(end) => break end,
         }
     };
-    assert_eq!(end.kind(), Kind::PeerViolation, "{lie}: {end}");
+    assert_eq!(end.kind(), ErrorKind::PeerViolation, "{lie}: {end}");
     assert!(end.to_string().contains("127.0.0.1:"), "{lie}: {end}");
 }
 
@@ -231,14 +231,14 @@ fn receivers_that_lie() {
         is_sent_away(&mut *liar);
         let error = loop {
             match to.send_timeout(
-                honest.pool.alloc_from(b"more").expect("alloc"),
+                honest.pool.copy(b"more").expect("alloc"),
                 Duration::from_secs(60),
             ) {
                 Ok(_) => thread::yield_now(),
                 Err(failed) => break failed.error,
             }
         };
-        assert_eq!(error.kind(), Kind::PeerViolation, "{lie}: {error}");
+        assert_eq!(error.kind(), ErrorKind::PeerViolation, "{lie}: {error}");
     }
 }
 
@@ -255,24 +255,24 @@ fn reasons_that_a_peer_chooses() {
     let _dog = dog();
     let honest = honest();
     let kinds = [
-        (Kind::TimedOut.number(), "TimedOut"),
-        (Kind::Full.number(), "Full"),
-        (Kind::Forked.number(), "Forked"),
-        (Kind::PeerGone.number(), "PeerGone"),
+        (ErrorKind::TimedOut.number(), "TimedOut"),
+        (ErrorKind::Full.number(), "Full"),
+        (ErrorKind::Forked.number(), "Forked"),
+        (ErrorKind::PeerGone.number(), "PeerGone"),
         (9999, "kind 9999"),
     ];
     for (kind, name) in kinds {
         let (mut from, mut liar) = honest.receiver();
         say(&mut *liar, &over(kind), None);
         let end = from.recv().expect_err("over");
-        assert_eq!(end.kind(), Kind::PeerDied, "{end}");
+        assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
         let (mut to, mut liar) = honest.sender();
         say(&mut *liar, &over(kind), None);
         while !to.is_peer_gone() {
             thread::yield_now();
         }
         let gone = to.send_inline(b"", 0).expect_err("over").error;
-        assert_eq!(gone.kind(), Kind::PeerGone, "{gone}");
+        assert_eq!(gone.kind(), ErrorKind::PeerGone, "{gone}");
         for error in [end, gone] {
             let text = error.to_string();
             assert!(text.contains(name), "{text}");
@@ -283,8 +283,8 @@ fn reasons_that_a_peer_chooses() {
         }
     }
     let (mut from, mut liar) = honest.receiver();
-    say(&mut *liar, &over(Kind::Limit.number()), None);
-    assert_eq!(from.recv().expect_err("over").kind(), Kind::Limit);
+    say(&mut *liar, &over(ErrorKind::Limit.number()), None);
+    assert_eq!(from.recv().expect_err("over").kind(), ErrorKind::Limit);
 }
 
 /// Memory is not kept for who has begun a message and sends no more of it. The receiver's patience is 20 s.
@@ -295,7 +295,7 @@ fn a_sender_that_only_announces() {
     let (mut from, mut liar) = honest.receiver();
     say(&mut *liar, &word(5, &[0, 10], &2u32.to_le_bytes()), None);
     let end = from.recv().expect_err("nothing comes");
-    assert_eq!(end.kind(), Kind::Limit, "{end}");
+    assert_eq!(end.kind(), ErrorKind::Limit, "{end}");
     assert!(end.to_string().contains("20 s"), "{end}");
     // It is told.
     let told = std::iter::from_fn(|| heard(&mut *liar))
@@ -340,10 +340,10 @@ fn unknown_peers_at_the_door() {
         let mut from = listener.accept_receiver().expect("accept");
         match from.recv() {
             Ok(message) => {
-                assert_eq!((message.meta, message.to_vec()), (7, b"honest".to_vec()));
+                assert_eq!((message.word, message.to_vec()), (7, b"honest".to_vec()));
                 break;
             }
-            Err(end) => assert_ne!(end.kind(), Kind::PeerGone, "{end}"),
+            Err(end) => assert_ne!(end.kind(), ErrorKind::PeerGone, "{end}"),
         }
     }
 }
@@ -403,17 +403,17 @@ fn words_may_say_anything() {
                 Err(end) => break end,
             }
         };
-        assert_ne!(end.kind(), Kind::TimedOut, "round {round}: {end}");
+        assert_ne!(end.kind(), ErrorKind::TimedOut, "round {round}: {end}");
         let (mut to, mut liar) = honest.sender();
         to.send_inline(b"first", 0).expect("send");
         says(&mut *liar);
         drop(liar);
         while !to.is_peer_gone() {
-            while let Ok(Some(_)) = to.try_recv_control() {}
+            while let Ok(Some(_)) = to.try_recv_back() {}
             thread::yield_now();
         }
         let gone = to.send_inline(b"", 0).expect_err("over").error;
-        assert_ne!(gone.kind(), Kind::Full, "round {round}: {gone}");
+        assert_ne!(gone.kind(), ErrorKind::Full, "round {round}: {gone}");
     }
     let (mut from, mut liar) = honest.receiver();
     say(&mut *liar, &word(2, &[9], b"true"), None);

@@ -5,7 +5,7 @@ use crate::messages::{check, send};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Domain, Kind, LinkOptions, Receiver, Role, Sender};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver, Role, Sender};
 use tranship_testkit::{Random, Relay};
 use tranship_transport::net::{Net, Timing};
 
@@ -14,7 +14,7 @@ fn channel(
     [from, to]: [&Domain; 2],
     sender_listens: bool,
     [at, through]: [&str; 2],
-    receives: LinkOptions,
+    receives: ChannelOptions,
 ) -> (Sender, Receiver) {
     thread::scope(|scope| match sender_listens {
         true => {
@@ -50,7 +50,7 @@ fn everything_arrives_over_cut_connections() {
         let address = format!("{scheme}:{port}/cut");
         let through = format!("{scheme}:{}/cut", relay.at);
         let copies = pool(&world.b, 4 << 20);
-        let receives = LinkOptions::new().snapshots(copies.id());
+        let receives = ChannelOptions::new().snapshots(copies.id());
         let ends = [&world.a, &world.b];
         let at = [&*address, &*through];
         let (mut to, mut from) = channel(ends, sender_listens, at, receives);
@@ -65,15 +65,15 @@ fn everything_arrives_over_cut_connections() {
                     }
                     send(&mut to, &pool, number);
                     number += 1;
-                    while let Some(word) = to.try_recv_control().expect("no lie") {
-                        assert_eq!((word.meta, &*word.to_vec()), (words, &b"word"[..]));
+                    while let Some(word) = to.try_recv_back().expect("no lie") {
+                        assert_eq!((word.word, &*word.to_vec()), (words, &b"word"[..]));
                         words += 1;
                     }
                 }
                 to.wait_taken(None).expect("all taken");
                 while words < number.div_ceil(10) {
-                    match to.try_recv_control().expect("no lie") {
-                        Some(word) => assert_eq!(word.meta, words),
+                    match to.try_recv_back().expect("no lie") {
+                        Some(word) => assert_eq!(word.word, words),
                         None => {
                             thread::yield_now();
                             continue;
@@ -95,7 +95,7 @@ fn everything_arrives_over_cut_connections() {
                     Err(end) => Some((number, end)),
                 })
                 .expect("closed");
-            assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+            assert_eq!(end.kind(), ErrorKind::PeerGone, "{address}: {end}");
             assert!(got >= MESSAGES, "{address}: {got} messages");
         });
         drop(from);
@@ -143,10 +143,10 @@ fn a_partition_shorter_than_the_grace_is_not_seen() {
     let apart = apart(timing, "short");
     let [a, b] = &apart.domains;
     let at = [&*apart.addresses[0], &*apart.addresses[1]];
-    let (mut to, mut from) = channel([a, b], false, at, LinkOptions::new());
+    let (mut to, mut from) = channel([a, b], false, at, ChannelOptions::new());
     let pool = pool(a, 1 << 20);
     apart.relay.hold(true);
-    to.move_buffer_with(pool.alloc_from(&pattern(1, 30_000)).expect("alloc"), 1)
+    to.move_buffer_with(pool.copy(&pattern(1, 30_000)).expect("alloc"), 1)
         .expect("move");
     to.send_inline(b"held", 2).expect("send");
     // The silent connection is given up, and another one is tried: that is the sign.
@@ -175,21 +175,21 @@ fn a_partition_longer_than_the_grace_ends_the_channel() {
         let apart = apart(timing, "long");
         let [a, b] = &apart.domains;
         let at = [&*apart.addresses[0], &*apart.addresses[1]];
-        let (mut to, mut from) = channel([a, b], sender_listens, at, LinkOptions::new());
+        let (mut to, mut from) = channel([a, b], sender_listens, at, ChannelOptions::new());
         let pool = pool(a, 1 << 20);
         to.send_inline(b"first", 0).expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), b"first");
         to.wait_taken(None).expect("taken");
         apart.relay.hold(true);
-        to.move_buffer(pool.alloc_from(&[1; 30_000]).expect("alloc"))
+        to.move_buffer(pool.copy(&[1; 30_000]).expect("alloc"))
             .expect("move");
         let end = from.recv().expect_err("gone");
-        assert_eq!(end.kind(), Kind::PeerDied, "{end}");
+        assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
         while !to.is_peer_gone() {
             thread::yield_now();
         }
         let gone = to.send_inline(b"more", 0).expect_err("gone").error;
-        assert_eq!(gone.kind(), Kind::PeerGone, "{gone}");
+        assert_eq!(gone.kind(), ErrorKind::PeerGone, "{gone}");
         let text = gone.to_string();
         assert!(text.contains("1 of 2 messages may not have"), "{text}");
         for error in [end, gone] {

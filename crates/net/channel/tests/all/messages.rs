@@ -2,7 +2,9 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{Aggregate, Body, Kind, LinkOptions, Message, Pool, Receiver, Sender, Trust};
+use tranship_core::{
+    Aggregate, Body, ChannelOptions, ErrorKind, Message, Pool, Receiver, Sender, Trust,
+};
 
 #[test]
 fn shared_buffers_of_any_size() {
@@ -13,12 +15,12 @@ fn shared_buffers_of_any_size() {
         let pool = pool(&world.a, 8 << 20);
         for (number, len) in (0u64..).zip([0, 1, 48, 4096, 5000, 65_537, 1 << 20, 3 << 20]) {
             let bytes = pattern(number, len);
-            let buf = pool.alloc_from(&bytes).expect("alloc").freeze();
+            let buf = pool.copy(&bytes).expect("alloc").freeze();
             to.send_with(buf, number).expect("send");
             let message = from.recv().expect("recv");
-            assert_eq!(message.meta, number, "{address}");
+            assert_eq!(message.word, number, "{address}");
             assert!(
-                matches!(message.body, Body::Buf(_)),
+                matches!(message.body, Body::Buffer(_)),
                 "{address}: {message:?}"
             );
             assert!(message.to_vec() == bytes, "{address}: {len} bytes");
@@ -26,14 +28,14 @@ fn shared_buffers_of_any_size() {
         to.wait_taken(None).expect("all taken");
         drop(to);
         let end = from.recv().expect_err("closed");
-        assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+        assert_eq!(end.kind(), ErrorKind::PeerGone, "{address}: {end}");
     }
 }
 
 /// Sends message `number`, whose kind changes with each.
 pub(crate) fn send(to: &mut Sender, pool: &Pool, number: u64) {
     let bytes = expected(number);
-    let buf = |bytes: &[u8]| pool.alloc_from(bytes).expect("alloc");
+    let buf = |bytes: &[u8]| pool.copy(bytes).expect("alloc");
     match number % 4 {
         0 => to.send_inline(&bytes, number).expect("inline"),
         1 => to.send_with(buf(&bytes).freeze(), number).expect("shared"),
@@ -62,10 +64,10 @@ fn expected(number: u64) -> Vec<u8> {
 }
 
 pub(crate) fn check(address: &str, number: u64, message: &Message) {
-    assert_eq!(message.meta, number, "{address}");
+    assert_eq!(message.word, number, "{address}");
     let mut bytes = expected(number);
     match (&message.body, number % 4) {
-        (Body::Inline(_), 0) | (Body::Buf(_), 1) | (Body::Moved(_), 2) => {}
+        (Body::Inline(_), 0) | (Body::Buffer(_), 1) | (Body::BufferMut(_), 2) => {}
         (Body::Aggregate(all), 3) => {
             let pieces = bytes.len().div_ceil(1 + bytes.len() / 5) + 2;
             assert_eq!(all.pieces().len(), pieces, "{address}: message {number}");
@@ -82,7 +84,7 @@ fn all_kinds_mixed_on_one_channel() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("mixed") {
-        let options = || LinkOptions::new().lines(16);
+        let options = || ChannelOptions::new().lines(16);
         let (mut to, mut from) = world.channel_with(&address, options(), options());
         let pool = pool(&world.a, 8 << 20);
         thread::scope(|scope| {
@@ -97,7 +99,7 @@ fn all_kinds_mixed_on_one_channel() {
                 check(&address, number, &from.recv().expect("recv"));
             }
             let end = from.recv().expect_err("closed");
-            assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+            assert_eq!(end.kind(), ErrorKind::PeerGone, "{address}: {end}");
         });
         drop(from);
         // Nothing is left behind: all of the pool can be had at once.
@@ -113,8 +115,8 @@ fn at_every_level_of_trust() {
     for trust in [Trust::None, Trust::Producer, Trust::Half, Trust::Full] {
         for address in world.addresses(&format!("level-{}", trust.name())) {
             let copies = pool(&world.b, 8 << 20);
-            let receives = LinkOptions::new().snapshots(copies.id());
-            let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+            let receives = ChannelOptions::new().snapshots(copies.id());
+            let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
             let pool = pool_of(&world.a, 4 << 20, trust);
             for number in 0..8u64 {
                 let bytes = pattern(number, 10_000);
@@ -141,20 +143,20 @@ fn what_was_carried_is_ones_own() {
     for address in addresses {
         let (mut to, mut from) = world.channel(&address);
         let pool = pool(&world.a, 4 << 20);
-        let buf = pool.alloc_from(&pattern(1, 9000)).expect("alloc");
+        let buf = pool.copy(&pattern(1, 9000)).expect("alloc");
         to.move_buffer(buf).expect("move");
-        let mut moved = from.recv().expect("recv").into_moved().expect("moved");
+        let mut moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
         assert!(moved.is_writable(), "{address}");
         moved.write(0, b"mine").expect("ours to write");
         assert_eq!(&moved.to_vec()[..4], b"mine", "{address}");
         let passed = from.pass(moved);
         if address.starts_with("local:") {
             passed.expect("it goes back as it is");
-            let back = to.try_recv_control().expect("no lie").expect("it is back");
+            let back = to.try_recv_back().expect("no lie").expect("it is back");
             assert_eq!(&back.to_vec()[..4], b"mine");
         } else {
             let failed = passed.expect_err("it came as bytes");
-            assert_eq!(failed.kind(), Kind::BufferNotOwned, "{address}");
+            assert_eq!(failed.kind(), ErrorKind::BufferNotOwned, "{address}");
             assert_eq!(&failed.unsent.to_vec()[..4], b"mine");
         }
     }
@@ -167,8 +169,8 @@ fn what_was_carried_is_forwarded() {
     let world = World::new();
     for address in world.carried("first") {
         let copies = pool(&world.b, 4 << 20);
-        let receives = LinkOptions::new().snapshots(copies.id());
-        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let receives = ChannelOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
         let listener = world.a.listen("shm:second", tranship_core::Role::Sink);
         let listener = listener.expect("listen");
         let (mut on, mut end) = thread::scope(|scope| {
@@ -177,9 +179,9 @@ fn what_was_carried_is_forwarded() {
             (on.join().expect("no panic"), end)
         });
         let bytes = pattern(3, 300_000);
-        let buf = pool(&world.a, 4 << 20).alloc_from(&bytes).expect("alloc");
+        let buf = pool(&world.a, 4 << 20).copy(&bytes).expect("alloc");
         to.send(buf).expect("send");
-        let came = from.recv().expect("recv").into_buf().expect("shared");
+        let came = from.recv().expect("recv").into_buffer().expect("shared");
         assert_eq!(came.id().pool(), copies.id(), "{address}");
         on.send(came).expect("send on");
         assert!(end.recv().expect("recv").to_vec() == bytes, "{address}");
@@ -188,7 +190,7 @@ fn what_was_carried_is_forwarded() {
 
 fn control(to: &mut Sender) -> Message {
     loop {
-        if let Some(message) = to.try_recv_control().expect("no lie") {
+        if let Some(message) = to.try_recv_back().expect("no lie") {
             return message;
         }
         thread::yield_now();
@@ -206,7 +208,7 @@ fn words_go_back() {
             from.send_control(&bytes, number).expect("room");
             let message = control(&mut to);
             assert_eq!(
-                (message.meta, message.to_vec()),
+                (message.word, message.to_vec()),
                 (number, bytes),
                 "{address}"
             );
@@ -215,7 +217,7 @@ fn words_go_back() {
         let full = (0..).find_map(|n| from.send_control(b"more", n).err());
         assert_eq!(
             full.map(|failed| failed.kind()),
-            Some(Kind::Full),
+            Some(ErrorKind::Full),
             "{address}"
         );
         to.send_inline(b"still there", 0).expect("send");

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use std::collections::VecDeque;
 use tranship_core::{
-    Aggregate, Body, Cbuf, CbufMut, DomainId, Kind, LinkOptions, Message, Pool, PoolOptions,
-    Receiver, Sender, Trust,
+    Aggregate, Body, Buffer, BufferMut, ChannelOptions, DomainId, ErrorKind, Message, Pool,
+    PoolOptions, Receiver, Sender, Trust,
 };
 use tranship_testkit::Random;
 
@@ -73,8 +73,8 @@ enum Way {
 
 #[derive(Debug)]
 enum Buf {
-    Mine(CbufMut),
-    Frozen(Cbuf),
+    Mine(BufferMut),
+    Frozen(Buffer),
 }
 
 /// Whose pool a buffer is of, and the level of that.
@@ -138,8 +138,8 @@ impl Run {
             domain.create_pool(options.trust(trust)).expect("pool")
         });
         let copies = domains.map(|domain| pool(domain, 2 * POOL as u64));
-        let receives = |at: usize| LinkOptions::new().lines(16).snapshots(copies[at].id());
-        let sends = || LinkOptions::new().lines(16);
+        let receives = |at: usize| ChannelOptions::new().lines(16).snapshots(copies[at].id());
+        let sends = || ChannelOptions::new().lines(16);
         let (there, back) = (format!("{address}1"), format!("{address}2"));
         let (to_b, from_a) = connect(domains, &there, sends(), receives(1));
         let backward = [domains[1], domains[0]];
@@ -209,7 +209,7 @@ impl Run {
                         thing.bytes[at] = byte;
                     }
                     Err(error) if thing.writable => assert!(!fits, "{error}"),
-                    Err(error) => assert_eq!(error.kind(), Kind::BufferState, "{error}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::BufferState, "{error}"),
                 }
             }
             Op::Freeze(i) => {
@@ -242,7 +242,9 @@ impl Run {
                 let Some(at) = me.frozen_at(i) else { return };
                 let thing = me.things.swap_remove(at);
                 let Buf::Frozen(buf) = thing.buf else { return };
-                let made = buf.make_mut(&me.pool).expect("a buffer");
+                let made = buf
+                    .try_into_mut()
+                    .unwrap_or_else(|buf| me.pool.copy(&buf.to_vec()).expect("a buffer"));
                 // It may be the same memory, or a copy in a pool of one's own.
                 me.things.push(Thing {
                     writable: true,
@@ -331,7 +333,7 @@ impl Run {
         }
         drop(a.to);
         let end = b.from.recv().expect_err("closed");
-        assert_eq!(end.kind(), Kind::PeerGone, "{end}");
+        assert_eq!(end.kind(), ErrorKind::PeerGone, "{end}");
         drop((a.from, b.from, b.to));
         for pool in [a.pool, b.pool] {
             drop(pool.alloc(POOL).expect("all of it"));
@@ -340,7 +342,7 @@ impl Run {
 }
 
 impl Thing {
-    fn frozen(buf: Cbuf, bytes: Vec<u8>, home: Home) -> Thing {
+    fn frozen(buf: Buffer, bytes: Vec<u8>, home: Home) -> Thing {
         Thing {
             buf: Buf::Frozen(buf),
             bytes,
@@ -372,7 +374,7 @@ impl Party {
     }
 
     /// A copy of its handle.
-    fn frozen(&self, i: usize) -> Option<(Cbuf, Vec<u8>, Home)> {
+    fn frozen(&self, i: usize) -> Option<(Buffer, Vec<u8>, Home)> {
         let thing = &self.things[self.frozen_at(i)?];
         match &thing.buf {
             Buf::Frozen(buf) => Some((buf.clone(), thing.bytes.clone(), thing.home)),
@@ -382,7 +384,7 @@ impl Party {
 
     fn take(&mut self, message: Message, who: usize, way: Way) {
         let (word, sent) = self.coming.pop_front().expect("looked");
-        assert_eq!(message.meta, word);
+        assert_eq!(message.word, word);
         let found = message.to_vec();
         // Bytes that were copied or carried are in a pool of one's own.
         let home = |from: Home| match (way, from.1) {
@@ -391,11 +393,11 @@ impl Party {
         };
         match (message.body, sent) {
             (Body::Inline(_), Sent::Inline(bytes)) => assert!(found == bytes),
-            (Body::Buf(buf), Sent::Shared(bytes, from)) => {
+            (Body::Buffer(buf), Sent::Shared(bytes, from)) => {
                 assert!(found == bytes);
                 self.things.push(Thing::frozen(buf, bytes, home(from)));
             }
-            (Body::Moved(buf), Sent::Moved(bytes, from, was_writable)) => {
+            (Body::BufferMut(buf), Sent::Moved(bytes, from, was_writable)) => {
                 assert!(found == bytes);
                 let copied = home(from) != from || way == Way::Carried;
                 let home = home(from);
@@ -443,7 +445,7 @@ impl Party {
             }
             Err(failed) => {
                 assert!(own, "{way:?}: {}", failed.error);
-                assert_eq!(failed.kind(), Kind::BufferNotOwned, "{}", failed.error);
+                assert_eq!(failed.kind(), ErrorKind::BufferNotOwned, "{}", failed.error);
                 let buf = Buf::Mine(failed.unsent);
                 self.things.push(Thing { buf, ..thing });
             }
@@ -451,14 +453,14 @@ impl Party {
     }
 
     fn take_back(&mut self, way: Way) {
-        let found = self.to.try_recv_control().expect("what came back");
+        let found = self.to.try_recv_back().expect("what came back");
         let Some((word, bytes, home, was_writable)) = self.back.pop_front() else {
             assert!(found.is_none(), "nothing was passed back");
             return;
         };
         let message = found.expect("what was passed back is there at once");
-        assert_eq!(message.meta, word);
-        let buf = message.into_moved().expect("a buffer");
+        assert_eq!(message.word, word);
+        let buf = message.into_buffer_mut().expect("a buffer");
         assert!(buf.to_vec() == bytes);
         self.things.push(Thing {
             buf: Buf::Mine(buf),

@@ -3,7 +3,7 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{Body, CbufMut, LinkOptions, Pool, Receiver, Sender, Trust};
+use tranship_core::{Body, BufferMut, ChannelOptions, Pool, Receiver, Sender, Trust};
 
 const PAGE: usize = 4096;
 const LEVELS: [Trust; 2] = [Trust::None, Trust::Full];
@@ -38,10 +38,10 @@ fn everywhere(name: &str, test: impl Fn(&str, Both)) {
                 &world.b
             };
             let copies = [pool(a, 16 << 20), pool(b, 16 << 20)];
-            let receives = |at: usize| LinkOptions::new().snapshots(copies[at].id());
+            let receives = |at: usize| ChannelOptions::new().snapshots(copies[at].id());
             let both = Both {
-                there: connect([a, b], there, LinkOptions::new(), receives(1)),
-                back: connect([b, a], back, LinkOptions::new(), receives(0)),
+                there: connect([a, b], there, ChannelOptions::new(), receives(1)),
+                back: connect([b, a], back, ChannelOptions::new(), receives(0)),
                 pools: [pool_of(a, 8 << 20, trust), pool_of(b, 8 << 20, trust)],
             };
             test(there, both);
@@ -49,15 +49,15 @@ fn everywhere(name: &str, test: impl Fn(&str, Both)) {
     }
 }
 
-fn moved(from: &mut Receiver) -> (CbufMut, u64) {
+fn moved(from: &mut Receiver) -> (BufferMut, u64) {
     let message = from.recv().expect("recv");
     match message.body {
-        Body::Moved(buf) => (buf, message.meta),
+        Body::BufferMut(buf) => (buf, message.word),
         other => panic!("{other:?}"),
     }
 }
 
-fn filled(pool: &Pool, bytes: &[u8]) -> CbufMut {
+fn filled(pool: &Pool, bytes: &[u8]) -> BufferMut {
     let mut buf = pool.alloc(bytes.len()).expect("alloc");
     buf.write(0, bytes).expect("inside");
     buf
@@ -79,19 +79,19 @@ fn round_trips() {
             match from.pass_with(buf, round) {
                 Ok(()) => {
                     let back = loop {
-                        match to.try_recv_control().expect("no lie") {
+                        match to.try_recv_back().expect("no lie") {
                             Some(message) => break message,
                             None => thread::yield_now(),
                         }
                     };
-                    assert_eq!(back.meta, round, "{address}");
+                    assert_eq!(back.word, round, "{address}");
                     assert!(back.to_vec() == bytes, "{address}");
                 }
                 Err(failed) => {
                     // A copy: it is this end's own.
                     home.move_buffer_with(failed.unsent, round).expect("move");
-                    let (back, meta) = moved(answers);
-                    assert_eq!(meta, round, "{address}");
+                    let (back, word) = moved(answers);
+                    assert_eq!(word, round, "{address}");
                     assert!(back.to_vec() == bytes, "{address}");
                 }
             }
@@ -183,8 +183,8 @@ fn regions_in_pieces_and_frames_of_all_sizes() {
                 both.there.0.move_buffer_with(buf, at).expect("move");
             }
             for at in 0..16 {
-                let (buf, meta) = moved(&mut both.there.1);
-                assert_eq!(meta, at, "{address}");
+                let (buf, word) = moved(&mut both.there.1);
+                assert_eq!(word, at, "{address}");
                 assert!(
                     round % 2 == 1 || buf.to_vec() == [byte(at); PAGE],
                     "{address}"

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, AggregateMut, Body, Domain, Kind, LinkOptions, Message, Pool, Receiver, Relay,
-    RelayEnd, Sender, Trust, WhenFull, poll,
+    Aggregate, AggregateMut, Body, ChannelOptions, Domain, ErrorKind, Message, Pool, Receiver,
+    Relay, RelayEnd, Sender, Trust, WhenFull, poll,
 };
 
 /// A source, a relay, a sink, of one manager.
@@ -44,13 +44,13 @@ impl Row {
         ]
     }
 
-    fn to_relay(&self, address: &str, options: LinkOptions) -> (Sender, Receiver) {
+    fn to_relay(&self, address: &str, options: ChannelOptions) -> (Sender, Receiver) {
         let ends = [self.source(address), &self.world.b];
         connect(ends, address, options.clone(), options)
     }
 
     /// The sink listens, or for TCP, whose ports are the relay's here, the relay does.
-    fn out_of_relay(&self, address: &str, options: LinkOptions) -> (Sender, Receiver) {
+    fn out_of_relay(&self, address: &str, options: ChannelOptions) -> (Sender, Receiver) {
         let ends = [&self.world.b, &self.sink];
         if !address.starts_with("tcp") {
             return connect(ends, address, options.clone(), options);
@@ -69,12 +69,12 @@ fn message(pool: &Pool, number: u64) -> Message {
         number,
         8 + usize::try_from(number * 131 % 9000).expect("small"),
     );
-    let buf = |bytes: &[u8]| pool.alloc_from(bytes).expect("memory");
+    let buf = |bytes: &[u8]| pool.copy(bytes).expect("memory");
     let parts = || bytes.chunks(1 + bytes.len() / 3);
     let body = match number % 5 {
         0 => Body::Inline(tranship_core::Inline::new(&bytes[..8]).expect("short")),
-        1 => Body::Buf(buf(&bytes).freeze()),
-        2 => Body::Moved(buf(&bytes)),
+        1 => Body::Buffer(buf(&bytes).freeze()),
+        2 => Body::BufferMut(buf(&bytes)),
         3 => {
             let mut all = Aggregate::new();
             parts().for_each(|part| all.push_back(buf(part).freeze()).expect("room"));
@@ -83,10 +83,10 @@ fn message(pool: &Pool, number: u64) -> Message {
         _ => {
             let mut all = AggregateMut::new();
             parts().for_each(|part| all.push_back(buf(part)).expect("room"));
-            Body::MovedAggregate(all)
+            Body::AggregateMut(all)
         }
     };
-    Message { meta: number, body }
+    Message { word: number, body }
 }
 
 /// Nobody has any of it; what the manager has still to tell its writer may hold that up.
@@ -98,33 +98,33 @@ fn is_whole(pool: &Pool) {
 
 /// Whether there was room.
 fn send(to: &mut Sender, message: Message) -> Option<Message> {
-    let Message { meta, body } = message;
+    let Message { word, body } = message;
     let (error, body) = match body {
-        Body::Inline(bytes) => match to.send_inline(&bytes, meta) {
+        Body::Inline(bytes) => match to.send_inline(&bytes, word) {
             Ok(_) => return None,
             Err(failed) => (failed.error, Body::Inline(bytes)),
         },
-        Body::Buf(buf) => match to.send_buf(buf, meta) {
+        Body::Buffer(buf) => match to.send_buf(buf, word) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::Buf(failed.unsent)),
+            Err(failed) => (failed.error, Body::Buffer(failed.unsent)),
         },
-        Body::Moved(buf) => match to.move_buffer_with(buf, meta) {
+        Body::BufferMut(buf) => match to.move_buffer_with(buf, word) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::Moved(failed.unsent)),
+            Err(failed) => (failed.error, Body::BufferMut(failed.unsent)),
         },
-        Body::Aggregate(all) => match to.send_aggregate(all, meta) {
+        Body::Aggregate(all) => match to.send_aggregate(all, word) {
             Ok(_) => return None,
             Err(failed) => (failed.error, Body::Aggregate(failed.unsent)),
         },
-        Body::MovedAggregate(all) => match to.move_aggregate(all, meta) {
+        Body::AggregateMut(all) => match to.move_aggregate(all, word) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::MovedAggregate(failed.unsent)),
+            Err(failed) => (failed.error, Body::AggregateMut(failed.unsent)),
         },
         Body::Released(_) => unreachable!("nobody sends that"),
     };
-    let waits = matches!(error.kind(), Kind::Full | Kind::PoolPending);
+    let waits = matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending);
     assert!(waits, "{error}");
-    Some(Message { meta, body })
+    Some(Message { word, body })
 }
 
 fn check(message: &Message, number: u64) {
@@ -134,45 +134,45 @@ fn check(message: &Message, number: u64) {
     );
     let fits = match (&message.body, number % 5) {
         (Body::Inline(inline), 0) => **inline == bytes[..8],
-        (Body::Buf(_), 1) | (Body::Moved(_), 2) => message.to_vec() == bytes,
+        (Body::Buffer(_), 1) | (Body::BufferMut(_), 2) => message.to_vec() == bytes,
         (Body::Aggregate(all), 3) => all.pieces().len() == 3 && message.to_vec() == bytes,
-        (Body::MovedAggregate(all), 4) => all.pieces().len() == 3 && message.to_vec() == bytes,
+        (Body::AggregateMut(all), 4) => all.pieces().len() == 3 && message.to_vec() == bytes,
         _ => false,
     };
-    assert!(fits && message.meta == number, "{number}: {message:?}");
+    assert!(fits && message.word == number, "{number}: {message:?}");
 }
 
 /// Says something for a message: a word, a release, or the buffer itself goes back. What it was.
 fn answer(from: &mut Receiver, message: Message) -> &'static str {
-    let meta = message.meta;
+    let word = message.word;
     let mut body = message.body;
     loop {
         let failed = match body {
-            Body::Moved(buf) => match from.pass_with(buf, meta) {
+            Body::BufferMut(buf) => match from.pass_with(buf, word) {
                 Ok(()) => return "passed",
                 Err(failed) => {
-                    let pending = matches!(failed.kind(), Kind::Full | Kind::PoolPending);
-                    body = Body::Moved(failed.unsent);
+                    let pending = matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending);
+                    body = Body::BufferMut(failed.unsent);
                     if pending {
                         thread::yield_now();
                         continue;
                     }
-                    from.release_with(body, meta)
+                    from.release_with(body, word)
                 }
             },
-            Body::Inline(bytes) => match from.send_control(&bytes, meta) {
+            Body::Inline(bytes) => match from.send_control(&bytes, word) {
                 Ok(()) => return "said",
                 Err(failed) => Err(tranship_core::SendError::new(
                     failed.error,
                     Body::Inline(bytes),
                 )),
             },
-            other => from.release_with(other, meta),
+            other => from.release_with(other, word),
         };
         match failed {
             Ok(()) => return "released",
             Err(failed) => {
-                let waits = matches!(failed.kind(), Kind::Full | Kind::PoolPending);
+                let waits = matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending);
                 assert!(waits, "{failed}");
                 body = failed.unsent;
                 thread::yield_now();
@@ -190,7 +190,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
         for (m, out) in row.addresses(&format!("out{n}")).iter().enumerate() {
             let into = format!("{into}{m}");
             // Few lines: each part waits for the next one now and then.
-            let options = || LinkOptions::new().lines(4);
+            let options = || ChannelOptions::new().lines(4);
             let (mut to, middle) = row.to_relay(&into, options());
             let (onward, mut from) = row.out_of_relay(out, options());
             let pool = pool_of(row.source(&into), 4 << 20, Trust::Half);
@@ -206,7 +206,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
                         answers.push(answer(&mut from, message));
                     }
                     let end = from.recv().expect_err("it is closed");
-                    assert_eq!(end.kind(), Kind::PeerGone, "{into} {out}: {end}");
+                    assert_eq!(end.kind(), ErrorKind::PeerGone, "{into} {out}: {end}");
                     answers
                 });
                 let mut told = VecDeque::new();
@@ -218,7 +218,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
                         unsent = Some(message(&pool, number));
                         number += 1;
                     }
-                    match to.try_recv_control().expect("no lie") {
+                    match to.try_recv_back().expect("no lie") {
                         Some(said) => told.push_back(said),
                         None => thread::yield_now(),
                     }
@@ -226,9 +226,9 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
                 drop(to);
                 let stop = relay.join().expect("no panic");
                 assert_eq!(stop.end, RelayEnd::Source, "{stop}");
-                assert_eq!(stop.error.kind(), Kind::PeerGone, "{stop}");
+                assert_eq!(stop.error.kind(), ErrorKind::PeerGone, "{stop}");
                 for (number, said) in (0..).zip(&told) {
-                    assert_eq!(said.meta, number, "{into} {out}: {said:?}");
+                    assert_eq!(said.word, number, "{into} {out}: {said:?}");
                 }
                 let answers = sink.join().expect("no panic");
                 for (answer, said) in answers.iter().zip(&told) {
@@ -236,7 +236,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
                         "said" => matches!(said.body, Body::Inline(_)),
                         "released" => matches!(said.body, Body::Released(_)),
                         // Where the relay has a copy there is nothing to pass on.
-                        _ => matches!(said.body, Body::Moved(_) | Body::Released(_)),
+                        _ => matches!(said.body, Body::BufferMut(_) | Body::Released(_)),
                     };
                     assert!(fits, "{into} {out}: {answer}, {said:?}");
                 }
@@ -253,8 +253,8 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
 fn the_name_of_what_is_released_reaches_the_source() {
     let _dog = dog();
     let row = Row::new();
-    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new());
-    let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new());
+    let (mut to, middle) = row.to_relay("shm:a", ChannelOptions::new());
+    let (onward, mut from) = row.out_of_relay("shm:b", ChannelOptions::new());
     let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
     pool.allow_forward(row.world.b.id()).expect("allow");
     let mut relay = Relay::new(middle, onward).expect("one domain");
@@ -264,7 +264,7 @@ fn the_name_of_what_is_released_reaches_the_source() {
             thread::yield_now();
         }
     };
-    let buf = pool.alloc_from(b"x").expect("memory").freeze();
+    let buf = pool.copy(b"x").expect("memory").freeze();
     let id = buf.id();
     to.send_with(buf, 3).expect("send");
     let mut came = None;
@@ -273,17 +273,15 @@ fn the_name_of_what_is_released_reaches_the_source() {
         came.is_some()
     });
     let body = came.take().expect("it came").body;
-    assert!(matches!(&body, Body::Buf(buf) if buf.id() == id));
+    assert!(matches!(&body, Body::Buffer(buf) if buf.id() == id));
     from.release_with(body, 4).expect("release");
     let mut said = None;
     turn_until(&mut || {
-        said = said
-            .take()
-            .or_else(|| to.try_recv_control().expect("no lie"));
+        said = said.take().or_else(|| to.try_recv_back().expect("no lie"));
         said.is_some()
     });
     let said = said.expect("it is told");
-    assert_eq!(said.meta, 4);
+    assert_eq!(said.word, 4);
     assert!(
         matches!(said.body, Body::Released(Some(told)) if told == id),
         "{said:?}"
@@ -298,8 +296,8 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
     let _dog = dog();
     let row = Row::new();
     for out in ["local:", "shm:"] {
-        let few = || LinkOptions::new().lines(4);
-        let (mut to, middle) = row.to_relay(&format!("shm:in-{out}"), LinkOptions::new());
+        let few = || ChannelOptions::new().lines(4);
+        let (mut to, middle) = row.to_relay(&format!("shm:in-{out}"), ChannelOptions::new());
         let (onward, mut from) = row.out_of_relay(&format!("{out}one"), few());
         let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
         pool.allow_forward(row.world.b.id()).expect("allow");
@@ -317,20 +315,20 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
             running.join().expect("no panic")
         });
         assert_eq!(stop.end, RelayEnd::Sink, "{stop}");
-        assert_eq!(stop.error.kind(), Kind::PeerGone, "{stop}");
+        assert_eq!(stop.error.kind(), ErrorKind::PeerGone, "{stop}");
         let (onward, mut from) = row.out_of_relay(&format!("{out}two"), few());
         drop(relay.replace_sink(onward).expect("one domain"));
         let stop = thread::scope(|s| {
             let running = s.spawn(move || relay.run());
             let first = from.recv().expect("recv");
             // At most what fitted into the other's ring.
-            assert!((10..=14).contains(&first.meta), "{first:?}");
-            check(&first, first.meta);
-            for number in first.meta + 1..MESSAGES {
+            assert!((10..=14).contains(&first.word), "{first:?}");
+            check(&first, first.word);
+            for number in first.word + 1..MESSAGES {
                 check(&from.recv().expect("recv"), number);
             }
             let end = from.recv().expect_err("closed");
-            assert_eq!(end.kind(), Kind::PeerGone, "{end}");
+            assert_eq!(end.kind(), ErrorKind::PeerGone, "{end}");
             running.join().expect("no panic")
         });
         assert_eq!(stop.end, RelayEnd::Source, "{stop}");
@@ -344,9 +342,11 @@ fn what_a_sink_said_outlives_it() {
     let _dog = dog();
     let row = Row::new();
     for out in row.addresses("out") {
-        let (mut to, middle) =
-            row.to_relay(&format!("shm:{}", out.len()), LinkOptions::new().lines(2));
-        let (onward, mut from) = row.out_of_relay(&out, LinkOptions::new().lines(8));
+        let (mut to, middle) = row.to_relay(
+            &format!("shm:{}", out.len()),
+            ChannelOptions::new().lines(2),
+        );
+        let (onward, mut from) = row.out_of_relay(&out, ChannelOptions::new().lines(8));
         let mut relay = Relay::new(middle, onward).expect("one domain");
         for number in 0..6u64 {
             to.send_inline(b"x", number).expect("send");
@@ -359,8 +359,8 @@ fn what_a_sink_said_outlives_it() {
         thread::scope(|s| {
             let running = s.spawn(|| relay.run());
             while told.len() < 6 {
-                match to.try_recv_control().expect("no lie") {
-                    Some(said) => told.push(said.meta),
+                match to.try_recv_back().expect("no lie") {
+                    Some(said) => told.push(said.word),
                     None => thread::yield_now(),
                 }
             }
@@ -376,8 +376,8 @@ fn what_a_sink_said_outlives_it() {
 fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
     let _dog = dog();
     let row = Row::new();
-    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new().lines(2));
-    let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new().lines(2));
+    let (mut to, middle) = row.to_relay("shm:a", ChannelOptions::new().lines(2));
+    let (onward, mut from) = row.out_of_relay("shm:b", ChannelOptions::new().lines(2));
     let mut relay = Relay::new(middle, onward).expect("one domain");
     let mut said = 0;
     loop {
@@ -385,7 +385,7 @@ fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
             Ok(()) => said += 1,
             // No room, neither here nor at the source.
             Err(failed) => {
-                assert_eq!(failed.kind(), Kind::Full, "{failed}");
+                assert_eq!(failed.kind(), ErrorKind::Full, "{failed}");
                 if relay.turn().expect("no end") == 0 {
                     break;
                 }
@@ -400,12 +400,12 @@ fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
         }
     };
     assert_eq!(stop.end, RelayEnd::Sink, "{stop}");
-    let (other, _from) = row.out_of_relay("shm:c", LinkOptions::new());
+    let (other, _from) = row.out_of_relay("shm:c", ChannelOptions::new());
     let before = relay.replace_sink(other).expect("one domain");
     let mut heard = 0;
     loop {
-        match to.try_recv_control().expect("no lie") {
-            Some(word) => assert_eq!(word.meta, heard),
+        match to.try_recv_back().expect("no lie") {
+            Some(word) => assert_eq!(word.word, heard),
             None if relay.turn().expect("the other one is there") > 0 => continue,
             None => break,
         }
@@ -421,12 +421,16 @@ fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
 fn the_end_of_the_source_is_that_for_the_sink() {
     let _dog = dog();
     let row = Row::new();
-    for (n, kind) in [Kind::PeerGone, Kind::PeerDied, Kind::PeerDied]
-        .into_iter()
-        .enumerate()
+    for (n, kind) in [
+        ErrorKind::PeerGone,
+        ErrorKind::PeerDied,
+        ErrorKind::PeerDied,
+    ]
+    .into_iter()
+    .enumerate()
     {
-        let (mut to, middle) = row.to_relay(&format!("shm:a{n}"), LinkOptions::new());
-        let (onward, mut from) = row.out_of_relay(&format!("shm:b{n}"), LinkOptions::new());
+        let (mut to, middle) = row.to_relay(&format!("shm:a{n}"), ChannelOptions::new());
+        let (onward, mut from) = row.out_of_relay(&format!("shm:b{n}"), ChannelOptions::new());
         let mut relay = Relay::new(middle, onward).expect("one domain");
         to.send_inline(b"x", 7).expect("send");
         if n < 2 {
@@ -444,7 +448,7 @@ fn the_end_of_the_source_is_that_for_the_sink() {
             while relay.turn().expect("no end") == 0 {}
         }
         drop(relay);
-        assert_eq!(from.recv().expect("recv").meta, 7);
+        assert_eq!(from.recv().expect("recv").word, 7);
         let end = from.recv().expect_err("its end");
         assert_eq!(end.kind(), kind, "{end}");
     }
@@ -455,17 +459,17 @@ fn the_end_of_the_source_is_that_for_the_sink() {
 fn a_message_that_cannot_go_on_stays() {
     let _dog = dog();
     let row = Row::new();
-    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new());
-    let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new());
+    let (mut to, middle) = row.to_relay("shm:a", ChannelOptions::new());
+    let (onward, mut from) = row.out_of_relay("shm:b", ChannelOptions::new());
     let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
-    to.send_with(pool.alloc_from(b"x").expect("memory"), 5)
+    to.send_with(pool.copy(b"x").expect("memory"), 5)
         .expect("send");
     let mut relay = Relay::new(middle, onward).expect("one domain");
     for _ in 0..2 {
         let stop = relay.run();
         assert_eq!(
             (stop.end, stop.error.kind()),
-            (RelayEnd::Message, Kind::Refused),
+            (RelayEnd::Message, ErrorKind::Refused),
             "{stop}"
         );
         assert!(stop.to_string().contains("cannot go on"), "{stop}");
@@ -474,15 +478,15 @@ fn a_message_that_cannot_go_on_stays() {
     while relay.turn().expect("it may") == 0 {
         thread::yield_now();
     }
-    assert_eq!(from.recv().expect("recv").meta, 5);
+    assert_eq!(from.recv().expect("recv").word, 5);
     let (_to, strange) = connect(
         [&row.world.b, &row.world.a],
         "shm:strange",
-        LinkOptions::new(),
-        LinkOptions::new(),
+        ChannelOptions::new(),
+        ChannelOptions::new(),
     );
     let failed = relay.replace_source(strange).expect_err("another domain's");
-    assert_eq!(failed.kind(), Kind::BadArgument, "{failed}");
+    assert_eq!(failed.kind(), ErrorKind::BadArgument, "{failed}");
 }
 
 /// Who has nothing to do is not woken for it.
@@ -491,8 +495,8 @@ fn a_relay_that_waits_is_not_ready() {
     let _dog = dog();
     let row = Row::new();
     let now = Some(Duration::ZERO);
-    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new());
-    let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new().lines(2));
+    let (mut to, middle) = row.to_relay("shm:a", ChannelOptions::new());
+    let (onward, mut from) = row.out_of_relay("shm:b", ChannelOptions::new().lines(2));
     let mut relay = Relay::new(middle, onward).expect("one domain");
     assert!(
         poll(&mut relay.poll_items(), now).expect("poll").is_empty(),
@@ -510,7 +514,7 @@ fn a_relay_that_waits_is_not_ready() {
         poll(&mut relay.poll_items(), now).expect("poll").is_empty(),
         "nor now"
     );
-    assert_eq!(from.recv().expect("recv").meta, 0);
+    assert_eq!(from.recv().expect("recv").word, 0);
     assert_eq!(poll(&mut relay.poll_items(), None).expect("poll"), [1]);
     assert_eq!(relay.turn().expect("no end"), 1);
     assert!(

@@ -5,7 +5,7 @@ use crate::messages::{check, send};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, Domain, Kind, LinkOptions, PoolOptions, RingFull, StatRecord, WhenFull,
+    Aggregate, ChannelOptions, Domain, ErrorKind, PoolOptions, RingFull, StatRecord, WhenFull,
 };
 
 /// What pools of that name were granted, bytes.
@@ -25,7 +25,11 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("slow") {
-        let options = || LinkOptions::new().lines(LINES).when_full(WhenFull::Error);
+        let options = || {
+            ChannelOptions::new()
+                .lines(LINES)
+                .when_full(WhenFull::Error)
+        };
         let (mut to, mut from) = world.channel_with(&address, options(), options());
         let pool = pool(&world.a, 16 << 20);
         to.assign(&pool).expect("the receiver's domain agrees");
@@ -33,11 +37,11 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
         // As many as both ends hold, and not one more: it has come to rest once it was full for a while.
         let mut fulls = 0;
         while fulls < 20 {
-            let buf = pool.alloc_from(&pattern(sent, BYTES)).expect("alloc");
+            let buf = pool.copy(&pattern(sent, BYTES)).expect("alloc");
             match to.send_with(buf, sent) {
                 Ok(_) => (sent, fulls) = (sent + 1, 0),
                 Err(failed) => {
-                    assert_eq!(failed.kind(), Kind::Full, "{address}: {failed}");
+                    assert_eq!(failed.kind(), ErrorKind::Full, "{address}: {failed}");
                     fulls += 1;
                     // Those that the carriers have count as taken.
                     let _ = to.wait_taken(Duration::from_millis(20));
@@ -48,15 +52,15 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
         // A sender that waits goes on when there is room.
         thread::scope(|scope| {
             scope.spawn(|| {
-                to.set_when_full(WhenFull::Block);
+                to.set_when_full(WhenFull::Wait);
                 for number in sent..sent + 100 {
-                    let buf = pool.alloc_from(&pattern(number, BYTES)).expect("alloc");
+                    let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
                     to.send_with(buf, number).expect("send");
                 }
             });
             for number in 0..sent + 100 {
                 let message = from.recv().expect("recv");
-                assert_eq!(message.meta, number, "{address}");
+                assert_eq!(message.word, number, "{address}");
                 assert!(message.to_vec() == pattern(number, BYTES), "{address}");
             }
         });
@@ -71,7 +75,7 @@ fn what_is_dropped_is_counted() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("drops") {
-        let options = || LinkOptions::new().lines(LINES);
+        let options = || ChannelOptions::new().lines(LINES);
         let drops = options().when_full(WhenFull::DropNew);
         let (mut to, mut from) = world.channel_with(&address, drops, options());
         let pool = pool(&world.a, 16 << 20);
@@ -92,14 +96,14 @@ fn what_is_dropped_is_counted() {
         let end = loop {
             match from.recv() {
                 Ok(message) => {
-                    assert!(message.meta >= next, "{address}: {} late", message.meta);
-                    check(&address, message.meta, &message);
-                    (came, next) = (came + 1, message.meta + 1);
+                    assert!(message.word >= next, "{address}: {} late", message.word);
+                    check(&address, message.word, &message);
+                    (came, next) = (came + 1, message.word + 1);
                 }
                 Err(end) => break end,
             }
         };
-        assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+        assert_eq!(end.kind(), ErrorKind::PeerGone, "{address}: {end}");
         assert_eq!(came + dropped, MESSAGES, "{address}");
         closes.join().expect("no panic");
     }
@@ -114,21 +118,21 @@ fn a_sender_waits_as_long_as_it_says() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("waits") {
-        let options = || LinkOptions::new().lines(LINES);
-        let waits = options().when_full(WhenFull::BlockFor(TIME));
+        let options = || ChannelOptions::new().lines(LINES);
+        let waits = options().when_full(WhenFull::WaitFor(TIME));
         let (mut to, mut from) = world.channel_with(&address, waits, options());
         let pool = pool(&world.a, 16 << 20);
         to.assign(&pool).expect("the receiver's domain agrees");
         let mut sent = 0u64;
         let failed = loop {
-            let buf = pool.alloc_from(&pattern(sent, BYTES)).expect("alloc");
+            let buf = pool.copy(&pattern(sent, BYTES)).expect("alloc");
             match to.move_buffer_with(buf, sent) {
                 Ok(_) => sent += 1,
                 Err(failed) => break failed,
             }
         };
         assert!(sent <= 3 * u64::from(LINES), "{address}: {sent} messages");
-        assert_eq!(failed.kind(), Kind::Full, "{address}: {failed}");
+        assert_eq!(failed.kind(), ErrorKind::Full, "{address}: {failed}");
         let full = failed.error.find::<RingFull>().expect("the figures");
         assert!(
             full.waited_ms >= 50 && full.lines == LINES,
@@ -138,11 +142,11 @@ fn a_sender_waits_as_long_as_it_says() {
         // Within its time it goes.
         thread::scope(|scope| {
             let (to, unsent) = (&mut to, failed.unsent);
-            to.set_when_full(WhenFull::BlockFor(Duration::from_secs(1000)));
+            to.set_when_full(WhenFull::WaitFor(Duration::from_secs(1000)));
             scope.spawn(move || to.move_buffer_with(unsent, sent).expect("there is room"));
             for number in 0..=sent {
                 let message = from.recv().expect("recv");
-                assert_eq!(message.meta, number, "{address}");
+                assert_eq!(message.word, number, "{address}");
                 assert!(message.to_vec() == pattern(number, BYTES), "{address}");
             }
         });
@@ -158,13 +162,13 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
     for address in world.carried("keeps") {
         let options = PoolOptions::new(1 << 20).name("kept");
         let copies = world.b.create_pool(options).expect("pool");
-        let receives = LinkOptions::new().snapshots(copies.id());
-        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let receives = ChannelOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
         let pool = pool(&world.a, 16 << 20);
         thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..60 {
-                    let buf = pool.alloc_from(&pattern(number, BYTES)).expect("alloc");
+                    let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
                     to.send_with(buf, number).expect("send");
                 }
             });
@@ -173,7 +177,7 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
                 let message = match from.recv_timeout(Duration::from_millis(200)) {
                     Ok(message) => message,
                     Err(error) => {
-                        assert_eq!(error.kind(), Kind::TimedOut, "{address}: {error}");
+                        assert_eq!(error.kind(), ErrorKind::TimedOut, "{address}: {error}");
                         let granted = granted(&world.b, "kept");
                         assert!(granted <= copies.max_bytes(), "{address}: {granted} bytes");
                         kept.clear();
@@ -198,23 +202,23 @@ fn an_aggregate_that_never_fits() {
     for address in world.carried("pieces") {
         let few = PoolOptions::new(1 << 20).slots(64);
         let copies = world.b.create_pool(few).expect("pool");
-        let receives = LinkOptions::new().snapshots(copies.id());
-        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let receives = ChannelOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
         let pool = pool(&world.a, 8 << 20);
         let mut pieces = Aggregate::new();
         for _ in 0..200 {
-            let piece = pool.alloc_from(b"piece").expect("alloc").freeze();
+            let piece = pool.copy(b"piece").expect("alloc").freeze();
             pieces.push_back(piece).expect("room");
         }
         to.send(pieces).expect("send");
         let end = from.recv().expect_err("no room");
-        assert_eq!(end.kind(), Kind::PeerDied, "{address}: {end}");
+        assert_eq!(end.kind(), ErrorKind::PeerDied, "{address}: {end}");
         assert!(end.to_string().contains("200 pieces"), "{address}: {end}");
         while !to.is_peer_gone() {
             thread::yield_now();
         }
         let why = to.send_inline(b"", 0).expect_err("over").error;
-        assert_eq!(why.kind(), Kind::PeerGone, "{address}: {why}");
+        assert_eq!(why.kind(), ErrorKind::PeerGone, "{address}: {why}");
         assert!(why.to_string().contains("TooLarge"), "{address}: {why}");
     }
 }
@@ -226,17 +230,17 @@ fn a_message_larger_than_the_receivers_memory() {
     let world = World::new();
     for address in world.carried("large") {
         let copies = pool(&world.b, 1 << 20);
-        let receives = LinkOptions::new().snapshots(copies.id());
-        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let receives = ChannelOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
         let pool = pool(&world.a, 8 << 20);
         let large = pool.alloc((1 << 20) + 1).expect("alloc").freeze();
         let failed = to.send(large).expect_err("too large");
-        assert_eq!(failed.kind(), Kind::TooLarge, "{address}: {failed}");
+        assert_eq!(failed.kind(), ErrorKind::TooLarge, "{address}: {failed}");
         assert!(
             failed.to_string().contains("1048577"),
             "{address}: {failed}"
         );
-        to.send(pool.alloc_from(&[1; 1000]).expect("alloc"))
+        to.send(pool.copy(&[1; 1000]).expect("alloc"))
             .expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), [1; 1000], "{address}");
     }

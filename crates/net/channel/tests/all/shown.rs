@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{ChannelStat, Domain, LinkOptions, PoolOptions, StatRecord};
+use tranship_core::{ChannelOptions, ChannelStat, Domain, PoolOptions, StatRecord};
 
 fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
     let records = domain.stat().expect("stat").into_iter();
@@ -20,8 +20,8 @@ fn each_end_is_shown_with_where_the_other_one_is() {
     let arrivals = PoolOptions::new(1 << 20).name("arrivals");
     let arrivals = world.b.create_pool(arrivals).expect("pool");
     for address in world.carried("shown") {
-        let receives = LinkOptions::new().snapshots(arrivals.id());
-        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let receives = ChannelOptions::new().snapshots(arrivals.id());
+        let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
         for number in 0..3 {
             to.send_inline(b"a word", number).expect("send");
             from.recv().expect("recv");

@@ -6,7 +6,7 @@
 use crate::kit::*;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use tranship_core::{Domain, LinkOptions, Message, PoolOptions, Role, Trust};
+use tranship_core::{ChannelOptions, Domain, Message, PoolOptions, Role, Trust};
 use tranship_testkit::{Control, Peer, child};
 
 /// What is looked for: words that no program has by chance.
@@ -68,7 +68,7 @@ child!(
         };
         tranship_channel::add_to(&domain).expect("carriers");
         let copies = pool(&domain, 1 << 20);
-        let options = LinkOptions::new().snapshots(copies.id());
+        let options = ChannelOptions::new().snapshots(copies.id());
         let mut from = domain.open_receiver_with(&address, options).expect("open");
         let mut kept: Vec<Message> = Vec::new();
         while let Some((takes, looks_for)) = ctl.recv::<(usize, u64)>().expect("control") {
@@ -106,7 +106,7 @@ fn a_pool_that_is_not_assigned_is_nowhere_in_another_process() {
         let [(mut here, a), (mut there, b)] = sinks;
         let of = |number| {
             let pool = pool_of(&domain, 1 << 20, trust);
-            let buf = pool.alloc_from(&words(number)).expect("alloc");
+            let buf = pool.copy(&words(number)).expect("alloc");
             (pool, buf.freeze())
         };
         let ((_one, sent), (_two, other), (_three, never)) = (of(SENT), of(ELSEWHERE), of(NEVER));

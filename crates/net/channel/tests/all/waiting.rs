@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Kind, LinkOptions, PollItem, Role, poll, select};
+use tranship_core::{ChannelOptions, ErrorKind, PollItem, Role, poll};
 
 #[test]
 fn a_channel_and_a_socket_together() {
@@ -42,7 +42,7 @@ fn a_channel_and_a_socket_together() {
         });
         assert_eq!(
             from.try_recv().expect_err("closed").kind(),
-            Kind::PeerGone,
+            ErrorKind::PeerGone,
             "{address}"
         );
     }
@@ -67,8 +67,13 @@ fn listeners_and_receivers_of_all_addresses_together() {
     }
     for (at, sender) in senders.iter_mut().enumerate() {
         sender.send_inline(&[1], 0).expect("send");
-        let mut all: Vec<_> = receivers.iter_mut().collect();
-        assert_eq!(select(&mut all, None), Some(at), "{}", addresses[at]);
+        let mut all: Vec<_> = receivers.iter_mut().map(PollItem::receiver).collect();
+        assert_eq!(
+            poll(&mut all, None).expect("poll"),
+            [at],
+            "{}",
+            addresses[at]
+        );
         assert_eq!(receivers[at].recv().expect("recv").to_vec(), [1]);
     }
 }
@@ -81,13 +86,13 @@ fn awaiting() {
         let listener = world.b.listen(&address, Role::Sink).expect("listen");
         thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let opened = world.a.open_sender_async(&address, LinkOptions::new());
+                let opened = world.a.open_sender_async(&address, ChannelOptions::new());
                 let mut to = block_on(opened).expect("open");
                 let pool = pool(&world.a, 1 << 20);
                 block_on(async {
                     // More than fit at once.
                     for number in 0..1000 {
-                        let buf = pool.alloc_from(&pattern(number, 500)).expect("alloc");
+                        let buf = pool.copy(&pattern(number, 500)).expect("alloc");
                         to.send_with_async(buf, number).await.expect("send");
                     }
                     to.wait_taken_async().await.expect("taken");
@@ -97,11 +102,11 @@ fn awaiting() {
                 let mut from = listener.accept_receiver_async().await.expect("accept");
                 for number in 0..1000 {
                     let message = from.recv_async().await.expect("recv");
-                    assert_eq!(message.meta, number, "{address}");
+                    assert_eq!(message.word, number, "{address}");
                     assert!(message.to_vec() == pattern(number, 500), "{address}");
                 }
                 let end = from.recv_async().await.expect_err("closed");
-                assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+                assert_eq!(end.kind(), ErrorKind::PeerGone, "{address}: {end}");
             });
             sender.join().expect("no panic");
         });
@@ -122,7 +127,7 @@ fn an_opening_that_is_dropped_ends() {
     let _dog = dog();
     let world = World::new();
     for address in world.carried("unwanted") {
-        let mut opening = world.a.open_sender_async(&address, LinkOptions::new());
+        let mut opening = world.a.open_sender_async(&address, ChannelOptions::new());
         let mut context = Context::from_waker(Waker::noop());
         assert!(pin!(&mut opening).poll(&mut context).is_pending());
         while openers() == 0 {

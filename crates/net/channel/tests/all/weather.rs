@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_core::{Domain, LinkOptions, Role};
+use tranship_core::{ChannelOptions, Domain, Role};
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Control, Peer, Random, child, skipped};
 use tranship_transport::net::{Credentials, Net, Timing, certificate};
@@ -71,13 +71,13 @@ child!(
     fn sink(ctl: Control) {
         let (domain, address) = host(&ctl);
         let copies = pool(&domain, 16 * BYTES as u64);
-        let options = LinkOptions::new().snapshots(copies.id());
+        let options = ChannelOptions::new().snapshots(copies.id());
         let from = domain.open_receiver_with(&address, options);
         let mut from = from.expect("open");
         ctl.send(&()).expect("control");
         for round in 0.. {
             let message = from.recv().expect("recv");
-            assert_eq!(message.meta, round);
+            assert_eq!(message.word, round);
             assert!(message.to_vec() == pattern(round, BYTES), "round {round}");
         }
     }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Aggregate, AggregateMut, Body, Cbuf, CbufMut, Domain, DomainId, Error, Kind, Limit,
-    LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage, WhenFull,
+    Aggregate, AggregateMut, Body, Buffer, BufferMut, ChannelOptions, Domain, DomainId, Error,
+    ErrorKind, Limit, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage,
+    WhenFull,
 };
 use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
 use tranship_testkit::probe::{Access, Probe};
@@ -25,8 +26,8 @@ const PART: usize = 32;
 const LONG: Duration = Duration::from_secs(300);
 
 enum Held {
-    Sole(CbufMut),
-    Shared(Vec<Cbuf>),
+    Sole(BufferMut),
+    Shared(Vec<Buffer>),
 }
 
 /// A pool of its own.
@@ -185,10 +186,10 @@ impl Party {
         let veto = Arc::new(AtomicBool::new(false));
         self.vetoes.insert(channel, Arc::clone(&veto));
         let copies = self.copies.as_ref().map(Pool::id);
-        let options = LinkOptions::new()
+        let options = ChannelOptions::new()
             .lines(u32::from(lines))
             .accept_trust(levels)
-            .snapshots(copies.ok_or(Kind::BadArgument)?)
+            .snapshots(copies.ok_or(ErrorKind::BadArgument)?)
             .accept_pools(move |_| !veto.load(Ordering::Relaxed));
         let listener = self.domain.listen_with(address, Role::Sink, options)?;
         self.listeners.insert(channel, listener);
@@ -196,14 +197,17 @@ impl Party {
     }
 
     fn accept(&mut self, channel: ChannelId) -> Result<(), Error> {
-        let listener = self.listeners.remove(&channel).ok_or(Kind::BadArgument)?;
-        let receiver = listener.accept_receiver_within(LONG)?;
+        let listener = self
+            .listeners
+            .remove(&channel)
+            .ok_or(ErrorKind::BadArgument)?;
+        let receiver = listener.accept_receiver_timeout(LONG)?;
         self.receivers.insert(channel, receiver);
         Ok(())
     }
 
     fn open(&mut self, channel: ChannelId, address: &str, lines: u8) -> Result<(), Error> {
-        let options = LinkOptions::new()
+        let options = ChannelOptions::new()
             .lines(u32::from(lines))
             .when_full(WhenFull::Error)
             .timeout(LONG);
@@ -302,14 +306,14 @@ impl Party {
         found.ok_or_else(|| wrong("no such receiver"))
     }
 
-    fn handle(&self, buffer: BufferId) -> Result<Cbuf, Said> {
+    fn handle(&self, buffer: BufferId) -> Result<Buffer, Said> {
         match self.held.get(&buffer) {
             Some(Held::Shared(all)) => Ok(all[0].clone()),
             _ => Err(wrong("no shared buffer")),
         }
     }
 
-    fn take_sole(&mut self, buffer: BufferId) -> Result<CbufMut, Said> {
+    fn take_sole(&mut self, buffer: BufferId) -> Result<BufferMut, Said> {
         match self.held.remove(&buffer) {
             Some(Held::Sole(buf)) => Ok(buf),
             Some(held) => {
@@ -358,9 +362,9 @@ impl Party {
             Op::Pass {
                 channel,
                 buffer,
-                meta,
+                word,
                 ..
-            } => return self.pass(channel, buffer, meta, expected),
+            } => return self.pass(channel, buffer, word, expected),
             Op::Inline { channel, .. }
             | Op::Send { channel, .. }
             | Op::Move { channel, .. }
@@ -369,9 +373,9 @@ impl Party {
             Op::Release {
                 channel,
                 buffer,
-                meta,
+                word,
                 ..
-            } => return self.release(channel, buffer, meta, expected),
+            } => return self.release(channel, buffer, word, expected),
             Op::Connect { .. } | Op::NewPool { .. } | Op::Kill { .. } => {
                 return Err(wrong("not done here"));
             }
@@ -379,7 +383,7 @@ impl Party {
         Ok(Said::Done)
     }
 
-    fn keep_shared(&mut self, buffer: BufferId, more: Cbuf) {
+    fn keep_shared(&mut self, buffer: BufferId, more: Buffer) {
         match self.held.get_mut(&buffer) {
             Some(Held::Shared(all)) => all.push(more),
             _ => drop(self.held.insert(buffer, Held::Shared(vec![more]))),
@@ -420,7 +424,7 @@ impl Party {
         let Some(Held::Shared(mut all)) = self.held.remove(&buffer) else {
             return Err(wrong("not shared"));
         };
-        let one = |all: &mut Vec<Cbuf>| match all.pop().map(Cbuf::try_into_mut) {
+        let one = |all: &mut Vec<Buffer>| match all.pop().map(Buffer::try_into_mut) {
             Some(Ok(buf)) => Some(buf),
             Some(Err(buf)) => {
                 all.push(buf);
@@ -439,13 +443,13 @@ impl Party {
             }
             None => {
                 self.held.insert(buffer, Held::Shared(all));
-                Err(says(&Kind::BufferState.into()))
+                Err(says(&ErrorKind::BufferState.into()))
             }
         }
     }
 }
 
-fn write(buf: &mut CbufMut, data: u8) -> Result<(), Error> {
+fn write(buf: &mut BufferMut, data: u8) -> Result<(), Error> {
     buf.write(0, &[data; PART])?;
     buf.write(BUFFER - PART, &[data; PART])
 }

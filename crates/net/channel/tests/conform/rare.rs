@@ -21,7 +21,7 @@ fn moves(domain: u8, channel: u8, buffer: BufferId) -> Op {
         domain,
         channel,
         buffer,
-        meta: 1,
+        word: 1,
     }
 }
 
@@ -31,7 +31,7 @@ fn sends(domain: u8, channel: u8, buffer: BufferId, keep: bool) -> Op {
         channel,
         buffer,
         keep,
-        meta: 2,
+        word: 2,
     }
 }
 
@@ -52,7 +52,7 @@ fn passes(domain: u8, channel: u8, buffer: BufferId) -> Op {
         domain,
         channel,
         buffer,
-        meta: 3,
+        word: 3,
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tranship_core::Domain;
-use tranship_model::{Kind, Op, Outcome, Way};
+use tranship_model::{ErrorKind, Op, Outcome, Way};
 use tranship_testkit::Random;
 use tranship_transport::net::Net;
 
@@ -138,7 +138,7 @@ impl Stage {
         self.all_write.borrow().contains(file)
     }
 
-    pub fn count(&self, op: &Op, outcome: &Result<Outcome, Kind>) {
+    pub fn count(&self, op: &Op, outcome: &Result<Outcome, ErrorKind>) {
         let op = format!("{op:?}");
         let op = op.split(' ').next().unwrap_or_default();
         let name = match outcome {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use tranship_model::draw::{Shot, aimed, is_unsaid};
 use tranship_model::explore::{Does, Limits, choices};
 use tranship_model::{
-    Access, BufferId, Domain, EndState, Hold, Kind, Model, Op, Outcome, Piece, Way, copies_of,
+    Access, BufferId, Domain, EndState, ErrorKind, Hold, Model, Op, Outcome, Piece, Way, copies_of,
 };
 use tranship_testkit::probe;
 
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
     }
 
     /// What the types do not let anybody do, and what would take too long.
-    fn skips(&self, op: &Op, expected: &Result<Outcome, Kind>) -> bool {
+    fn skips(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> bool {
         let model = &self.model;
         let unsaid = expected
             .as_ref()
@@ -179,14 +179,14 @@ impl<'a> World<'a> {
         full || coming + model.in_use(copies_of(c.sink)) > MOST_COPIES
     }
 
-    fn act(&self, op: &Op, expected: &Result<Outcome, Kind>) -> Done {
-        let told = expected.clone().map_err(Kind::number);
+    fn act(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> Done {
+        let told = expected.clone().map_err(ErrorKind::number);
         let answer = self.ask(op.domain(), Order::Do(op.clone(), told))?;
         let said = answer.said.ok_or("it says nothing")?;
         let wanted = match expected {
             Ok(Outcome::Done | Outcome::Buffer(_)) => Said::Done,
             Ok(Outcome::Nothing) => Said::Nothing,
-            Ok(Outcome::Took(event)) => Said::Took(event.carries, event.buffers.len(), event.meta),
+            Ok(Outcome::Took(event)) => Said::Took(event.carries, event.buffers.len(), event.word),
             Ok(other) => return Err(format!("{other:?} is not asked for here")),
             Err(kind) => match said {
                 Said::Error(number, _) if number == kind.number() => return Ok(()),
@@ -199,7 +199,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn connect(&self, op: &Op, expected: &Result<Outcome, Kind>) -> Done {
+    fn connect(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> Done {
         let (
             Op::Connect {
                 domain,
@@ -240,7 +240,7 @@ impl<'a> World<'a> {
         accepted.map(drop)
     }
 
-    fn new_pool(&self, op: &Op, expected: &Result<Outcome, Kind>) -> Done {
+    fn new_pool(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> Done {
         let (
             Op::NewPool {
                 domain,

@@ -4,7 +4,7 @@ use super::Net;
 use super::address::Address;
 use super::settings::{PLAIN_VARIABLE, Security, Timing};
 use super::tls::{CERT_FILE, Credentials};
-use crate::{Backend, Error, Kind, Listener, Transport};
+use crate::{Backend, Error, ErrorKind, Listener, Transport};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use tranship_sys::process::trusted_env;
@@ -62,13 +62,13 @@ impl BuiltIn {
         let said = Address::parse(address);
         if said.is_ok_and(|said| said.port == 0) {
             let text = format!("{address:?}: nobody could connect to port 0: name one");
-            return Err(Error::new(Kind::InvalidEndpoint, text));
+            return Err(Error::new(ErrorKind::InvalidEndpoint, text));
         }
         self.net_for(address).map(drop)
     }
 
     fn net_for(&self, address: &str) -> Result<Net, Error> {
-        Address::parse(address).map_err(|why| Error::new(Kind::InvalidEndpoint, why))?;
+        Address::parse(address).map_err(|why| Error::new(ErrorKind::InvalidEndpoint, why))?;
         self.net()
     }
 }
@@ -77,7 +77,7 @@ impl BuiltIn {
 /// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`); for a privileged process (set-uid) only that.
 ///
 /// # Errors
-/// [`Kind::Credentials`] if there is none of them, with where it looked.
+/// [`ErrorKind::Credentials`] if there is none of them, with where it looked.
 pub fn default_credentials() -> Result<PathBuf, Error> {
     if let Some(named) = trusted_env(CREDENTIALS_VARIABLE) {
         return Ok(PathBuf::from(named));
@@ -96,7 +96,7 @@ pub fn default_credentials() -> Result<PathBuf, Error> {
         "no credentials: {CREDENTIALS_VARIABLE} is not set, and there are none in {}; `tranship cert` makes some",
         looked.join(" or ")
     );
-    Err(Error::new(Kind::Credentials, text))
+    Err(Error::new(ErrorKind::Credentials, text))
 }
 
 impl Backend for BuiltIn {

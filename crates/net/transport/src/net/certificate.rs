@@ -2,7 +2,7 @@
 
 use super::tls::unusable;
 use super::{CA_FILE, CERT_FILE, KEY_FILE};
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -46,7 +46,7 @@ fn key() -> Result<KeyPair, Error> {
 /// An authority: its certificate and its key.
 ///
 /// # Errors
-/// [`Kind::Credentials`] if the key cannot be made.
+/// [`ErrorKind::Credentials`] if the key cannot be made.
 pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
     let mut params = params(&[], name, life)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -62,7 +62,7 @@ pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
 /// A certificate for a machine or a program: for connecting, and for being connected to under these names and addresses.
 ///
 /// # Errors
-/// [`Kind::Credentials`] for an authority that cannot be used, [`Kind::BadArgument`] for a name that no certificate can be for.
+/// [`ErrorKind::Credentials`] for an authority that cannot be used, [`ErrorKind::BadArgument`] for a name that no certificate can be for.
 pub fn issue(
     authority: &Issued,
     name: &str,
@@ -77,7 +77,7 @@ pub fn issue(
     for name in &names {
         if ServerName::try_from(name.as_str()).is_err() {
             let text = format!("`{name}` is neither a DNS name nor an IP address");
-            return Err(Error::new(Kind::BadArgument, text));
+            return Err(Error::new(ErrorKind::BadArgument, text));
         }
     }
     let mut params = params(&names, name, life)?;
@@ -99,7 +99,7 @@ pub fn issue(
 /// Makes an authority in a directory: `ca.pem` and `ca-key.pem`, which nobody else may read.
 ///
 /// # Errors
-/// As [`authority`]; [`Kind::System`] with the file that cannot be written: nothing is overwritten.
+/// As [`authority`]; [`ErrorKind::System`] with the file that cannot be written: nothing is overwritten.
 pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), Error> {
     let made = authority(name, life)?;
     make_directory(directory)?;
@@ -111,7 +111,7 @@ pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), Error> {
 /// mode 600.
 ///
 /// # Errors
-/// As [`issue`], with the authority's file that cannot be read; [`Kind::System`] with the file that cannot be written: nothing is overwritten.
+/// As [`issue`], with the authority's file that cannot be read; [`ErrorKind::System`] with the file that cannot be written: nothing is overwritten.
 pub fn issue_into(
     authority: &Path,
     name: &str,

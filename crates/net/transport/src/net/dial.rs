@@ -10,8 +10,8 @@ use super::settings::{Security, Settings};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{timer, tls};
-use crate::{Error, Kind};
-use std::io::{ErrorKind, Read, Write};
+use crate::{Error, ErrorKind};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,8 +80,8 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
             false => failure.why,
         };
         match failure.nobody {
-            true => Error::because(Kind::InvalidEndpoint, "", Nobody(why)),
-            false => Error::new(Kind::InvalidEndpoint, why),
+            true => Error::because(ErrorKind::InvalidEndpoint, "", Nobody(why)),
+            false => Error::new(ErrorKind::InvalidEndpoint, why),
         }
     })?;
     let caller = Caller {
@@ -90,7 +90,7 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
         process: answer.process,
     };
     let session = Session::new(id, settings.timing, peer, Some(caller), None);
-    let unmade = |error: std::io::Error| Error::new(Kind::InvalidEndpoint, error.to_string());
+    let unmade = |error: std::io::Error| Error::new(ErrorKind::InvalidEndpoint, error.to_string());
     let session = session.map_err(unmade)?;
     session.attach(&mut session.lock(), line, answer.taken);
     timer::keep(Arc::clone(&session)).map_err(unmade)?;
@@ -180,7 +180,7 @@ fn meet(
     let left = left.max(Duration::from_millis(1));
     let socket = TcpStream::connect_timeout(&place, left);
     let socket = socket.map_err(|error| match error.kind() {
-        ErrorKind::ConnectionRefused => Failure {
+        io::ErrorKind::ConnectionRefused => Failure {
             nobody: true,
             refused: true,
             cut: false,

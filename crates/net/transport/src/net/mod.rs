@@ -37,7 +37,7 @@ mod tls;
 mod wire;
 
 use super::{Backend, Frame, Listener, Place, RecvError, Transport, Wait};
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use address::Address;
 use port::{Door, Port};
 use session::{Session, Tells};
@@ -116,7 +116,7 @@ impl Net {
     /// name or the address that it connects to.
     ///
     /// # Errors
-    /// [`Kind::System`] if the kernel gives no random numbers.
+    /// [`ErrorKind::System`] if the kernel gives no random numbers.
     pub fn tls(credentials: Credentials, timing: Timing) -> Result<Net, Error> {
         Net::new(Security::Tls(credentials), timing)
     }
@@ -140,7 +140,7 @@ impl Net {
     /// Opens a port before there is a name at it, and keeps it open; with port 0 the kernel chooses one.
     ///
     /// # Errors
-    /// [`Kind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS: what the kernel said is the cause.
+    /// [`ErrorKind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS: what the kernel said is the cause.
     pub fn open(&self, at: SocketAddr) -> Result<SocketAddr, Error> {
         let port = self.port(at)?;
         let address = port.address;
@@ -168,11 +168,12 @@ impl Net {
     }
 
     fn listen_at(&self, address: &str) -> Result<Name, Error> {
-        let wrong = |why| Error::new(Kind::InvalidEndpoint, why);
+        let wrong = |why| Error::new(ErrorKind::InvalidEndpoint, why);
         let address = Address::parse(address).map_err(wrong)?;
         let lost = format!("{:?} is not found", address.host);
         let places = address.places();
-        let places = places.map_err(|error| Error::because(Kind::InvalidEndpoint, lost, error))?;
+        let places =
+            places.map_err(|error| Error::because(ErrorKind::InvalidEndpoint, lost, error))?;
         let nowhere = || wrong(format!("{:?} has no address", address.host));
         let place = places.first().ok_or_else(nowhere)?;
         let port = self.port(*place)?;
@@ -198,7 +199,7 @@ impl Backend for Net {
 
     /// Blocks for at most the time of a handshake.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
-        let wrong = |why| Error::new(Kind::InvalidEndpoint, why);
+        let wrong = |why| Error::new(ErrorKind::InvalidEndpoint, why);
         let address = Address::parse(name).map_err(wrong)?;
         let session = dial::connect(&self.settings, address)?;
         Ok(Box::new(End(session)))

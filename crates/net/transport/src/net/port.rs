@@ -10,7 +10,7 @@ use super::settings::{Security, Settings};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{timer, tls};
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -136,9 +136,9 @@ impl Drop for Place {
 impl Port {
     pub(super) fn open(settings: &Arc<Settings>, at: SocketAddr) -> Result<Arc<Port>, Error> {
         let failed =
-            |error: io::Error| Error::because(Kind::InvalidEndpoint, at.to_string(), error);
+            |error: io::Error| Error::because(ErrorKind::InvalidEndpoint, at.to_string(), error);
         let allowed = settings.security.allows(at);
-        allowed.map_err(|why| Error::new(Kind::InvalidEndpoint, format!("{at}: {why}")))?;
+        allowed.map_err(|why| Error::new(ErrorKind::InvalidEndpoint, format!("{at}: {why}")))?;
         let listener = TcpListener::bind(at).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let port = Arc::new(Port {

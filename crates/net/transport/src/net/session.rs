@@ -16,10 +16,10 @@ use super::over::{Over, broken};
 use super::settings::Timing;
 use super::states::{Bell, Coming, LastLook, News, Output, Watch};
 use super::wire::{FrameKind, Header, MAX_FRAME_BYTES, Secret};
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use crate::{Frame, FrameBytes, Place, RecvError};
 use std::fmt::Debug;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -148,7 +148,7 @@ impl Session {
     pub(super) fn failed(&self, inner: &mut Inner, error: &io::Error) {
         match error.kind() {
             // Only what TLS does not accept: someone else has written into the connection, or something broke it.
-            ErrorKind::InvalidData => {
+            io::ErrorKind::InvalidData => {
                 let why = format!("{} sent what TLS refuses: {error}", self.peer);
                 self.lose(inner, why);
             }
@@ -199,7 +199,7 @@ impl Session {
     pub(super) fn flush(&self, inner: &mut Inner) -> bool {
         match inner.write() {
             Ok(()) => true,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => {
                 // What came before the end may still be there to be taken: the end is found by reading.
                 let why = format!(
@@ -277,7 +277,7 @@ impl Session {
                         return None;
                     }
                     Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                     Err(error) => {
                         self.failed(inner, &error);
                         return None;
@@ -290,8 +290,8 @@ impl Session {
     fn gone(inner: &Inner) -> Option<Error> {
         inner.connection.over().map(|over| {
             let kind = match over.violation {
-                true => Kind::PeerViolation,
-                false => Kind::PeerGone,
+                true => ErrorKind::PeerViolation,
+                false => ErrorKind::PeerGone,
             };
             Error::new(kind, over.why.clone())
         })
@@ -301,11 +301,11 @@ impl Session {
         let mut inner = self.lock();
         let inner = &mut *inner;
         if inner.is_over() {
-            return Err(Kind::PeerGone.into());
+            return Err(ErrorKind::PeerGone.into());
         }
         let len = frame.bytes.len();
         if inner.out.len() >= WINDOW || len == 0 || len > MAX_FRAME_BYTES {
-            return Err(Kind::Full.into());
+            return Err(ErrorKind::Full.into());
         }
         inner.out.push_back(Outgoing {
             bytes: frame.bytes.clone(),
@@ -432,7 +432,7 @@ impl Session {
                         return Ok(false);
                     }
                     Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                     Err(error) => {
                         self.failed(inner, &error);
                         return Ok(false);

@@ -1,6 +1,6 @@
 //! Who is who: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
 
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -25,9 +25,9 @@ pub const KEY_FILE: &str = "key.pem";
 /// Who we are, and whom we believe.
 ///
 /// ```
-/// # mod tranship { pub use tranship_transport::{self as transport, Error, Kind}; }
+/// # mod tranship { pub use tranship_transport::{self as transport, Error, ErrorKind}; }
 /// use std::time::Duration;
-/// use tranship::Kind;
+/// use tranship::ErrorKind;
 /// use tranship::transport::net::{Credentials, certificate};
 ///
 /// # let home = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ pub const KEY_FILE: &str = "key.pem";
 /// Credentials::load(&ours)?.verify()?;
 ///
 /// let error = Credentials::load(&ca).unwrap_err(); // no certificate of its own
-/// assert_eq!(error.kind(), Kind::Credentials);
+/// assert_eq!(error.kind(), ErrorKind::Credentials);
 /// # Ok::<(), tranship_transport::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Credentials {
     /// Reads `ca.pem`, `cert.pem` and `key.pem`, as `tranship cert issue` writes them.
     ///
     /// # Errors
-    /// [`Kind::Credentials`], with which file cannot be used, and why: what the kernel said is the cause. A key that others than its owner may read is refused.
+    /// [`ErrorKind::Credentials`], with which file cannot be used, and why: what the kernel said is the cause. A key that others than its owner may read is refused.
     pub fn load(directory: &Path) -> Result<Credentials, Error> {
         let key = directory.join(KEY_FILE);
         let about = |path: &Path| unusable(path.display().to_string());
@@ -62,7 +62,7 @@ impl Credentials {
         if mode & 0o077 != 0 {
             let path = key.display();
             let text = format!("{path}: others may use this key (mode {mode:03o}); make it 600");
-            return Err(Error::new(Kind::Credentials, text));
+            return Err(Error::new(ErrorKind::Credentials, text));
         }
         let read = |name: &str| {
             let path = directory.join(name);
@@ -76,7 +76,7 @@ impl Credentials {
     /// Credentials out of PEM text.
     ///
     /// # Errors
-    /// [`Kind::Credentials`], with what is wrong with which of them.
+    /// [`ErrorKind::Credentials`], with what is wrong with which of them.
     pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificates = |what: &'static str, pem: &[u8]| {
@@ -85,7 +85,7 @@ impl Credentials {
                 all if !all.is_empty() => Ok(all),
                 _ => {
                     let text = format!("{what}: no certificate in it");
-                    Err(Error::new(Kind::Credentials, text))
+                    Err(Error::new(ErrorKind::Credentials, text))
                 }
             }
         };
@@ -127,9 +127,9 @@ impl Credentials {
     /// Would we be let in by ourselves, now?
     ///
     /// # Errors
-    /// [`Kind::Credentials`]: another authority's, expired.
+    /// [`ErrorKind::Credentials`]: another authority's, expired.
     pub fn verify(&self) -> Result<(), Error> {
-        let none = || Error::new(Kind::Credentials, "no certificate");
+        let none = || Error::new(ErrorKind::Credentials, "no certificate");
         let (own, between) = self.chain.split_first().ok_or_else(none)?;
         let seen = self
             .verifier
@@ -239,7 +239,7 @@ pub(super) fn peer(connection: &rustls::Connection) -> Option<Arc<[u8]>> {
 pub(super) fn unusable<E: std::error::Error + Send + Sync + 'static>(
     what: impl Into<Cow<'static, str>>,
 ) -> impl FnOnce(E) -> Error {
-    move |cause| Error::because(Kind::Credentials, what, cause)
+    move |cause| Error::because(ErrorKind::Credentials, what, cause)
 }
 
 /// Fills in what nobody guesses.
@@ -249,7 +249,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let filled = provider.secure_random.fill(&mut bytes);
     // It says nothing beyond that, and is no error to keep.
     filled.map_err(|_: rustls::crypto::GetRandomFailed| {
-        Error::new(Kind::System, "the kernel gives no random numbers")
+        Error::new(ErrorKind::System, "the kernel gives no random numbers")
     })?;
     Ok(bytes)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{fs, io};
 use tranship_testkit::Watchdog;
 use tranship_transport::net::{Credentials, Net, certificate};
-use tranship_transport::{Backend, Error, Kind};
+use tranship_transport::{Backend, Error, ErrorKind};
 
 pub fn net(credentials: Credentials) -> Net {
     Net::tls(credentials, timing()).expect("net")
@@ -19,7 +19,7 @@ fn refused(server: &Net, client: &Net) -> (String, String) {
     let _name = server.listen(&format!("{at}/x")).expect("listen");
     let (before, _) = server.refused();
     let error = client.connect(&format!("{at}/x")).expect_err("refused");
-    assert_eq!(error, Kind::InvalidEndpoint);
+    assert_eq!(error, ErrorKind::InvalidEndpoint);
     let here = error.to_string();
     loop {
         if let (count, Some(why)) = server.refused()
@@ -67,7 +67,7 @@ fn certificates_expire() {
         std::thread::yield_now();
     }
     let why = old.verify().expect_err("expired");
-    assert_eq!(why.kind(), Kind::Credentials);
+    assert_eq!(why.kind(), ErrorKind::Credentials);
     assert!(why.to_string().contains("xpired"), "{why}");
     let (old, good) = (net(old), net(issued(&ca, "x", &["127.0.0.1"])));
     let (here, there) = refused(&good, &old);
@@ -277,7 +277,7 @@ fn without_tls_it_stays_on_this_machine() {
     let net = Net::plain(timing()).expect("net");
     for address in ["192.0.2.1:1/x", "[2001:db8::1]:1/x"] {
         let error = net.connect(address).expect_err("too far");
-        assert_eq!(error, Kind::InvalidEndpoint);
+        assert_eq!(error, ErrorKind::InvalidEndpoint);
         let why = error.to_string();
         assert!(why.contains("trusted-network"), "{why}");
         assert!(net.listen(address).is_err());
@@ -296,18 +296,18 @@ fn what_cannot_be_used_has_a_kind() {
     let why = |error: &Error| error.find::<io::Error>().map(io::Error::kind);
 
     let error = Credentials::load(&ours).expect_err("there is nothing");
-    assert_eq!(error.kind(), Kind::Credentials);
+    assert_eq!(error.kind(), ErrorKind::Credentials);
     assert_eq!(why(&error), Some(io::ErrorKind::NotFound), "{error}");
     assert!(error.to_string().contains("key.pem"), "{error}");
 
     certificate::init(&ca, "tests", DAY).expect("an authority");
     let error = certificate::init(&ca, "tests", DAY).expect_err("there is one");
-    assert_eq!(error.kind(), Kind::System);
+    assert_eq!(error.kind(), ErrorKind::System);
     assert_eq!(why(&error), Some(io::ErrorKind::AlreadyExists), "{error}");
 
     let at = ["127.0.0.1".to_owned()];
     let error = certificate::issue_into(&ca, "no name", &at, DAY, &ours).expect_err("no name");
-    assert_eq!(error.kind(), Kind::BadArgument);
+    assert_eq!(error.kind(), ErrorKind::BadArgument);
     assert!(error.to_string().contains("`no name`"), "{error}");
 
     certificate::issue_into(&ca, "ours", &at, DAY, &ours).expect("issued");
@@ -316,7 +316,7 @@ fn what_cannot_be_used_has_a_kind() {
     let key = ours.join("key.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("its owner may");
     let error = Credentials::load(&ours).expect_err("others may read it");
-    assert_eq!(error.kind(), Kind::Credentials);
+    assert_eq!(error.kind(), ErrorKind::Credentials);
     assert!(error.to_string().contains("mode 640"), "{error}");
 
     let [ca, cert, key] = [ca.join("ca.pem"), ours.join("cert.pem"), key];
@@ -328,7 +328,7 @@ fn what_cannot_be_used_has_a_kind() {
         ("cert.pem", Credentials::new(&ca, &ca, &key)),
     ] {
         let error = wrong.expect_err("one is wrong");
-        assert_eq!(error.kind(), Kind::Credentials);
+        assert_eq!(error.kind(), ErrorKind::Credentials);
         assert!(error.to_string().contains(what), "{error}");
     }
 }
@@ -341,11 +341,11 @@ fn a_port_that_cannot_be_had_has_a_kind() {
     let error = plain
         .open(theirs.local_addr().expect("its address"))
         .expect_err("taken");
-    assert_eq!(error.kind(), Kind::InvalidEndpoint);
+    assert_eq!(error.kind(), ErrorKind::InvalidEndpoint);
     let cause = error.find::<io::Error>().map(io::Error::kind);
     assert_eq!(cause, Some(io::ErrorKind::AddrInUse), "{error}");
     let error = plain.open("0.0.0.0:0".parse().expect("an address"));
     let error = error.expect_err("not without TLS");
-    assert_eq!(error.kind(), Kind::InvalidEndpoint);
+    assert_eq!(error.kind(), ErrorKind::InvalidEndpoint);
     assert!(error.to_string().contains("TRANSHIP_PLAIN_TCP"), "{error}");
 }

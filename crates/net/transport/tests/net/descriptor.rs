@@ -5,7 +5,7 @@ use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
 use tranship_testkit::{Relay, Watchdog};
 use tranship_transport::net::{Net, Timing};
-use tranship_transport::{Kind, RecvError};
+use tranship_transport::{ErrorKind, RecvError};
 
 /// Takes what comes; if nothing is there it arms, and sleeps without a limit.
 fn asleep(end: &mut End) -> Result<Came, RecvError> {
@@ -51,7 +51,9 @@ fn a_descriptor_tells_of_everything_that_comes() {
                         other.send(&frame, Vec::new());
                     }
                     match asleep(&mut other) {
-                        Err(RecvError::Over(gone)) => assert_eq!(gone, Kind::PeerGone, "{gone}"),
+                        Err(RecvError::Over(gone)) => {
+                            assert_eq!(gone, ErrorKind::PeerGone, "{gone}")
+                        }
                         more => panic!("{more:?}"),
                     }
                 });

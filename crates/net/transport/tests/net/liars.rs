@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::io::Write;
 use tranship_testkit::Watchdog;
-use tranship_transport::{Backend, Kind, RecvError};
+use tranship_transport::{Backend, ErrorKind, RecvError};
 
 #[test]
 fn what_cannot_be_ends_the_session_with_words() {
@@ -45,7 +45,9 @@ fn what_cannot_be_ends_the_session_with_words() {
             match end.try_look() {
                 Ok(Some((frame, _))) => assert_eq!(frame, b"frame", "{what}"),
                 Ok(None) => end.wait(),
-                Err(RecvError::Over(why)) if why == Kind::PeerViolation => break why.to_string(),
+                Err(RecvError::Over(why)) if why == ErrorKind::PeerViolation => {
+                    break why.to_string();
+                }
                 Err(other) => panic!("{what}: {other:?}, {:?}", end.transport.why()),
             }
         };
@@ -71,7 +73,7 @@ fn a_count_does_not_go_back() {
         socket.write_all(&record(2, b"", 0, 0, taken)).expect("say");
     }
     let why = end.over();
-    assert_eq!(why, Kind::PeerViolation, "{why}");
+    assert_eq!(why, ErrorKind::PeerViolation, "{why}");
     let why = why.to_string();
     assert!(why.contains("taken 0 frames, of which 1 to 1"), "{why}");
 }
@@ -123,7 +125,7 @@ fn what_is_sent_again_is_the_same() {
             true => assert_eq!(end.next(), (b"frame".to_vec(), vec![8; 100])),
             false => {
                 let why = end.over();
-                assert_eq!(why, Kind::PeerViolation, "{why}");
+                assert_eq!(why, ErrorKind::PeerViolation, "{why}");
                 let why = why.to_string();
                 assert!(why.contains("another frame the second time"), "{why}");
             }

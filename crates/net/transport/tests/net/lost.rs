@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_testkit::{Random, Relay, Watchdog};
-use tranship_transport::Kind;
+use tranship_transport::ErrorKind;
 use tranship_transport::net::{Net, Timing};
 
 /// Connections are cut at random places in the stream, in the middle of frames and of buffers: everything arrives, once,
@@ -105,14 +105,14 @@ fn a_partition_longer_than_the_grace_is_the_end_with_words() {
     both[0].send(b"in vain", pattern(1, PAGE));
     for end in &mut both {
         let gone = end.over();
-        assert_eq!(gone, Kind::PeerGone, "{gone}");
+        assert_eq!(gone, ErrorKind::PeerGone, "{gone}");
         let why = end.transport.why().expect("words");
         assert!(
             why.contains("no connection for") && why.contains("at most 0.8 s"),
             "{why}"
         );
         let refused = end.try_send(b"more", Vec::new()).expect_err("it is over");
-        assert_eq!(refused, Kind::PeerGone, "{refused}");
+        assert_eq!(refused, ErrorKind::PeerGone, "{refused}");
         assert_eq!(end.done(), [0u64; 0], "nobody has taken it");
     }
 }
@@ -178,7 +178,7 @@ fn a_farewell_comes_after_everything_else() {
             assert!(other.next() == (vec![n], vec![n; 1 << 16]));
         }
         let gone = other.over();
-        assert_eq!(gone, Kind::PeerGone, "{gone}");
+        assert_eq!(gone, ErrorKind::PeerGone, "{gone}");
         let why = other.transport.why().expect("words");
         assert!(why.contains("has ended the channel"), "{why}");
     }

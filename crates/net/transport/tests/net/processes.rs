@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tranship_testkit::{Control, Relay, Watchdog, child};
-use tranship_transport::{Backend, Kind};
+use tranship_transport::{Backend, ErrorKind};
 
 // Gives its address away, serves one client, and waits to be killed.
 child!(
@@ -30,7 +30,7 @@ fn a_process_that_is_killed_is_gone() {
     let mut end = End::connect(&plain(), &format!("{at}/killed"));
     one.kill();
     let gone = end.over();
-    assert_eq!(gone, Kind::PeerGone, "{gone}");
+    assert_eq!(gone, ErrorKind::PeerGone, "{gone}");
     let why = gone.to_string();
     assert!(why.contains("the process there is gone"), "{why}");
 }
@@ -49,7 +49,7 @@ fn another_process_in_its_place_is_not_the_same() {
     let _: SocketAddr = other.ask(&at);
     relay.shut(false);
     let gone = end.over();
-    assert_eq!(gone, Kind::PeerGone, "{gone}");
+    assert_eq!(gone, ErrorKind::PeerGone, "{gone}");
     let why = gone.to_string();
     assert!(why.contains("another process is there now"), "{why}");
 }

@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use tranship_testkit::Watchdog;
-use tranship_transport::{Backend, Kind};
+use tranship_transport::{Backend, ErrorKind};
 
 #[test]
 fn a_server_may_say_anything() {
@@ -42,7 +42,7 @@ fn a_server_may_say_anything() {
             net.connect(&format!("{at}/x")).err()
         });
         let refused = refused.expect("it lies");
-        assert_eq!(refused, Kind::InvalidEndpoint, "{what}");
+        assert_eq!(refused, ErrorKind::InvalidEndpoint, "{what}");
         let why = refused.to_string();
         assert!(
             why.contains(&at.to_string()) && why.contains(words),

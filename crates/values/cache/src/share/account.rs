@@ -3,12 +3,12 @@
 use super::wire::{Limits, Refused};
 use std::collections::HashMap;
 use std::time::Instant;
-use tranship_core::{Cbuf, CbufId, DomainId};
+use tranship_core::{Buffer, BufferId, DomainId};
 
 /// One domain's.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    given: HashMap<CbufId, Given>,
+    given: HashMap<BufferId, Given>,
     bytes: u64,
     /// Since when it has had what it has had longest; as of the last look.
     oldest: Option<Instant>,
@@ -17,7 +17,7 @@ pub(super) struct Account {
 #[derive(Debug)]
 struct Given {
     /// Kept until the reader's end is known, so that the number names nothing else meanwhile.
-    copy: Cbuf,
+    copy: Buffer,
     since: Instant,
 }
 
@@ -26,7 +26,7 @@ impl Account {
     pub(super) fn admit(
         &mut self,
         domain: DomainId,
-        copy: &Cbuf,
+        copy: &Buffer,
         limits: &Limits,
         now: Instant,
     ) -> Result<(), Refused> {

@@ -7,7 +7,7 @@ use super::wire::{Asked, Limits, Refused, Say, TAIL, VERSION};
 use crate::store::Store;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Cbuf, DomainId, Error, Kind, Pool, Sender, WhenFull};
+use tranship_core::{Body, Buffer, DomainId, Error, ErrorKind, Pool, Sender, WhenFull};
 
 /// Questions before others have their turn.
 const TURN: usize = 64;
@@ -41,7 +41,7 @@ pub(super) struct Client {
 #[derive(Clone, Debug)]
 struct Out {
     say: Say,
-    copy: Option<Cbuf>,
+    copy: Option<Buffer>,
 }
 
 impl Client {
@@ -97,14 +97,17 @@ impl Client {
             return Ok(false);
         }
         for _ in 0..TURN {
-            let Some(message) = self.sender.try_recv_control()? else {
+            let Some(message) = self.sender.try_recv_back()? else {
                 return Ok(false);
             };
             let Body::Inline(piece) = message.body else {
-                return Err(Error::new(Kind::PeerViolation, "a question with a buffer"));
+                return Err(Error::new(
+                    ErrorKind::PeerViolation,
+                    "a question with a buffer",
+                ));
             };
-            let whole = self.asked.take(&piece, message.meta);
-            if !whole.map_err(Error::of(Kind::PeerViolation))? {
+            let whole = self.asked.take(&piece, message.word);
+            if !whole.map_err(Error::of(ErrorKind::PeerViolation))? {
                 continue;
             }
             Counts::bump(&counts.gets, 1);
@@ -221,7 +224,7 @@ impl Client {
                 self.stuck = None;
                 Ok(true)
             }
-            Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) => {
                 self.waits = Some(out);
                 self.stuck = self.stuck.or_else(|| Some(Instant::now()));
                 Ok(false)

@@ -4,7 +4,7 @@ use super::counts::Counts;
 use super::wire::{Refused, TAIL, tail};
 use crate::store::Item;
 use std::collections::{HashMap, VecDeque};
-use tranship_core::{Cbuf, Error, Limit, Pool, Shortage};
+use tranship_core::{Buffer, Error, Limit, Pool, Shortage};
 use tranship_zcopy::Mark;
 
 fn is_late(error: &Error) -> bool {
@@ -24,7 +24,7 @@ pub(super) struct Copies {
 struct Copy {
     of: Mark,
     cas: u64,
-    buf: Cbuf,
+    buf: Buffer,
     /// Asked for since it was last looked at.
     used: bool,
 }
@@ -49,7 +49,7 @@ impl Copies {
         item: &Item,
         counts: &Counts,
         make_room: impl FnOnce(),
-    ) -> Result<Cbuf, Refused> {
+    ) -> Result<Buffer, Refused> {
         if let Some(copy) = self.by_key.get_mut(key)
             && copy.of.is_of(&item.value)
             && copy.cas == item.cas

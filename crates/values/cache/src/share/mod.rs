@@ -8,7 +8,7 @@
 //!                                reply: a buffer, a miss, a refusal
 //! ```
 //!
-//! Who holds what is the ledger's word (`Cbuf::is_held_by`), never the reader's.
+//! Who holds what is the ledger's word (`Buffer::is_held_by`), never the reader's.
 //!
 //! NOT here: pools and channels (`core`), sockets (`server`).
 

@@ -5,7 +5,7 @@ use crate::parse::KEY;
 use std::io;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Body, Cbuf, Domain, Error, INLINE_BYTES, Kind, LinkOptions, Message, Receiver, View,
+    Body, Buffer, ChannelOptions, Domain, Error, ErrorKind, INLINE_BYTES, Message, Receiver, View,
 };
 
 /// Questions under way at a time: less than there is room for in the ring, however long the keys.
@@ -14,7 +14,7 @@ const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(INLINE_BYTES) / 2;
 /// Reads values of a cache server (`tranship cache --shm NAME`) by reference: what it gets lies in memory of the server's, which this process can only
 /// read.
 ///
-/// A server that has ended, or was handed over to its successor, is [`Kind::PeerGone`] or [`Kind::PeerDied`]: open it again.
+/// A server that has ended, or was handed over to its successor, is [`ErrorKind::PeerGone`] or [`ErrorKind::PeerDied`]: open it again.
 ///
 /// ```
 /// # mod tranship { pub use tranship_core::*; pub use tranship_cache as cache; }
@@ -61,7 +61,7 @@ pub enum Answer {
 /// A value that is held: its bytes stay as they are, whatever becomes of the key, until this is dropped. It may outlive its [`Reader`].
 #[derive(Clone, Debug)]
 pub struct Hit {
-    value: Cbuf,
+    value: Buffer,
     flags: u32,
     cas: u64,
     ttl: Option<u32>,
@@ -71,7 +71,7 @@ impl Reader {
     /// Connects to the server that shows its values under a name; waits until there is one.
     ///
     /// # Errors
-    /// What the manager refuses; [`Kind::Limit`] with [`Refused`] if too many others read; [`Kind::PeerViolation`] if it is no cache server.
+    /// What the manager refuses; [`ErrorKind::Limit`] with [`Refused`] if too many others read; [`ErrorKind::PeerViolation`] if it is no cache server.
     pub fn open(domain: &Domain, name: &str) -> Result<Reader, Error> {
         Reader::connect(domain, name, None)
     }
@@ -79,13 +79,13 @@ impl Reader {
     /// Opens a cache's values, and waits at most `timeout` for the server, here and for each answer later on.
     ///
     /// # Errors
-    /// As [`Reader::open`]; [`Kind::TimedOut`].
+    /// As [`Reader::open`]; [`ErrorKind::TimedOut`].
     pub fn open_within(domain: &Domain, name: &str, timeout: Duration) -> Result<Reader, Error> {
         Reader::connect(domain, name, Some(timeout))
     }
 
     fn connect(domain: &Domain, name: &str, timeout: Option<Duration>) -> Result<Reader, Error> {
-        let options = LinkOptions::new().lines(LINES);
+        let options = ChannelOptions::new().lines(LINES);
         let options = timeout.map_or(options.clone(), |timeout| options.timeout(timeout));
         let mut own = Reader {
             receiver: domain.open_receiver_with(name, options)?,
@@ -99,12 +99,12 @@ impl Reader {
             Some(Say::Hello(other, _)) => {
                 let text =
                     format!("the cache server at `{name}` speaks version {other}, not {VERSION}");
-                return Err(Error::new(Kind::Version, text));
+                return Err(Error::new(ErrorKind::Version, text));
             }
             Some(Say::Refused(why)) => return Err(refusal(why)),
             _ => {
                 let text = format!("`{name}` is no cache server's");
-                return Err(Error::new(Kind::PeerViolation, text));
+                return Err(Error::new(ErrorKind::PeerViolation, text));
             }
         }
         Ok(own)
@@ -125,8 +125,8 @@ impl Reader {
     /// What is stored under a key, if there is something.
     ///
     /// # Errors
-    /// [`Kind::BadArgument`] for what is no key; [`Kind::Limit`] and [`Kind::OutOfMemory`], with [`Refused`], if this process holds too much, or all others do;
-    /// [`Kind::PeerGone`] and [`Kind::PeerDied`] if the server is gone; [`Kind::TimedOut`] if it does not answer, after which the reader is of no use any more.
+    /// [`ErrorKind::BadArgument`] for what is no key; [`ErrorKind::Limit`] and [`ErrorKind::OutOfMemory`], with [`Refused`], if this process holds too much, or all others do;
+    /// [`ErrorKind::PeerGone`] and [`ErrorKind::PeerDied`] if the server is gone; [`ErrorKind::TimedOut`] if it does not answer, after which the reader is of no use any more.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Hit>, Error> {
         let mut one = None;
         self.each([key], |answer| one = Some(answer))?;
@@ -134,7 +134,7 @@ impl Reader {
             Some(Answer::Hit(hit)) => Ok(Some(hit)),
             Some(Answer::Miss) => Ok(None),
             Some(Answer::Refused(why)) => Err(refusal(why)),
-            None => Err(Kind::Internal.into()),
+            None => Err(ErrorKind::Internal.into()),
         }
     }
 
@@ -156,11 +156,11 @@ impl Reader {
         let keys = keys.into_iter();
         if let Some(key) = keys.clone().find(|key| !(1..=KEY).contains(&key.len())) {
             let text = format!("a key has 1 to {KEY} bytes, and this one {}", key.len());
-            return Err(Error::new(Kind::BadArgument, text));
+            return Err(Error::new(ErrorKind::BadArgument, text));
         }
         if self.broken {
             let text = "an earlier answer of the server did not come, or was none";
-            return Err(Error::new(Kind::ChannelState, text));
+            return Err(Error::new(ErrorKind::ChannelState, text));
         }
         self.broken = true;
         let mut keys = keys.peekable();
@@ -201,20 +201,20 @@ impl Reader {
 
 fn inline(message: &Message) -> Option<Say> {
     match &message.body {
-        Body::Inline(bytes) => Say::decode(message.meta, bytes),
+        Body::Inline(bytes) => Say::decode(message.word, bytes),
         _ => None,
     }
 }
 
 fn answer(message: Message) -> Result<Answer, Error> {
-    let wrong = |what: &'static str| Error::new(Kind::PeerViolation, what);
+    let wrong = |what: &'static str| Error::new(ErrorKind::PeerViolation, what);
     match inline(&message) {
         Some(Say::Miss) => return Ok(Answer::Miss),
         Some(Say::Refused(why)) => return Ok(Answer::Refused(why)),
         Some(_) => return Err(wrong("the server answers with something else")),
         None => {}
     }
-    let (Some(Say::Hit(ttl)), Body::Buf(whole)) = (Say::decode(message.meta, &[]), message.body)
+    let (Some(Say::Hit(ttl)), Body::Buffer(whole)) = (Say::decode(message.word, &[]), message.body)
     else {
         return Err(wrong("the server answers what no cache server answers"));
     };
@@ -226,7 +226,7 @@ fn answer(message: Message) -> Result<Answer, Error> {
     let tail = whole
         .view()
         .read_array(len)
-        .map_err(Error::of(Kind::PeerViolation))?;
+        .map_err(Error::of(ErrorKind::PeerViolation))?;
     let (flags, cas) = wire::read_tail(tail);
     let value = whole.slice(..len);
     Ok(Answer::Hit(Hit {
@@ -239,9 +239,9 @@ fn answer(message: Message) -> Result<Answer, Error> {
 
 fn refusal(why: Refused) -> Error {
     let kind = match why {
-        Refused::NoRoom { .. } => Kind::OutOfMemory,
-        Refused::Late { .. } => Kind::TimedOut,
-        _ => Kind::Limit,
+        Refused::NoRoom { .. } => ErrorKind::OutOfMemory,
+        Refused::Late { .. } => ErrorKind::TimedOut,
+        _ => ErrorKind::Limit,
     };
     Error::because(kind, "the cache server does not give it", why)
 }
@@ -305,7 +305,7 @@ impl Hit {
 
     /// The buffer, to be cut, or sent to a socket by [`tranship_zcopy::Piece::Buffer`].
     #[must_use]
-    pub fn into_buf(self) -> Cbuf {
+    pub fn into_buffer(self) -> Buffer {
         self.value
     }
 }

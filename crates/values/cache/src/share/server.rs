@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tranship_core::{Error, Kind, LinkOptions, Listener, PollItem, PoolOptions, Role, poll};
+use tranship_core::{
+    ChannelOptions, Error, ErrorKind, Listener, PollItem, PoolOptions, Role, poll,
+};
 
 /// Time between two looks at who holds what, and who is slow.
 const TICK: Duration = Duration::from_millis(250);
@@ -35,7 +37,7 @@ pub(crate) struct ShareServer {
     common: Common,
     looked: Instant,
     /// What was complained of last.
-    said: Option<Kind>,
+    said: Option<ErrorKind>,
 }
 
 impl ShareServer {
@@ -66,7 +68,7 @@ impl ShareServer {
     /// If it cannot be had.
     pub(crate) fn listen(&mut self) -> Result<(), Error> {
         if self.listener.is_none() {
-            let options = LinkOptions::new().lines(LINES);
+            let options = ChannelOptions::new().lines(LINES);
             let domain = &self.share.domain;
             self.listener = Some(domain.listen_with(&self.share.name, Role::Source, options)?);
         }
@@ -138,9 +140,9 @@ impl ShareServer {
                 break;
             };
             // Takes the manager's news, and joins the next one when the last has gone.
-            let sender = match listener.accept_sender_within(Duration::ZERO) {
+            let sender = match listener.accept_sender_timeout(Duration::ZERO) {
                 Ok(sender) => sender,
-                Err(error) if error == Kind::TimedOut => {
+                Err(error) if error == ErrorKind::TimedOut => {
                     self.said = None;
                     break;
                 }
@@ -185,7 +187,7 @@ impl ShareServer {
                     return true;
                 }
                 Ok(_) => tracing::warn!(?patience, "a reader that took no answers is sent away"),
-                Err(error) if matches!(error.kind(), Kind::PeerGone | Kind::PeerDied) => {
+                Err(error) if matches!(error.kind(), ErrorKind::PeerGone | ErrorKind::PeerDied) => {
                     return false;
                 }
                 Err(error) => tracing::warn!(%error, "a reader is sent away"),

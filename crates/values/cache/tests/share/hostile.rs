@@ -3,11 +3,11 @@
 use super::kit::{NAME, stage, until};
 use std::time::Duration;
 use tranship_cache::Reader;
-use tranship_core::{Domain, Kind, LinkOptions, Receiver};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver};
 use tranship_testkit::{Random, Watchdog};
 
 fn open(domain: &Domain) -> Receiver {
-    let options = LinkOptions::new().lines(256);
+    let options = ChannelOptions::new().lines(256);
     let mut receiver = domain.open_receiver_with(NAME, options).expect("a channel");
     receiver.recv().expect("a greeting");
     receiver
@@ -21,7 +21,10 @@ fn is_sent_away(receiver: &mut Receiver) {
             Err(error) => break error.kind(),
         }
     };
-    assert!(matches!(end, Kind::PeerGone | Kind::PeerDied), "{end:?}");
+    assert!(
+        matches!(end, ErrorKind::PeerGone | ErrorKind::PeerDied),
+        "{end:?}"
+    );
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn the_channels_of_one_domain_are_one_reader() {
     let mut reader = Reader::open(&honest, NAME).expect("a place");
     assert!(reader.get(b"key").expect("answered").is_some());
     let most = Reader::open(&greedy, NAME).expect_err("a fifth channel");
-    assert_eq!(most.kind(), Kind::Limit, "{most}");
+    assert_eq!(most.kind(), ErrorKind::Limit, "{most}");
 }
 
 /// Another service under the name, and one that answers what is no answer.
@@ -158,7 +161,7 @@ fn a_server_that_lies() {
     let heard = reading.join().expect("a thread");
     for (heard, what) in heard.into_iter().zip(["no cache server", "shorter than"]) {
         let error = heard.expect_err("a lie");
-        assert_eq!(error.kind(), Kind::PeerViolation);
+        assert_eq!(error.kind(), ErrorKind::PeerViolation);
         assert!(error.to_string().contains(what), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tranship_core::Cbuf;
+use tranship_core::Buffer;
 use tranship_sys::scatter::{self, Done};
 
 /// What is kept for one socket.
@@ -29,7 +29,7 @@ struct Kept {
     /// The kernel's number of the send.
     number: u32,
     bytes: usize,
-    _buffers: Vec<Cbuf>,
+    _buffers: Vec<Buffer>,
 }
 
 /// The socket, as long as something is kept.
@@ -57,7 +57,7 @@ impl Held {
     }
 
     /// After one that went: these are kept until its notification comes.
-    pub(super) fn keep(&mut self, number: u32, bytes: usize, buffers: Vec<Cbuf>) {
+    pub(super) fn keep(&mut self, number: u32, bytes: usize, buffers: Vec<Buffer>) {
         self.bytes += bytes;
         self.sends.push_back(Kept {
             number,

@@ -13,7 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use tranship_core::Cbuf;
+use tranship_core::Buffer;
 use tranship_sys::{scatter, signals, stream};
 
 /// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
@@ -143,7 +143,7 @@ impl Sender {
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
         segments: &[Segment],
-        owners: &[Option<&Cbuf>],
+        owners: &[Option<&Buffer>],
         more: bool,
     ) -> (usize, io::Result<usize>) {
         match self.refer_kept(fd, socket, segments, owners) {
@@ -180,7 +180,7 @@ impl Sender {
         fd: BorrowedFd<'_>,
         socket: &mut Socket,
         segments: &[Segment],
-        owners: &[Option<&Cbuf>],
+        owners: &[Option<&Buffer>],
     ) -> io::Result<(usize, usize)> {
         notified::begin(fd, socket, &mut self.counts)?;
         if socket.notified == Notified::Off {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use tranship_core::Cbuf;
+use tranship_core::Buffer;
 use tranship_sys::process;
 
 /// A piece of a message.
@@ -29,11 +29,11 @@ pub enum Piece<'a> {
     /// A buffer of a shared pool, this process's own or one that another process sent. What goes out by reference keeps a handle of it in
     /// the [`crate::Socket`] until the kernel says that it needs its pages no more, so that nobody uses them again before. Its writer
     /// can change it meanwhile if the pool's level of trust lets him.
-    Buffer(&'a Cbuf),
+    Buffer(&'a Buffer),
     /// A part of one.
     ///
     /// Sending panics if the range is not inside it.
-    BufferPart(&'a Cbuf, Range<usize>),
+    BufferPart(&'a Buffer, Range<usize>),
     /// These bytes of a file, by sendfile(2): as there, who writes the file changes what is under way. Streams only.
     File(&'a File, Range<u64>),
 }
@@ -125,7 +125,7 @@ impl<'a> Piece<'a> {
     }
 
     /// The buffer of a shared pool that it is of.
-    pub(super) fn buffer(&self) -> Option<&'a Cbuf> {
+    pub(super) fn buffer(&self) -> Option<&'a Buffer> {
         match self {
             Piece::Buffer(buffer) | Piece::BufferPart(buffer, _) => Some(buffer),
             _ => None,
@@ -231,7 +231,7 @@ impl Segment {
         }
     }
 
-    pub(super) fn of_buffer(buffer: &Cbuf, range: Range<usize>) -> Segment {
+    pub(super) fn of_buffer(buffer: &Buffer, range: Range<usize>) -> Segment {
         assert!(
             range.start <= range.end && range.end <= buffer.len(),
             "bytes {range:?} of a buffer of {}",

@@ -1,7 +1,7 @@
 //! What comes before the next line.
 
 use crate::domain::Asked;
-use crate::error::{Error, Kind, Violation};
+use crate::error::{Error, ErrorKind, Violation};
 use crate::pool::Missing;
 use std::time::Instant;
 use tranship_proto::{ChannelId, PoolId};
@@ -33,25 +33,25 @@ impl Over {
     pub(super) fn error(self, channel: ChannelId) -> Error {
         let (kind, text) = match self {
             Over::Closed => (
-                Kind::PeerGone,
+                ErrorKind::PeerGone,
                 format!(
                     "the sender of channel {channel} has closed it, and everything it sent was taken"
                 ),
             ),
             Over::Died => (
-                Kind::PeerDied,
+                ErrorKind::PeerDied,
                 format!(
                     "the sender of channel {channel} died or gave up before it closed it; what it had sent was taken, but that may not be all"
                 ),
             ),
             Over::Never => (
-                Kind::NotConnected,
+                ErrorKind::NotConnected,
                 format!(
                     "channel {channel} was not made after all: its other end, or the manager, went before it was accepted; connect again"
                 ),
             ),
             Over::Lost => (
-                Kind::Lost,
+                ErrorKind::Lost,
                 format!(
                     "messages of channel {channel} are lost: the domain that wrote their memory ended before this one, or a manager, had it"
                 ),
@@ -59,7 +59,7 @@ impl Over {
             Over::Because(why) => return why,
             Over::Violated(violation) => {
                 let text = "the sender broke a rule, the channel is closed";
-                return Error::because(Kind::PeerViolation, text, violation);
+                return Error::because(ErrorKind::PeerViolation, text, violation);
             }
         };
         Error::new(kind, text)

@@ -3,7 +3,7 @@
 
 use super::Receiver;
 use super::ahead::Ahead;
-use crate::cbuf::{Cbuf, CbufMut, Tag};
+use crate::buffer::{Buffer, BufferMut, Tag};
 use crate::link::descriptor::{self, Carries, Reference};
 use crate::link::inline::Inline;
 use crate::pool::ForeignPool;
@@ -18,7 +18,7 @@ use tranship_sys::crash;
 /// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
-    pub(super) meta: u64,
+    pub(super) word: u64,
     pub(super) ptr: NonNull<u8>,
     pub(super) len: usize,
     pub(super) pool: NonNull<ForeignPool>,
@@ -29,17 +29,17 @@ impl Taken {
     /// # Safety
     /// Once per reference counted.
     #[inline(always)]
-    pub(super) unsafe fn into_buf(self) -> Cbuf {
+    pub(super) unsafe fn into_buffer(self) -> Buffer {
         // SAFETY: the caller counted the reference; the range was checked against the window.
-        unsafe { Cbuf::foreign(self.ptr, self.len, self.pool, self.tag) }
+        unsafe { Buffer::foreign(self.ptr, self.len, self.pool, self.tag) }
     }
 
     /// # Safety
     /// Once per reference counted, of a buffer that was moved.
     #[inline(always)]
-    pub(super) unsafe fn into_moved(self) -> CbufMut {
+    pub(super) unsafe fn into_buffer_mut(self) -> BufferMut {
         // SAFETY: as above; the pools that are received from in this way are mapped for writing if all write them.
-        unsafe { CbufMut::foreign(self.ptr, self.len, self.pool, self.tag) }
+        unsafe { BufferMut::foreign(self.ptr, self.len, self.pool, self.tag) }
     }
 }
 
@@ -114,7 +114,7 @@ impl Receiver {
     fn take_named(&mut self, carries: Carries, (first, line): (u64, &Line)) -> Option<Taken> {
         // Needs nothing of the line, so it is under way before the line is here.
         self.ask_for(&carries, self.guess.next());
-        let (meta, reference) = descriptor::named(carries, first, line)?;
+        let (word, reference) = descriptor::named(carries, first, line)?;
         let at_hand = self
             .at_hand
             .as_ref()
@@ -159,7 +159,7 @@ impl Receiver {
         self.consumer.advance();
         self.give_back_line();
         Some(Taken {
-            meta,
+            word,
             ptr,
             len,
             pool,

@@ -3,9 +3,9 @@
 
 use super::Receiver;
 use crate::base::millis;
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 use crate::domain::POLL_INTERVAL;
-use crate::error::{Error, Kind, RingFull, SendError};
+use crate::error::{Error, ErrorKind, RingFull, SendError};
 use crate::link::message::Body;
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,11 @@ impl Receiver {
     /// As [`pass`](Receiver::pass): `Full`, and `PoolPending`, when the time is over. The buffer comes back.
     pub fn pass_timeout(
         &mut self,
-        buf: CbufMut,
-        meta: u64,
+        buf: BufferMut,
+        word: u64,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<(), SendError<CbufMut>> {
-        let pass = |from: &mut Receiver, buf| from.pass_with(buf, meta);
+    ) -> Result<(), SendError<BufferMut>> {
+        let pass = |from: &mut Receiver, buf| from.pass_with(buf, word);
         self.until_room(timeout.into(), buf, pass)
     }
 
@@ -33,10 +33,10 @@ impl Receiver {
     pub fn release_timeout(
         &mut self,
         what: impl Into<Body>,
-        meta: u64,
+        word: u64,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<(), SendError<Body>> {
-        let release = |from: &mut Receiver, body: Body| from.release_with(body, meta);
+        let release = |from: &mut Receiver, body: Body| from.release_with(body, word);
         self.until_room(timeout.into(), what.into(), release)
     }
 
@@ -47,10 +47,10 @@ impl Receiver {
     pub fn send_control_timeout(
         &mut self,
         bytes: &[u8],
-        meta: u64,
+        word: u64,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<(), SendError<()>> {
-        let send = |from: &mut Receiver, ()| from.send_control(bytes, meta);
+        let send = |from: &mut Receiver, ()| from.send_control(bytes, word);
         self.until_room(timeout.into(), (), send)
     }
 
@@ -94,8 +94,8 @@ impl Receiver {
 }
 
 /// Whether it may go when the sender has done something.
-pub(in crate::link) fn goes_later(kind: Kind) -> bool {
-    matches!(kind, Kind::Full | Kind::PoolPending)
+pub(in crate::link) fn goes_later(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Full | ErrorKind::PoolPending)
 }
 
 /// Says how long that was.

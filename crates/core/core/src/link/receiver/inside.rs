@@ -2,13 +2,13 @@
 
 use super::Receiver;
 use super::ahead::Ahead;
-use crate::cbuf::CbufMut;
-use crate::error::{Error, Kind};
+use crate::buffer::BufferMut;
+use crate::error::{Error, ErrorKind};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::shared::LinkShared;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::LinkOptions;
+use crate::options::ChannelOptions;
 use std::sync::Arc;
 use tranship_ring::Publish;
 
@@ -16,7 +16,7 @@ impl Receiver {
     /// An end of [`inside::pair`](crate::link::inside::pair).
     pub(in crate::link) fn inside(
         link: Arc<LinkShared>,
-        options: &LinkOptions,
+        options: &ChannelOptions,
         store: Arc<Store>,
     ) -> Receiver {
         // Nothing is copied on the way: it is another handle of what was sent, or is there already.
@@ -29,8 +29,8 @@ impl Receiver {
     pub(super) fn take_inside(&mut self, words: [u64; 8]) -> Option<Message> {
         let store = self.store.as_ref().filter(|_| words[0] == OP_INSIDE)?;
         let body = store.take()?;
-        let meta = words[1];
-        Some(Message { meta, body })
+        let word = words[1];
+        Some(Message { word, body })
     }
 
     /// From here on lines are the sender's again only when [`give_back_to`](Receiver::give_back_to) says so.
@@ -57,10 +57,10 @@ impl Receiver {
         let mut words = words;
         descriptor::take_skippable(&mut words);
         if words[0] != OP_INSIDE {
-            let meta = words[1];
+            let word = words[1];
             return match descriptor::parse(&words) {
                 Ok(Descriptor::Inline(inline)) => Ok(Some(Message {
-                    meta,
+                    word,
                     body: Body::Inline(inline),
                 })),
                 _ => Ok(None),
@@ -85,19 +85,23 @@ impl Receiver {
     }
 
     /// Passes a buffer back to a sender of this process.
-    pub(super) fn pass_inside(&mut self, buf: CbufMut, meta: u64) -> Result<(), (Error, CbufMut)> {
+    pub(super) fn pass_inside(
+        &mut self,
+        buf: BufferMut,
+        word: u64,
+    ) -> Result<(), (Error, BufferMut)> {
         let store = match &self.store {
             Some(store) if !store.carried => Arc::clone(store),
             _ => {
                 let text = "the bytes of this buffer were carried here, and are in a pool of this domain: drop it, there is nothing to give back";
-                return Err((Error::new(Kind::BufferNotOwned, text), buf));
+                return Err((Error::new(ErrorKind::BufferNotOwned, text), buf));
             }
         };
         if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
             return Err((error, buf));
         }
         store.put_back(buf);
-        let line = [OP_INSIDE, meta, 0, 0, 0, 0, 0, 0];
+        let line = [OP_INSIDE, word, 0, 0, 0, 0, 0, 0];
         let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
         self.link.notify();
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::Receiver;
 use super::ahead::{Ahead, Over};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::link::message::Message;
 use tranship_proto::Request;
 use tranship_ring::Ending;
@@ -41,7 +41,7 @@ impl Receiver {
     #[cold]
     pub(super) fn take_ahead(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {
-            return Err(Kind::Forked.into());
+            return Err(ErrorKind::Forked.into());
         }
         match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
             Ahead::Nothing => Ok(None),

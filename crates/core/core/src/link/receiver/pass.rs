@@ -6,8 +6,8 @@
 use super::Receiver;
 use super::pools::FIRST;
 use super::take::Untaken;
-use crate::cbuf::{CbufMut, Home};
-use crate::error::{Error, Kind, RingFull, SendError, Violation};
+use crate::buffer::{BufferMut, Home};
+use crate::error::{Error, ErrorKind, RingFull, SendError, Violation};
 use crate::link::descriptor::{self, Carries, Reference};
 use crate::link::shared::{Assigned, Gone};
 use std::ptr;
@@ -19,19 +19,19 @@ use tranship_sys::crash;
 
 impl Receiver {
     /// Passes a buffer that was moved here back to the sender, whose pool it is of; the sender gets it from
-    /// [`try_recv_control`](crate::Sender::try_recv_control). What was written shows there, as long as the buffer says that it is
-    /// ([`CbufMut::truncate`]). It is the pool's memory again, under another id, when the sender drops it; to drop it here does that at once, and tells
+    /// [`try_recv_back`](crate::Sender::try_recv_back). What was written shows there, as long as the buffer says that it is
+    /// ([`BufferMut::truncate`]). It is the pool's memory again, under another id, when the sender drops it; to drop it here does that at once, and tells
     /// nobody.
     ///
     /// Until the sender takes it the buffer is in use: a sender that waits for memory without looking may wait for what waits for it.
     /// It does not block; [`pass_timeout`](Receiver::pass_timeout) and [`pass_async`](Receiver::pass_async) wait for room.
     ///
     /// # Errors
-    /// [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned) if it is of a pool of this domain, as a copy out of one of level `none` is, or another
+    /// [`ErrorKind::BufferNotOwned`](crate::ErrorKind::BufferNotOwned) if it is of a pool of this domain, as a copy out of one of level `none` is, or another
     /// domain's of this process;
-    /// [`Kind::PoolNotAssigned`](crate::Kind::PoolNotAssigned) if its pool's writer is not this channel's sender: drop it, or move it on;
-    /// [`Kind::PoolPending`](crate::Kind::PoolPending) if that pool was assigned a moment ago; [`Kind::Full`](crate::Kind::Full) and [`Kind::PeerGone`](crate::Kind::PeerGone). The buffer comes back.
-    pub fn pass(&mut self, buf: CbufMut) -> Result<(), SendError<CbufMut>> {
+    /// [`ErrorKind::PoolNotAssigned`](crate::ErrorKind::PoolNotAssigned) if its pool's writer is not this channel's sender: drop it, or move it on;
+    /// [`ErrorKind::PoolPending`](crate::ErrorKind::PoolPending) if that pool was assigned a moment ago; [`ErrorKind::Full`](crate::ErrorKind::Full) and [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone). The buffer comes back.
+    pub fn pass(&mut self, buf: BufferMut) -> Result<(), SendError<BufferMut>> {
         self.pass_with(buf, 0)
     }
 
@@ -39,9 +39,9 @@ impl Receiver {
     ///
     /// # Errors
     /// As [`pass`](Receiver::pass).
-    pub fn pass_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
+    pub fn pass_with(&mut self, buf: BufferMut, word: u64) -> Result<(), SendError<BufferMut>> {
         if self.store.is_some() {
-            let passed = self.pass_inside(buf, meta);
+            let passed = self.pass_inside(buf, word);
             return passed.map_err(|(error, buf)| SendError::new(error, buf));
         }
         let at = match self.is_at_hand(&buf) {
@@ -59,7 +59,7 @@ impl Receiver {
             length: handle.len as u64,
             serial,
         };
-        let line = descriptor::reference_line(reference, Carries::Moved, meta);
+        let line = descriptor::reference_line(reference, Carries::Moved, word);
         let rcvd = &self.ins[at].assignment.counts.counts()[handle.slot() as usize];
         let (control, lines) = (&mut self.control, self.control_lines);
         let publish = || _ = control.push(lines, Publish::SeqCst, line);
@@ -70,7 +70,7 @@ impl Receiver {
 
     /// Whether the buffer is of the pool that was assigned first, by its writer, and can go back without looking any further.
     #[inline(always)]
-    fn is_at_hand(&self, buf: &CbufMut) -> bool {
+    fn is_at_hand(&self, buf: &BufferMut) -> bool {
         let is_home = self.at_hand.as_ref().is_some_and(|pool| {
             !pool.forwarded && ptr::eq(buf.handle().home_key(), pool.foreign.as_ptr().cast())
         });
@@ -83,7 +83,7 @@ impl Receiver {
 
     /// The assignment by which the buffer can go back, if there is room for it.
     #[inline(never)]
-    fn look_for_way_back(&mut self, buf: &CbufMut) -> Result<usize, Error> {
+    fn look_for_way_back(&mut self, buf: &BufferMut) -> Result<usize, Error> {
         let at = self.way_back(buf)?;
         self.control_room()?;
         Ok(at)
@@ -93,23 +93,23 @@ impl Receiver {
         self.link.domain.check_fork()?;
         if self.link.their_closed() || self.link.gone() != Gone::No {
             let text = format!("the sender of channel {} is gone", self.link.channel);
-            return Err(Error::new(Kind::PeerGone, text));
+            return Err(Error::new(ErrorKind::PeerGone, text));
         }
         Ok(())
     }
 
     /// The assignment by which the buffer can go back.
-    fn way_back(&mut self, buf: &CbufMut) -> Result<usize, Error> {
+    fn way_back(&mut self, buf: &BufferMut) -> Result<usize, Error> {
         self.link.domain.check_fork()?;
         let Home::Foreign(home) = buf.handle().home() else {
             let text = "the buffer is of a pool of this domain, not of the sender's: drop it, there is nothing to give back";
-            return Err(Error::new(Kind::BufferNotOwned, text));
+            return Err(Error::new(ErrorKind::BufferNotOwned, text));
         };
         // SAFETY: pools outlive their outstanding slots, and `buf` is one.
         let foreign = unsafe { home.as_ref() };
         if !foreign.domain.is(&self.link.domain) {
             let text = "the buffer belongs to another domain of this process, and only that one may pass it back";
-            return Err(Error::new(Kind::BufferNotOwned, text));
+            return Err(Error::new(ErrorKind::BufferNotOwned, text));
         }
         self.sender_is_there()?;
         let pool = buf.handle().wire_id().pool();
@@ -127,7 +127,7 @@ impl Receiver {
             let text = format!(
                 "pool {pool} is not assigned to this channel by its writer, as its sender is domain {peer}: drop the buffer, or move it on"
             );
-            Error::new(Kind::PoolNotAssigned, text)
+            Error::new(ErrorKind::PoolNotAssigned, text)
         })
     }
 
@@ -145,7 +145,7 @@ impl Receiver {
             let text = format!(
                 "the manager has not confirmed yet that pool {pool} is assigned to this channel: hand the buffer back later"
             );
-            return Err(Error::new(Kind::PoolPending, text));
+            return Err(Error::new(ErrorKind::PoolPending, text));
         }
         Ok(found.ok())
     }

@@ -4,7 +4,7 @@
 use super::Receiver;
 use super::ahead::{Ahead, Awaits, Pending, Resync};
 use crate::domain::POLL_INTERVAL;
-use crate::error::{Error, Kind, Violation};
+use crate::error::{Error, ErrorKind, Violation};
 use crate::link::message::Message;
 use crate::link::shared::Assigned;
 use crate::pool::Missing;
@@ -40,7 +40,7 @@ impl Receiver {
     ) -> Result<Option<Message>, Error> {
         self.put_aside(words, Awaits::Room(pool));
         match error.kind() {
-            Kind::OutOfMemory | Kind::ManagerAway => Ok(None),
+            ErrorKind::OutOfMemory | ErrorKind::ManagerAway => Ok(None),
             _ => Err(error.context("the next message cannot be copied")),
         }
     }
@@ -53,7 +53,7 @@ impl Receiver {
                 let text = format!(
                     "the next message is in memory of pool {pool} that was not shown to this process before the manager went, and no other can be reached"
                 );
-                Err(Error::because(Kind::ChunkPending, text, barrier))
+                Err(Error::because(ErrorKind::ChunkPending, text, barrier))
             }
             None => Ok(None),
         }

@@ -1,9 +1,9 @@
 //! The pools that can be received from.
 
 use crate::domain::DomainCore;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::link::shared::{Assigned, Assignment};
-use crate::options::{LinkOptions, PoolOptions};
+use crate::options::{ChannelOptions, PoolOptions};
 use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl AtHand {
 /// The pool that the options name for copies.
 pub(in crate::link) fn snapshots(
     domain: &DomainCore,
-    options: &LinkOptions,
+    options: &ChannelOptions,
 ) -> Result<Option<Pool>, Error> {
     let Some(pool) = options.snapshots else {
         return Ok(None);
@@ -73,7 +73,7 @@ pub(in crate::link) fn snapshots(
     let missing = || {
         let text =
             format!("pool {pool}, which is to take copies, is not one of the domain that receives");
-        Error::new(Kind::BadArgument, text)
+        Error::new(ErrorKind::BadArgument, text)
     };
     own.map(Pool::from_arc).map(Some).ok_or_else(missing)
 }
@@ -81,7 +81,7 @@ pub(in crate::link) fn snapshots(
 /// The pool of a channel's own: the one that the options name, else one that is made as they say, or as `otherwise` does.
 pub(in crate::link) fn arrivals(
     domain: &DomainCore,
-    options: &LinkOptions,
+    options: &ChannelOptions,
     otherwise: Option<PoolOptions>,
 ) -> Result<Option<Pool>, Error> {
     if let Some(pool) = snapshots(domain, options)? {

@@ -3,20 +3,20 @@
 //! The reference goes first and the word after it, so that who hears the word finds the memory free as far as this end is concerned.
 
 use super::Receiver;
-use crate::cbuf::{Handle, Home};
-use crate::error::{Error, Kind, SendError};
+use crate::buffer::{Handle, Home};
+use crate::error::{Error, ErrorKind, SendError};
 use crate::link::descriptor;
 use crate::link::message::Body;
 use crate::link::shared::Assigned;
 use std::ptr;
 use std::sync::Arc;
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
-    /// Lets go of something that came by this channel, as dropping it does, and has the sender get `meta` for it, as
-    /// [`Body::Released`](crate::Body::Released) from [`try_recv_control`](crate::Sender::try_recv_control): a completion, for a sender that wants one. A buffer of either
+    /// Lets go of something that came by this channel, as dropping it does, and has the sender get `word` for it, as
+    /// [`Body::Released`](crate::Body::Released) from [`try_recv_back`](crate::Sender::try_recv_back): a completion, for a sender that wants one. A buffer of either
     /// kind, an aggregate, or inline bytes: what a [`Message`](crate::Message) has as its body.
     ///
     /// The sender learns the buffer's id where its memory is shared. It is this handle that goes: if there are others, here or elsewhere, the
@@ -24,13 +24,13 @@ impl Receiver {
     /// [`release_async`](Receiver::release_async) wait for room.
     ///
     /// # Errors
-    /// [`Kind::PoolNotAssigned`](crate::Kind::PoolNotAssigned) if the buffer's pool did not come by this channel, [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned)
-    /// if it is another domain's of this process; [`Kind::PoolPending`](crate::Kind::PoolPending) if that pool was assigned a moment ago;
-    /// [`Kind::Full`](crate::Kind::Full) and [`Kind::PeerGone`](crate::Kind::PeerGone). What was to be released comes back: dropped, it is released all the same.
+    /// [`ErrorKind::PoolNotAssigned`](crate::ErrorKind::PoolNotAssigned) if the buffer's pool did not come by this channel, [`ErrorKind::BufferNotOwned`](crate::ErrorKind::BufferNotOwned)
+    /// if it is another domain's of this process; [`ErrorKind::PoolPending`](crate::ErrorKind::PoolPending) if that pool was assigned a moment ago;
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) and [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone). What was to be released comes back: dropped, it is released all the same.
     pub fn release_with(
         &mut self,
         what: impl Into<Body>,
-        meta: u64,
+        word: u64,
     ) -> Result<(), SendError<Body>> {
         let body = what.into();
         let name = self.name_of(&body);
@@ -38,7 +38,7 @@ impl Receiver {
             Ok(name) => {
                 drop(body);
                 crash::point("release.after_drop");
-                self.put_released(name, meta);
+                self.put_released(name, word);
                 Ok(())
             }
             Err(error) => Err(SendError::new(error, body)),
@@ -48,8 +48,8 @@ impl Receiver {
     /// The same where nothing is held, by who relays what another one has let go.
     pub(in crate::link) fn tell_released(
         &mut self,
-        id: Option<CbufId>,
-        meta: u64,
+        id: Option<BufferId>,
+        word: u64,
     ) -> Result<(), Error> {
         self.sender_is_there()?;
         let name = match (&self.store, id) {
@@ -58,29 +58,29 @@ impl Receiver {
             (None, None) => None,
         };
         self.control_room()?;
-        self.put_released(name, meta);
+        self.put_released(name, word);
         Ok(())
     }
 
     // Crash: released, and nobody was told: the sender hears of our end.
-    fn put_released(&mut self, name: Option<CbufId>, meta: u64) {
-        let line = descriptor::released_line(name, meta);
+    fn put_released(&mut self, name: Option<BufferId>, word: u64) {
+        let line = descriptor::released_line(name, word);
         let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
         self.link.notify();
     }
 
     /// By what name the sender knows it, if by any.
-    fn name_of(&mut self, body: &Body) -> Result<Option<CbufId>, Error> {
+    fn name_of(&mut self, body: &Body) -> Result<Option<BufferId>, Error> {
         self.link.domain.check_fork()?;
         let handle = match body {
-            Body::Buf(buf) => buf.handle(),
-            Body::Moved(buf) => buf.handle(),
-            Body::Inline(_) | Body::Aggregate(_) | Body::MovedAggregate(_) => {
+            Body::Buffer(buf) => buf.handle(),
+            Body::BufferMut(buf) => buf.handle(),
+            Body::Inline(_) | Body::Aggregate(_) | Body::AggregateMut(_) => {
                 return self.sender_is_there().map(|()| None);
             }
             Body::Released(_) => {
                 let text = "what is released already cannot be released";
-                return Err(Error::new(Kind::BadArgument, text));
+                return Err(Error::new(ErrorKind::BadArgument, text));
             }
         };
         if let Some(store) = &self.store {
@@ -89,14 +89,14 @@ impl Receiver {
         }
         if !handle.is_of(&self.link.domain) {
             let text = "the buffer belongs to another domain of this process, and only that one may release it";
-            return Err(Error::new(Kind::BufferNotOwned, text));
+            return Err(Error::new(ErrorKind::BufferNotOwned, text));
         }
         self.sender_is_there()?;
         self.shared_name(handle)
     }
 
     /// A copy has a name of this domain's own.
-    fn shared_name(&mut self, handle: Handle) -> Result<Option<CbufId>, Error> {
+    fn shared_name(&mut self, handle: Handle) -> Result<Option<BufferId>, Error> {
         let id = handle.wire_id();
         let at = self.assigned(id.pool())?;
         let is_home = |at: &usize| match (&self.ins[*at].assignment.side, handle.home()) {
@@ -114,7 +114,7 @@ impl Receiver {
                     "pool {} is not assigned to this channel: the buffer came by another one; release it there, or drop it",
                     id.pool()
                 );
-                Err(Error::new(Kind::PoolNotAssigned, text))
+                Err(Error::new(ErrorKind::PoolNotAssigned, text))
             }
         }
     }

@@ -9,8 +9,8 @@
 use super::Receiver;
 use super::pools::is_copied;
 use super::take::Untaken;
-use crate::cbuf::CbufMut;
-use crate::error::{Kind, TooLarge};
+use crate::buffer::BufferMut;
+use crate::error::{ErrorKind, TooLarge};
 use crate::link::descriptor::Reference;
 use crate::link::shared::Assigned;
 use crate::pool::{ForeignPool, Pool};
@@ -19,7 +19,7 @@ use tranship_region::View;
 impl Receiver {
     /// A copy, if there is room for it.
     #[cold]
-    pub(super) fn snapshot(&self, bytes: View<'_>) -> Result<CbufMut, Untaken> {
+    pub(super) fn snapshot(&self, bytes: View<'_>) -> Result<BufferMut, Untaken> {
         let pool = self.snapshot_pool()?;
         let no_room = |error| Untaken::NoRoom(pool.id(), error);
         let mut copy = pool.try_alloc(bytes.len()).map_err(no_room)?;
@@ -60,7 +60,7 @@ impl Receiver {
 
     /// Without one no pool of that level is agreed to.
     fn snapshot_pool(&self) -> Result<&Pool, Untaken> {
-        let missing = || Untaken::NoRoom(tranship_proto::PoolId(0), Kind::ChannelTrust.into());
+        let missing = || Untaken::NoRoom(tranship_proto::PoolId(0), ErrorKind::ChannelTrust.into());
         self.snapshots.as_ref().ok_or_else(missing)
     }
 }

@@ -5,7 +5,7 @@ use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
 use crate::aggregate_mut::AggregateMut;
 use crate::base::lock;
-use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
+use crate::buffer::{Buffer, BufferMut, Home, Tag};
 use crate::domain::Subject;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
@@ -44,14 +44,14 @@ impl Receiver {
             self.give_back_line();
             return Ok(Some(message));
         }
-        let meta = words[1];
+        let word = words[1];
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
             Ok(Descriptor::Reference(carries, reference)) => match carries {
-                Carries::Buffer => self.take_buffer(reference).map(Body::Buf),
+                Carries::Buffer => self.take_buffer(reference).map(Body::Buffer),
                 Carries::Aggregate => self.take_aggregate(reference).map(Body::Aggregate),
-                Carries::Moved => self.take_moved(reference).map(Body::Moved),
-                Carries::MovedAggregate => self.take_moved_all(reference).map(Body::MovedAggregate),
+                Carries::Moved => self.take_moved(reference).map(Body::BufferMut),
+                Carries::MovedAggregate => self.take_moved_all(reference).map(Body::AggregateMut),
             },
             Ok(Descriptor::Released(_)) => Err(Violation::Operation { op: 6 }.into()),
             Err(violation) => Err(violation.into()),
@@ -59,7 +59,7 @@ impl Receiver {
         match outcome {
             Ok(body) => {
                 self.give_back_line();
-                Ok(Some(Message { meta, body }))
+                Ok(Some(Message { word, body }))
             }
             Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
             Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing),
@@ -69,7 +69,7 @@ impl Receiver {
     }
 
     #[inline]
-    fn take_buffer(&mut self, reference: Reference) -> Result<Cbuf, Untaken> {
+    fn take_buffer(&mut self, reference: Reference) -> Result<Buffer, Untaken> {
         let at = self.find(reference.id.pool())?;
         let take = || {
             let buf = self.shared(at, reference)?;
@@ -81,7 +81,7 @@ impl Receiver {
 
     /// What the receiver gets of a buffer that is shared: a reference, or a copy.
     #[inline]
-    fn shared(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
+    fn shared(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
         let buf = self.reference(at, reference)?;
         let Home::Foreign(pool) = buf.handle().home() else {
             return Ok(buf);
@@ -105,7 +105,7 @@ impl Receiver {
     }
 
     /// A buffer that is ours from here on.
-    fn take_moved(&mut self, reference: Reference) -> Result<CbufMut, Untaken> {
+    fn take_moved(&mut self, reference: Reference) -> Result<BufferMut, Untaken> {
         let at = self.find(reference.id.pool())?;
         let take = || {
             let buf = self.moved(at, reference)?;
@@ -116,14 +116,14 @@ impl Receiver {
     }
 
     /// What the receiver gets of a buffer that is moved. Of an own pool it has come back.
-    fn moved(&self, at: usize, reference: Reference) -> Result<CbufMut, Untaken> {
+    fn moved(&self, at: usize, reference: Reference) -> Result<BufferMut, Untaken> {
         let entry = self.entry(at, reference)?;
         let Reference {
             id, offset, length, ..
         } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Own(own) => {
-                let buf = CbufMut::taken_back(own, id, offset, length)?;
+                let buf = BufferMut::taken_back(own, id, offset, length)?;
                 self.note(buf.handle().tag, reference, true);
                 return Ok(buf);
             }
@@ -140,7 +140,7 @@ impl Receiver {
         self.note(tag, reference, true);
         // SAFETY: the reference was just counted, with that access, and its range checked.
         let buf =
-            unsafe { CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) };
+            unsafe { BufferMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) };
         match is_copied(foreign) {
             true => self.snapshot(buf.view()),
             false => Ok(buf),
@@ -252,7 +252,7 @@ impl Receiver {
 
     /// A reference to a buffer that is shared: counts and checks it. `rcvd` is the caller's to count.
     #[inline]
-    fn reference(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
+    fn reference(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
         let entry = self.entry(at, reference)?;
         let Reference {
             id, offset, length, ..
@@ -261,7 +261,7 @@ impl Receiver {
             Assigned::Foreign(foreign) => foreign,
             // That another domain sends back to us.
             Assigned::Own(own) => {
-                let buf = Cbuf::taken_back(own, id, offset, length)?;
+                let buf = Buffer::taken_back(own, id, offset, length)?;
                 self.note(buf.handle().tag, reference, false);
                 return Ok(buf);
             }
@@ -270,7 +270,7 @@ impl Receiver {
         let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
         self.note(tag, reference, false);
         // SAFETY: the reference was just counted, and its range checked.
-        Ok(unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
+        Ok(unsafe { Buffer::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
     }
 
     /// Notes that a buffer was received, where that is asked for: by which channel it came, and when; and records it, if it is traced.

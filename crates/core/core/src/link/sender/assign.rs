@@ -2,9 +2,9 @@
 
 use super::{Out, Sender};
 use crate::base::millis;
-use crate::cbuf::{Handle, Home};
+use crate::buffer::{Handle, Home};
 use crate::domain::{Asked, ROUND};
-use crate::error::{Awaited, Error, Kind, PoolPending, TimedOut};
+use crate::error::{Awaited, Error, ErrorKind, PoolPending, TimedOut};
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::WhenFull;
 use crate::pool::Pool;
@@ -44,7 +44,9 @@ impl Sender {
     pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, Error> {
         match self.assign_own(pool, Some(Instant::now())) {
             Ok(()) => Ok(true),
-            Err(error) if matches!(error.kind(), Kind::TimedOut | Kind::ManagerAway) => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::ManagerAway) => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
@@ -120,7 +122,7 @@ impl Sender {
                     counts_fd: fd,
                     open: std::sync::atomic::AtomicBool::new(false),
                 });
-                self.link.find(pool).ok_or(Kind::ManagerAway)?
+                self.link.find(pool).ok_or(ErrorKind::ManagerAway)?
             }
         };
         crash::point("assign.before_request");
@@ -140,7 +142,7 @@ impl Sender {
             let waits = deadline.is_none()
                 && answer
                     .as_ref()
-                    .is_err_and(|error| *error == Kind::ManagerAway);
+                    .is_err_and(|error| *error == ErrorKind::ManagerAway);
             if !waits || self.link.gone() != Gone::No {
                 break answer;
             }
@@ -163,7 +165,7 @@ impl Sender {
                     true => {
                         let late = late(Awaited::Manager("the assignment of a pool"));
                         Error::because(
-                            Kind::ManagerAway,
+                            ErrorKind::ManagerAway,
                             "the manager is there, but does nothing",
                             late,
                         )
@@ -231,7 +233,7 @@ impl Sender {
                     }) =>
             {
                 self.link.look_for_death();
-                return Err(Kind::ManagerAway.into());
+                return Err(ErrorKind::ManagerAway.into());
             }
             // Its connection has ended, of which nothing follows yet: who is killed loses its descriptors before it is dead.
             Err(error)
@@ -242,7 +244,7 @@ impl Sender {
                 self.link.look_for_death();
                 return match deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     true => Ok(false),
-                    false => Err(Kind::ManagerAway.into()),
+                    false => Err(ErrorKind::ManagerAway.into()),
                 };
             }
             Err(error) => return Err(error),
@@ -252,7 +254,7 @@ impl Sender {
         // Confirmed by a manager that is gone: the next one was perhaps not told.
         if domain.era() != now.era {
             self.link.shut_pool(pool);
-            return Err(Kind::ManagerAway.into());
+            return Err(ErrorKind::ManagerAway.into());
         }
         Ok(true)
     }
@@ -266,8 +268,8 @@ impl Sender {
     /// behind: nothing is dropped for that.
     pub(super) fn consent_by(&self) -> Option<Instant> {
         let patience = match self.when_full {
-            WhenFull::Block | WhenFull::DropNew | WhenFull::DropOldest => return None,
-            WhenFull::BlockFor(time) => time,
+            WhenFull::Wait | WhenFull::DropNew | WhenFull::DropOldest => return None,
+            WhenFull::WaitFor(time) => time,
             WhenFull::Error => Duration::ZERO,
         };
         Instant::now().checked_add(patience)

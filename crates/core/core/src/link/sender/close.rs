@@ -7,7 +7,7 @@ use tranship_ring::Ending;
 use tranship_sys::crash;
 
 impl Sender {
-    /// Gives up before everything was sent: the receiver gets what was, and then [`Kind::PeerDied`](crate::Kind::PeerDied)
+    /// Gives up before everything was sent: the receiver gets what was, and then [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied)
     /// instead of an end in order. So it does when a sender is dropped by a panic.
     pub fn abandon(self) {
         if !self.link.domain.fork.is_child() {

@@ -3,7 +3,7 @@
 use super::Sender;
 use crate::link::descriptor;
 use crate::link::shared::Gone;
-use crate::options::{Wait, WhenFull};
+use crate::options::WhenFull;
 use tranship_proto::{ChannelId, DomainId};
 
 impl Sender {
@@ -31,10 +31,6 @@ impl Sender {
     /// How `send` deals with a full ring now.
     pub fn when_full(&self) -> WhenFull {
         self.when_full
-    }
-    /// How this end waits from now on.
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.wait = wait;
     }
     /// Messages that the receiver has not taken yet.
     pub fn queued(&self) -> u64 {

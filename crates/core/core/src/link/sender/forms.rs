@@ -21,7 +21,7 @@ use std::time::Duration;
 /// # let mut sender = domain.open_sender("local:video")?;
 /// # let mut receiver = listener.accept_receiver()?;
 ///
-/// let soon = WhenFull::BlockFor(Duration::from_millis(10));
+/// let soon = WhenFull::WaitFor(Duration::from_millis(10));
 /// sender.with_when_full(soon).send_inline(b"a frame", 0)?;
 /// # assert_eq!(receiver.recv()?.to_vec(), b"a frame");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -56,7 +56,7 @@ impl Sender {
         self.with_when_full(WhenFull::Error).send(payload)
     }
 
-    /// Sends a buffer or an aggregate, waiting at most that long: as [`send`](Sender::send) with [`WhenFull::BlockFor`].
+    /// Sends a buffer or an aggregate, waiting at most that long: as [`send`](Sender::send) with [`WhenFull::WaitFor`].
     ///
     /// # Errors
     /// As [`send`](Sender::send): `Full` or `PoolPending` when the time is over.
@@ -65,7 +65,7 @@ impl Sender {
         payload: impl Into<Payload>,
         timeout: Duration,
     ) -> Result<Outcome, SendError<Payload>> {
-        let when_full = WhenFull::BlockFor(timeout);
+        let when_full = WhenFull::WaitFor(timeout);
         self.with_when_full(when_full).send(payload)
     }
 }

@@ -2,15 +2,15 @@
 
 use super::Sender;
 use crate::base::lock;
-use crate::cbuf::{CbufMut, Handle, Home};
+use crate::buffer::{BufferMut, Handle, Home};
 use crate::domain::Offer;
-use crate::error::{Error, Kind, TooLarge};
+use crate::error::{Error, ErrorKind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::{LinkOptions, Wait};
+use crate::options::{ChannelOptions, Wait};
 use crate::pool::OwnPool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ impl Sender {
     /// An end of [`inside::pair`](crate::link::inside::pair).
     pub(in crate::link) fn inside(
         link: Arc<LinkShared>,
-        options: &LinkOptions,
+        options: &ChannelOptions,
         store: Arc<Store>,
     ) -> Result<Sender, Error> {
         let mut sender = Sender::new(link, options)?;
@@ -108,29 +108,29 @@ impl Sender {
         };
         if !store.levels.has(offer.trust) {
             let text = format!(
-                "the receiver does not take buffers of a pool of level `{}` (LinkOptions::accept_trust, and snapshots for `none`)",
+                "the receiver does not take buffers of a pool of level `{}` (ChannelOptions::accept_trust, and snapshots for `none`)",
                 offer.trust.name()
             );
-            return Err(Error::new(Kind::ChannelTrust, text));
+            return Err(Error::new(ErrorKind::ChannelTrust, text));
         }
         match store.agrees(offer) {
             true => Ok(()),
             false => {
                 let text = format!(
-                    "the receiver does not take pool {} (LinkOptions::accept_pools)",
+                    "the receiver does not take pool {} (ChannelOptions::accept_pools)",
                     offer.pool
                 );
-                Err(Error::new(Kind::Refused, text))
+                Err(Error::new(ErrorKind::Refused, text))
             }
         }
     }
 
     /// Sends what is ready.
-    pub(super) fn put_inside(&mut self, body: Body, meta: u64) {
+    pub(super) fn put_inside(&mut self, body: Body, word: u64) {
         if let Some(store) = &self.store {
             store.put(body);
         }
-        let line = [OP_INSIDE | self.skippable, meta, 0, 0, 0, 0, 0, 0];
+        let line = [OP_INSIDE | self.skippable, word, 0, 0, 0, 0, 0, 0];
         let _ = self.producer.push(self.lines, Publish::SeqCst, line);
         self.wake();
     }
@@ -147,21 +147,21 @@ impl Sender {
         drop(replies);
         let back = || self.store.as_ref().and_then(|store| store.take_back());
         let body = match words[0] {
-            OP_INSIDE => back().map(Body::Moved),
+            OP_INSIDE => back().map(Body::BufferMut),
             _ => match descriptor::parse(&words)? {
                 Descriptor::Inline(inline) => Some(Body::Inline(inline)),
                 Descriptor::Released(id) => Some(Body::Released(id)),
                 Descriptor::Reference(..) => None,
             },
         };
-        let meta = words[1];
-        Ok(body.map(|body| Message { meta, body }))
+        let word = words[1];
+        Ok(body.map(|body| Message { word, body }))
     }
 
     /// Nobody asks any more for what was passed back.
     pub(super) fn drop_passed(&self) {
         let next = || self.store.as_ref().and_then(|store| store.take_back());
-        while let Some(CbufMut { .. }) = next() {}
+        while let Some(BufferMut { .. }) = next() {}
     }
 
     /// Gives up, and tells a receiver of this process why.

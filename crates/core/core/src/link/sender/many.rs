@@ -2,7 +2,7 @@
 
 use super::Sender;
 use crate::aggregate::{self, Aggregate};
-use crate::cbuf::Cbuf;
+use crate::buffer::Buffer;
 use crate::error::SendError;
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
@@ -16,8 +16,8 @@ impl Sender {
     /// As [`send`](Sender::send), which also says how it blocks. What is before those that come back was sent.
     pub fn send_batch(
         &mut self,
-        bufs: impl IntoIterator<Item = Cbuf>,
-    ) -> Result<(), SendError<Vec<Cbuf>>> {
+        bufs: impl IntoIterator<Item = Buffer>,
+    ) -> Result<(), SendError<Vec<Buffer>>> {
         let mut bufs = bufs.into_iter();
         let mut published = false;
         while let Some(buf) = bufs.next() {
@@ -65,19 +65,19 @@ impl Sender {
     pub fn send_aggregate(
         &mut self,
         aggregate: Aggregate,
-        meta: u64,
+        word: u64,
     ) -> Result<Outcome, SendError<Aggregate>> {
         if self.store.is_some() {
             let handles = aggregate.pieces().iter().map(|piece| piece.handle());
             return match self.ready_inside(handles) {
                 Ok(()) => {
-                    self.put_inside(Body::Aggregate(aggregate), meta);
+                    self.put_inside(Body::Aggregate(aggregate), word);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => self.not_sent(error, aggregate),
             };
         }
-        let pieces = aggregate.pieces().iter().map(Cbuf::handle);
+        let pieces = aggregate.pieces().iter().map(Buffer::handle);
         let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.when_full) {
             Ok(list) => list,
             Err(error) => {
@@ -91,7 +91,7 @@ impl Sender {
             .chain([&list])
             .try_for_each(|piece| self.ready_for(piece.handle()))
             .and_then(|()| self.make_room(1))
-            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(Cbuf::handle)));
+            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(Buffer::handle)));
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
         }
@@ -100,9 +100,9 @@ impl Sender {
         }
         tranship_ledger::send_all(
             self,
-            aggregate.pieces().iter().map(Cbuf::handle),
+            aggregate.pieces().iter().map(Buffer::handle),
             Sender::words_of,
-            |sender| sender.publish(list, Carries::Aggregate, meta, Publish::SeqCst),
+            |sender| sender.publish(list, Carries::Aggregate, word, Publish::SeqCst),
             |_| {},
             super::reached_of_piece,
         );

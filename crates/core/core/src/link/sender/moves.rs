@@ -6,9 +6,9 @@
 use super::{FIRST, Sender};
 use crate::aggregate::make_list;
 use crate::aggregate_mut::AggregateMut;
-use crate::cbuf::{Cbuf, CbufMut, Handle, Home, Tag};
+use crate::buffer::{Buffer, BufferMut, Handle, Home, Tag};
 use crate::domain::Subject;
-use crate::error::{Kind, SendError};
+use crate::error::{ErrorKind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
 use crate::options::Outcome;
@@ -18,18 +18,18 @@ use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
 
 impl Sender {
-    /// Moves a buffer: it is the receiver's alone from here on, which gets it as [`Body::Moved`](crate::Body::Moved). On failure it comes back.
+    /// Moves a buffer: it is the receiver's alone from here on, which gets it as [`Body::BufferMut`](crate::Body::BufferMut). On failure it comes back.
     ///
     /// Of a pool of level [`Half`](crate::Trust::Half) or [`Full`](crate::Trust::Full) the receiver may write it; of one of level
     /// [`Producer`](crate::Trust::Producer), whose writer alone ever writes, it has the only reference. When the receiver drops it, or dies, its memory is
     /// the pool's again, and comes out of it under another id. Blocks and fails as [`send`](Sender::send) does.
     ///
-    /// Of a [`Cbuf`](crate::Cbuf) that nobody else has [`try_into_mut`](crate::Cbuf::try_into_mut) makes one that can be moved.
+    /// Of a [`Buffer`](crate::Buffer) that nobody else has [`try_into_mut`](crate::Buffer::try_into_mut) makes one that can be moved.
     ///
     /// # Errors
     /// As [`send`](Sender::send).
     #[inline(always)]
-    pub fn move_buffer(&mut self, buf: CbufMut) -> Result<Outcome, SendError<CbufMut>> {
+    pub fn move_buffer(&mut self, buf: BufferMut) -> Result<Outcome, SendError<BufferMut>> {
         self.move_buffer_with(buf, 0)
     }
 
@@ -40,18 +40,18 @@ impl Sender {
     #[inline(always)]
     pub fn move_buffer_with(
         &mut self,
-        buf: CbufMut,
-        meta: u64,
-    ) -> Result<Outcome, SendError<CbufMut>> {
-        match self.move_fresh(buf, meta) {
+        buf: BufferMut,
+        word: u64,
+    ) -> Result<Outcome, SendError<BufferMut>> {
+        match self.move_fresh(buf, word) {
             None => Ok(Outcome::Sent),
-            Some(buf) => self.move_any(buf, meta).map_err(|e| *e),
+            Some(buf) => self.move_any(buf, word).map_err(|e| *e),
         }
     }
 
     /// As `send_fresh`: a buffer of our own that was never sent, from the pool that was used last.
     #[inline(always)]
-    fn move_fresh(&mut self, buf: CbufMut, meta: u64) -> Option<CbufMut> {
+    fn move_fresh(&mut self, buf: BufferMut, word: u64) -> Option<BufferMut> {
         let handle = buf.handle();
         if handle.tag.has(Tag::LONG | Tag::TRACED) {
             return Some(buf);
@@ -65,17 +65,21 @@ impl Sender {
         }
         std::mem::forget(buf);
         // SAFETY: as was just found; the handle is given away.
-        unsafe { self.publish_move(home, FIRST, handle, meta) };
+        unsafe { self.publish_move(home, FIRST, handle, word) };
         None
     }
 
     #[inline(never)]
-    fn move_any(&mut self, buf: CbufMut, meta: u64) -> Result<Outcome, Box<SendError<CbufMut>>> {
+    fn move_any(
+        &mut self,
+        buf: BufferMut,
+        word: u64,
+    ) -> Result<Outcome, Box<SendError<BufferMut>>> {
         let handle = buf.handle();
         if self.store.is_some() {
             return match self.ready_inside(std::iter::once(handle)) {
                 Ok(()) => {
-                    self.put_inside(Body::Moved(buf), meta);
+                    self.put_inside(Body::BufferMut(buf), word);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => Ok(self.not_sent(error, buf)?),
@@ -87,7 +91,7 @@ impl Sender {
             return Ok(self.not_sent(error, buf)?);
         }
         let Some(at) = self.place_of(handle.home_key()) else {
-            return Ok(self.not_sent(Kind::PoolNotAssigned.into(), buf)?);
+            return Ok(self.not_sent(ErrorKind::PoolNotAssigned.into(), buf)?);
         };
         self.note(handle, true);
         match handle.home() {
@@ -96,12 +100,12 @@ impl Sender {
                 unsafe { home.as_ref() }.take_away(handle.slot());
                 std::mem::forget(buf);
                 // SAFETY: assigned and with room, and a writable buffer that did not come by a move was never sent.
-                unsafe { self.publish_move(home, at, handle, meta) };
+                unsafe { self.publish_move(home, at, handle, word) };
             }
             // It came by a move, and goes on by one.
             home => {
                 let id = handle.wire_id();
-                self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst, || drop(buf));
+                self.publish_again(handle, Carries::Moved, word, Publish::SeqCst, || drop(buf));
                 if let Home::Own(home) = home {
                     // SAFETY: the assignment keeps the pool.
                     unsafe { home.as_ref() }.leave_again(id);
@@ -111,7 +115,7 @@ impl Sender {
         Ok(Outcome::Sent)
     }
 
-    /// Moves all pieces of an aggregate as one message, which the receiver gets as [`Body::MovedAggregate`](crate::Body::MovedAggregate): all of them or
+    /// Moves all pieces of an aggregate as one message, which the receiver gets as [`Body::AggregateMut`](crate::Body::AggregateMut): all of them or
     /// none, and each becomes what one that is [moved by itself](Sender::move_buffer) does. On failure it comes back.
     ///
     /// Where memory is shared the list of pieces goes into a buffer of the first own pool among theirs; see
@@ -122,19 +126,19 @@ impl Sender {
     pub fn move_aggregate(
         &mut self,
         aggregate: AggregateMut,
-        meta: u64,
+        word: u64,
     ) -> Result<Outcome, SendError<AggregateMut>> {
         if self.store.is_some() {
-            let handles = aggregate.pieces().iter().map(CbufMut::handle);
+            let handles = aggregate.pieces().iter().map(BufferMut::handle);
             return match self.ready_inside(handles) {
                 Ok(()) => {
-                    self.put_inside(Body::MovedAggregate(aggregate), meta);
+                    self.put_inside(Body::AggregateMut(aggregate), word);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => self.not_sent(error, aggregate),
             };
         }
-        let pieces = aggregate.pieces().iter().map(CbufMut::handle);
+        let pieces = aggregate.pieces().iter().map(BufferMut::handle);
         let list = make_list(aggregate.list_pool.as_ref(), pieces.clone(), self.when_full);
         let list = match list {
             Ok(list) => list,
@@ -147,7 +151,7 @@ impl Sender {
             .chain([list.handle()])
             .try_for_each(|piece| self.ready_for(piece))
             .and_then(|()| self.make_room(1))
-            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(CbufMut::handle)));
+            .and_then(|()| self.seal_all(aggregate.pieces().iter().map(BufferMut::handle)));
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
         }
@@ -164,7 +168,7 @@ impl Sender {
             self,
             handles,
             Sender::words_of,
-            |sender| sender.publish(list, Carries::MovedAggregate, meta, Publish::SeqCst),
+            |sender| sender.publish(list, Carries::MovedAggregate, word, Publish::SeqCst),
             |sender| {
                 for piece in pieces {
                     piece.go(|key| sender.place_of(key).is_some());
@@ -178,11 +182,11 @@ impl Sender {
     /// # Safety
     /// As for `publish_first`.
     #[inline(always)]
-    unsafe fn publish_move(&mut self, home: NonNull<OwnPool>, at: usize, buf: Handle, meta: u64) {
+    unsafe fn publish_move(&mut self, home: NonNull<OwnPool>, at: usize, buf: Handle, word: u64) {
         // SAFETY: pools outlive their outstanding slots.
         unsafe { home.as_ref() }.leave(buf.slot());
         // SAFETY: as the caller says.
-        unsafe { self.publish_first(home, at, buf, Carries::Moved, meta, Publish::SeqCst) };
+        unsafe { self.publish_first(home, at, buf, Carries::Moved, word, Publish::SeqCst) };
     }
 
     /// Records that a buffer is sent, if it is traced.
@@ -203,13 +207,13 @@ impl Sender {
 /// A piece that is about to be moved, which counts as one that is shared until the message is out.
 enum Leaving {
     /// Of a pool of our own, and never sent before.
-    First(Cbuf),
+    First(Buffer),
     /// It came by a move itself.
-    Again(CbufMut),
+    Again(BufferMut),
 }
 
 impl Leaving {
-    fn of(piece: CbufMut) -> Leaving {
+    fn of(piece: BufferMut) -> Leaving {
         let handle = piece.handle();
         match handle.home() {
             Home::Own(home) if !handle.tag.has(Tag::MOVED) => {

@@ -5,7 +5,7 @@
 
 use super::{Out, Sender};
 use crate::base::{lock, millis};
-use crate::cbuf::CbufMut;
+use crate::buffer::BufferMut;
 use crate::error::{Awaited, Error, TimedOut, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
@@ -13,7 +13,7 @@ use crate::link::shared::{Assigned, Assignment, Gone, LinkShared, Replies, Reply
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 use tranship_ledger::ReturnStep;
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_ring::Waker;
 use tranship_sys::crash;
 
@@ -21,43 +21,43 @@ impl Sender {
     /// What the receiver has sent back, if something is there: a few bytes ([`Receiver::send_control`](crate::Receiver::send_control)), a buffer
     /// ([`Receiver::pass`](crate::Receiver::pass)), or that it has let one go ([`Receiver::release_with`](crate::Receiver::release_with)), in the order in which it did
     /// so. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`is_peer_gone`](Sender::is_peer_gone) tells the two apart).
-    /// [`recv_control`](Sender::recv_control) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
+    /// [`recv_back`](Sender::recv_back) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
     ///
     /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.
     /// It does not block.
     ///
     /// # Errors
-    /// [`Kind::PeerViolation`](crate::Kind::PeerViolation) for what the receiver may not send back.
+    /// [`ErrorKind::PeerViolation`](crate::ErrorKind::PeerViolation) for what the receiver may not send back.
     #[inline(always)]
-    pub fn try_recv_control(&mut self) -> Result<Option<Message>, Error> {
+    pub fn try_recv_back(&mut self) -> Result<Option<Message>, Error> {
         if !self.fork.is_child() && self.store.is_none() {
             // Who looks again and again takes no lock.
             if !self.link.has_reply() {
                 return Ok(None);
             }
-            if let Some((meta, buf)) = self.take_returned() {
-                let body = Body::Moved(buf);
-                return Ok(Some(Message { meta, body }));
+            if let Some((word, buf)) = self.take_returned() {
+                let body = Body::BufferMut(buf);
+                return Ok(Some(Message { word, body }));
             }
         }
         std::hint::cold_path();
-        self.try_recv_control_slow()
+        self.try_recv_back_slow()
     }
 
-    /// What the receiver sends back next, as [`try_recv_control`](Sender::try_recv_control), waiting for it as the channel's
+    /// What the receiver sends back next, as [`try_recv_back`](Sender::try_recv_back), waiting for it as the channel's
     /// [`Wait`](crate::Wait) says, for ever.
     ///
     /// # Errors
     /// `PeerGone` when the receiver is gone and everything was taken; `PeerViolation`; `Forked`.
-    pub fn recv_control(&mut self) -> Result<Message, Error> {
+    pub fn recv_back(&mut self) -> Result<Message, Error> {
         self.wait_for_control(None)
     }
 
     /// Receives what was sent back, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
-    /// As [`recv_control`](Sender::recv_control), and `TimedOut`.
-    pub fn recv_control_timeout(&mut self, timeout: Duration) -> Result<Message, Error> {
+    /// As [`recv_back`](Sender::recv_back), and `TimedOut`.
+    pub fn recv_back_timeout(&mut self, timeout: Duration) -> Result<Message, Error> {
         self.wait_for_control(Some(timeout))
     }
 
@@ -84,7 +84,7 @@ impl Sender {
         self.link.domain.catch_up();
         // Asked first: what it said before it went is there.
         let over = self.link.gone() != Gone::No;
-        match self.try_recv_control()? {
+        match self.try_recv_back()? {
             None if over => Err(self.peer_gone()),
             found => Ok(found),
         }
@@ -93,26 +93,26 @@ impl Sender {
     /// A buffer of the pool that was sent from last, if that is what comes next. `None` leaves the line for the long way, which believes nothing
     /// of what was seen here.
     #[inline]
-    fn take_returned(&mut self) -> Option<(u64, CbufMut)> {
+    fn take_returned(&mut self) -> Option<(u64, BufferMut)> {
         let mut replies = lock(&self.link.replies);
         if !replies.early.is_empty() {
             return None;
         }
         let out = self.outs.first()?;
         let (first, line) = replies.consumer.peek(self.link.their_lines())?;
-        let (meta, reference) = descriptor::named(Carries::Moved, first, line)?;
+        let (word, reference) = descriptor::named(Carries::Moved, first, line)?;
         if reference.id.pool() != out.assignment.pool {
             return None;
         }
         let buf = out.assignment.returned(reference, Counted::ByUs).ok()?;
         replies.consumer.advance();
         self.link.ring.give_back(replies.consumer.head());
-        Some((meta, buf))
+        Some((word, buf))
     }
 
     /// Not boxed, as what is received is: words come this way in a steady state, too, which takes nothing from the heap.
     #[inline(never)]
-    fn try_recv_control_slow(&mut self) -> Result<Option<Message>, Error> {
+    fn try_recv_back_slow(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {
             return Ok(None);
         }
@@ -127,13 +127,13 @@ impl Sender {
                 self.link.take_reply(&mut replies, Some(&self.outs))
             }
         };
-        let message = |(meta, reply)| {
+        let message = |(word, reply)| {
             let body = match reply {
                 Reply::Inline(inline) => Body::Inline(inline),
-                Reply::Returned(buf) => Body::Moved(buf),
+                Reply::Returned(buf) => Body::BufferMut(buf),
                 Reply::Released(id) => Body::Released(id),
             };
-            Message { meta, body }
+            Message { word, body }
         };
         Ok(reply?.map(message))
     }
@@ -230,9 +230,9 @@ impl LinkShared {
     /// What is said to be released is a buffer that we may have sent.
     fn released(
         &self,
-        id: Option<CbufId>,
+        id: Option<BufferId>,
         outs: Option<&[Out]>,
-    ) -> Result<Option<CbufId>, Violation> {
+    ) -> Result<Option<BufferId>, Violation> {
         let Some((id, pool)) = id.map(|id| (id, id.pool())) else {
             return Ok(None);
         };
@@ -254,7 +254,7 @@ impl LinkShared {
     }
 
     /// A buffer of ours that is passed back.
-    fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<CbufMut, Violation> {
+    fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<BufferMut, Violation> {
         let pool = reference.id.pool();
         let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
         let counted = match outs {
@@ -281,7 +281,7 @@ enum Counted {
 impl Assignment {
     /// A buffer of its pool that is passed back. The sending is taken back, too, by who may.
     #[inline]
-    fn returned(&self, reference: Reference, counted: Counted) -> Result<CbufMut, Violation> {
+    fn returned(&self, reference: Reference, counted: Counted) -> Result<BufferMut, Violation> {
         let Reference {
             id, offset, length, ..
         } = reference;
@@ -291,7 +291,7 @@ impl Assignment {
         let (slot, slots) = (id.slot(), own.slot_count());
         let sent = self.counts.counts().get(slot as usize);
         let sent = sent.ok_or(Violation::Slot { slot, slots })?;
-        let hold = || CbufMut::taken_back(own, id, offset, length);
+        let hold = || BufferMut::taken_back(own, id, offset, length);
         match counted {
             Counted::ByUs => tranship_ledger::take_return(sent, hold, reached),
             Counted::ByTheSender => hold(),

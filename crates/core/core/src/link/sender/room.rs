@@ -2,7 +2,7 @@
 
 use super::Sender;
 use crate::base::millis;
-use crate::error::{Error, Kind, NotTaken, RingFull, Violation};
+use crate::error::{Error, ErrorKind, NotTaken, RingFull, Violation};
 use crate::link::shared::Gone;
 use crate::link::sleep::sleep_on;
 use crate::options::{Wait, WhenFull};
@@ -56,7 +56,7 @@ impl Sender {
     /// Whether the receiver has taken all; an error if it is gone and has not.
     pub(in crate::link) fn is_taken(&mut self) -> Result<bool, Error> {
         match self.wait_taken(Duration::ZERO) {
-            Err(error) if error == Kind::TimedOut => Ok(false),
+            Err(error) if error == ErrorKind::TimedOut => Ok(false),
             taken => taken.map(|()| true),
         }
     }
@@ -68,8 +68,8 @@ impl Sender {
         }
         let started = Instant::now();
         let deadline = match self.when_full {
-            WhenFull::Block => None,
-            WhenFull::BlockFor(time) => started.checked_add(time),
+            WhenFull::Wait => None,
+            WhenFull::WaitFor(time) => started.checked_add(time),
             WhenFull::Error | WhenFull::DropNew | WhenFull::DropOldest => Some(started),
         };
         let ring = &self.link.ring;
@@ -97,7 +97,7 @@ impl Sender {
     /// [`NotTaken`], with how many messages are left: `PeerGone` or `TimedOut`.
     pub fn wait_taken(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         if self.link.domain.fork.is_child() {
-            return Err(Kind::Forked.into());
+            return Err(ErrorKind::Forked.into());
         }
         let started = Instant::now();
         let deadline = timeout.into().and_then(|time| started.checked_add(time));
@@ -106,7 +106,7 @@ impl Sender {
             Ok(true) => return Ok(()),
             Ok(false) => false,
             // What it took before it went counts.
-            Err(error) if error == Kind::PeerGone => match self.look_for_room(all)? {
+            Err(error) if error == ErrorKind::PeerGone => match self.look_for_room(all)? {
                 true => return Ok(()),
                 false => true,
             },
@@ -171,5 +171,5 @@ impl Sender {
 /// Why the channel is closed.
 fn broke_a_rule(violation: Violation) -> Error {
     let text = "the receiver broke a rule, the channel is closed";
-    Error::because(Kind::PeerViolation, text, violation)
+    Error::because(ErrorKind::PeerViolation, text, violation)
 }

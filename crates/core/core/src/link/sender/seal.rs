@@ -1,8 +1,8 @@
 //! A large buffer of level `none` is sealed before it is sent: last of all that may fail, as it cannot be taken back.
 
 use super::Sender;
-use crate::cbuf::{Handle, Home, Tag};
-use crate::error::{Error, Kind, TimedOut};
+use crate::buffer::{Handle, Home, Tag};
+use crate::error::{Error, ErrorKind, TimedOut};
 
 impl Sender {
     /// From here on nobody can write the buffer, if it is one of those; its pool is assigned.
@@ -31,7 +31,7 @@ impl Sender {
             Some(late) => {
                 let late = late.clone();
                 Error::because(
-                    Kind::PoolPending,
+                    ErrorKind::PoolPending,
                     "the buffer's memory is not shown to its readers yet",
                     late,
                 )

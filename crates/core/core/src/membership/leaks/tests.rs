@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::Leaks;
-use crate::{LinkOptions, PoolOptions, Role};
+use crate::{ChannelOptions, PoolOptions, Role};
 use tranship_testkit::Watchdog;
 
 /// A channel within one process, of two domains.
@@ -13,7 +13,7 @@ fn pair(leaks: Leaks) -> (Domain, Domain, crate::Pool, crate::Sender, crate::Rec
         .create_pool(PoolOptions::new(4 << 20).name("frames"))
         .expect("a pool");
     let listener = one
-        .listen_with("film", Role::Source, LinkOptions::new())
+        .listen_with("film", Role::Source, ChannelOptions::new())
         .expect("listens");
     let receiver = std::thread::scope(|s| {
         let opens = s.spawn(|| two.open_receiver("film").expect("opens"));
@@ -43,7 +43,11 @@ fn what_is_held_is_named_with_where_it_came_from() {
         sender.send(buf.freeze()).expect("sent");
     }
     let first = receiver.recv().expect("one");
-    let second = receiver.recv().expect("two").into_buf().expect("a buffer");
+    let second = receiver
+        .recv()
+        .expect("two")
+        .into_buffer()
+        .expect("a buffer");
     let (third, again) = (receiver.recv().expect("three"), second.clone());
     drop(first);
     let report = two.leaks();

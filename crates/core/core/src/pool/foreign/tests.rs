@@ -104,7 +104,7 @@ fn references_are_counted_whoever_receives_and_lets_go() {
 fn a_slot_is_below_the_number_of_slots() {
     let domain = Domain::embedded().expect("a domain");
     let (pool, _table) = opened(&domain);
-    let check = |slot| pool.check_slot(CbufId::new(PoolId(7), slot, 2));
+    let check = |slot| pool.check_slot(BufferId::new(PoolId(7), slot, 2));
     assert_eq!(check(15), Ok(15));
     assert_eq!(
         check(16),
@@ -182,7 +182,7 @@ fn what_a_liar_takes_away_can_still_be_written() {
         slot.offset.store(0, Ordering::Relaxed);
         slot.length.store(4096, Ordering::Relaxed);
         pool.attach(0, 1, chunk()).expect("attached");
-        let id = CbufId::new(PoolId(7), 3, 2);
+        let id = BufferId::new(PoolId(7), 3, 2);
         pool.hold(id, (0, 4096), Access::ReadWrite).expect("held");
         let byte = pool.at(0);
         // SAFETY: held for writing.
@@ -205,7 +205,7 @@ fn what_a_liar_takes_away_can_still_be_written() {
 /// A liar may share what it moves: the one that may write takes that along when it goes.
 #[test]
 fn a_moved_buffer_takes_writing_along() {
-    use crate::cbuf::{CbufMut, Tag};
+    use crate::buffer::{BufferMut, Tag};
     use tranship_testkit::probe::{Access as Can, Probe};
     let domain = Domain::embedded().expect("a domain");
     let (pool, table) = opened_of(&domain, Trust::Half);
@@ -217,7 +217,7 @@ fn a_moved_buffer_takes_writing_along() {
     let slot = table.slot(3).expect("a slot");
     slot.length.store(4096, Ordering::Relaxed);
     pool.attach(0, 1, chunk).expect("attached");
-    let id = CbufId::new(PoolId(7), 3, 2);
+    let id = BufferId::new(PoolId(7), 3, 2);
     let probe = Probe::new();
     let can = || probe.touch(pool.at(0).as_ptr().expose_provenance());
     pool.hold(id, (0, 4096), Access::ReadWrite).expect("held");
@@ -225,7 +225,7 @@ fn a_moved_buffer_takes_writing_along() {
     assert_eq!(can(), Can::ReadWrite);
     let tag = Tag::foreign(3, 2, Tag::LONG | Tag::MOVED);
     // SAFETY: the first of the two references, which was counted for writing, is its.
-    drop(unsafe { CbufMut::foreign(pool.at(0), 4096, std::ptr::NonNull::from(&pool), tag) });
+    drop(unsafe { BufferMut::foreign(pool.at(0), 4096, std::ptr::NonNull::from(&pool), tag) });
     assert_eq!(can(), Can::Read);
     pool.release_held(3, Access::Read);
     assert_eq!(can(), Can::None);

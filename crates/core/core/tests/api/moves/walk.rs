@@ -7,7 +7,7 @@ use tranship_testkit::Random;
 /// And what it is to be.
 struct Has {
     held: Held,
-    id: CbufId,
+    id: BufferId,
     byte: u8,
     len: usize,
     /// Whether the one who has it may write it, if nobody else has it.
@@ -29,7 +29,7 @@ impl Has {
         }
     }
 
-    fn id(&self) -> CbufId {
+    fn id(&self) -> BufferId {
         match &self.held {
             Held::Mut(buf) => buf.id(),
             Held::Shared(buf) => buf.id(),
@@ -43,9 +43,9 @@ struct Way {
     sender: Sender,
     receiver: Receiver,
     /// What is on its way: id, byte, length, whether it is moved.
-    queue: VecDeque<(CbufId, u8, usize, bool)>,
+    queue: VecDeque<(BufferId, u8, usize, bool)>,
     /// And what on its way back: moved all.
-    back: VecDeque<(CbufId, u8, usize)>,
+    back: VecDeque<(BufferId, u8, usize)>,
 }
 
 /// Three domains, of which each has a pool, that do whatever comes to mind with their buffers.
@@ -69,7 +69,7 @@ fn walk(random: &mut Random, trust: Trust) {
         }
     }
     let way = |(from, to): (usize, usize)| {
-        let options = LinkOptions::new().lines(4).when_full(WhenFull::Error);
+        let options = ChannelOptions::new().lines(4).when_full(WhenFull::Error);
         let name = format!("{from}{to}");
         let (sender, receiver) = link_with(&domains[from], &domains[to], &name, options);
         let (queue, back) = Default::default();
@@ -189,12 +189,12 @@ fn write(random: &mut Random, one: &mut Has) {
     assert_eq!(done.is_ok(), one.writes, "{}: {done:?}", one.id);
     match done {
         Ok(()) => one.byte = byte,
-        Err(error) => assert_eq!(error.kind(), Kind::BufferState),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::BufferState),
     }
 }
 
 /// Frozen, or exclusive again, if nobody else has it.
-fn turn(old: Has, others: &[Has], sent: &HashSet<CbufId>) -> Has {
+fn turn(old: Has, others: &[Has], sent: &HashSet<BufferId>) -> Has {
     let held = match old.held {
         Held::Mut(buf) => Held::Shared(buf.freeze()),
         Held::Shared(buf) => {
@@ -208,7 +208,7 @@ fn turn(old: Has, others: &[Has], sent: &HashSet<CbufId>) -> Has {
 }
 
 /// What was not sent, if so.
-fn send(old: Has, way: &mut Way, sent: &mut HashSet<CbufId>) -> Option<Has> {
+fn send(old: Has, way: &mut Way, sent: &mut HashSet<BufferId>) -> Option<Has> {
     let Has { id, byte, len, .. } = old;
     let is_moved = matches!(old.held, Held::Mut(_));
     let failed = match old.held {
@@ -226,7 +226,7 @@ fn send(old: Has, way: &mut Way, sent: &mut HashSet<CbufId>) -> Option<Has> {
         sent.insert(id);
         return None;
     };
-    let behind = matches!(failed.kind(), Kind::Full | Kind::PoolPending);
+    let behind = matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending);
     assert!(behind, "{}", failed.error);
     let held = failed.unsent;
     Some(Has { held, ..old })
@@ -243,12 +243,14 @@ fn pass(old: Has, way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
         way.back.push_back((id, byte, len));
         return None;
     };
-    let expected: &[Kind] = match id.pool() {
-        pool if pool == pools[way.to].id() => &[Kind::BufferNotOwned],
-        pool if pool == pools[way.from].id() => {
-            &[Kind::PoolNotAssigned, Kind::PoolPending, Kind::Full]
-        }
-        _ => &[Kind::PoolNotAssigned],
+    let expected: &[ErrorKind] = match id.pool() {
+        pool if pool == pools[way.to].id() => &[ErrorKind::BufferNotOwned],
+        pool if pool == pools[way.from].id() => &[
+            ErrorKind::PoolNotAssigned,
+            ErrorKind::PoolPending,
+            ErrorKind::Full,
+        ],
+        _ => &[ErrorKind::PoolNotAssigned],
     };
     assert!(expected.contains(&failed.kind()), "{}", failed.error);
     let held = Held::Mut(failed.unsent);
@@ -256,13 +258,13 @@ fn pass(old: Has, way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
 }
 
 fn take_reply(way: &mut Way) -> Option<Has> {
-    let reply = way.sender.try_recv_control().expect("no lie");
+    let reply = way.sender.try_recv_back().expect("no lie");
     let Some((id, byte, len)) = way.back.pop_front() else {
         assert!(reply.is_none(), "{reply:?}");
         return None;
     };
     let reply = reply.expect("it is on its way back");
-    let held = Held::Mut(reply.into_moved().expect("a buffer"));
+    let held = Held::Mut(reply.into_buffer_mut().expect("a buffer"));
     Some(Has {
         held,
         id,
@@ -275,8 +277,8 @@ fn take_reply(way: &mut Way) -> Option<Has> {
 fn take(way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
     let (id, byte, len, is_moved) = way.queue.pop_front()?;
     let held = match way.receiver.recv().expect("recv").body {
-        Body::Moved(buf) => Held::Mut(buf),
-        Body::Buf(buf) => Held::Shared(buf),
+        Body::BufferMut(buf) => Held::Mut(buf),
+        Body::Buffer(buf) => Held::Shared(buf),
         other => panic!("{other:?}"),
     };
     assert_eq!(matches!(held, Held::Mut(_)), is_moved, "{id}");

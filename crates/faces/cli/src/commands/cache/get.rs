@@ -7,7 +7,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::Write;
-use tranship::Kind;
+use tranship::ErrorKind;
 use tranship_cache::{Answer as Found, Reader};
 
 /// What is known of a value.
@@ -27,7 +27,7 @@ pub(super) fn run(args: &GetArgs) -> Result<Answer> {
     let domain = connect::join(&args.connect, "tranship-cache-get")?;
     let reader = Reader::open_within(&domain, &args.shm, args.wait);
     let mut reader = match reader {
-        Err(error) if error.kind() == Kind::TimedOut => {
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
             let text = format!("no cache server shows its values at `{}`", args.shm);
             return Err(error).context(text);
         }

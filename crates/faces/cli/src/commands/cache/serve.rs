@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io::Write;
-use tranship::{Domain, Kind};
+use tranship::{Domain, ErrorKind};
 use tranship_cache::{Options, Server, Share};
 use tranship_sys::service::Notifier;
 
@@ -119,7 +119,7 @@ fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
         Err(error) if args.connect.socket.is_some() => {
             Err(error).context("joining the manager that --socket names")
         }
-        Err(error) if error.kind() == Kind::NoManager => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NoManager => Ok(None),
         Err(error) => {
             let error = anyhow::Error::new(error);
             warn(Err(error.context("no manager admits the memory")));

@@ -3,10 +3,10 @@
 use crate::args::ConnectArgs;
 use crate::commands::sockets;
 use anyhow::Result;
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tranship::{Error, Kind};
+use tranship::{Error, ErrorKind};
 use tranship_manager::page::{Reader, Snapshot};
 use tranship_manager::paths::page_of;
 
@@ -47,7 +47,7 @@ impl Source {
                     left = left.or(Some(found));
                 }
                 Err(error) => {
-                    forbidden |= error.kind() == ErrorKind::PermissionDenied;
+                    forbidden |= error.kind() == io::ErrorKind::PermissionDenied;
                     why.push(format!("{}: {error}", page_of(&socket).display()));
                 }
             }
@@ -56,11 +56,11 @@ impl Source {
             let why = why.join("; ");
             let error = match forbidden {
                 true => Error::new(
-                    Kind::Access,
+                    ErrorKind::Access,
                     format!("a manager shows its page to root and its own user only ({why}): use `tranship stat`"),
                 ),
                 false => Error::new(
-                    Kind::NoManager,
+                    ErrorKind::NoManager,
                     format!("no manager has a statistics page here ({why}); `tranship manager` starts one"),
                 ),
             };
@@ -79,7 +79,7 @@ impl Source {
             None => {
                 let path = page_of(&self.socket);
                 let text = format!("nothing was published at {} in {FIRST:?}", path.display());
-                Err(Error::new(Kind::ManagerAway, text).into())
+                Err(Error::new(ErrorKind::ManagerAway, text).into())
             }
         }
     }

@@ -4,7 +4,7 @@
 use crate::args::demo::ConsumerArgs;
 use crate::demo::consumers::Work;
 use anyhow::{Context, Result};
-use tranship::{Body, Domain, Kind, LinkOptions, Receiver, Wait};
+use tranship::{Body, ChannelOptions, Domain, ErrorKind, Receiver, Wait};
 
 /// A consumer that has its link.
 pub(crate) struct Joined {
@@ -27,7 +27,7 @@ pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
     } else {
         Wait::default()
     };
-    let mut receiver = domain.open_receiver_with(name, LinkOptions::new().wait(wait))?;
+    let mut receiver = domain.open_receiver_with(name, ChannelOptions::new().wait(wait))?;
     // SAFETY: the writer of the only pool on this link is the demonstration's producer, the program that
     // started this one; it freezes a frame before it sends it and has no way to write it after that. The
     // library keeps the frame mapped and unused while its message is held.
@@ -54,12 +54,12 @@ pub(crate) fn consume(
     loop {
         let message = match from.receiver.recv() {
             Ok(message) => message,
-            Err(error) if error == Kind::PeerGone => return Ok(()),
+            Err(error) if error == ErrorKind::PeerGone => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        let (offset, len) = (message.meta, message.len());
+        let (offset, len) = (message.word, message.len());
         let copied = match &message.body {
-            Body::Buf(frame) => {
+            Body::Buffer(frame) => {
                 work.frame(
                     offset,
                     frame.bytes().context("a frame of a trusted writer")?,
@@ -70,7 +70,7 @@ pub(crate) fn consume(
                 work.frame(offset, bytes)?;
                 len
             }
-            Body::Aggregate(_) | Body::Moved(_) | Body::MovedAggregate(_) | Body::Released(_) => {
+            Body::Aggregate(_) | Body::BufferMut(_) | Body::AggregateMut(_) | Body::Released(_) => {
                 work.frame(offset, &message.to_vec())?;
                 len
             }

@@ -3,7 +3,7 @@
 use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::time::Duration;
-use tranship::{Cbuf, DomainId, Kind, Pool, Sender, WhenFull};
+use tranship::{Buffer, DomainId, ErrorKind, Pool, Sender, WhenFull};
 
 /// How long the producer waits for a consumer that takes nothing, before it goes on without it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
@@ -43,28 +43,28 @@ impl Lane {
         self.patience = patience;
         self.behind = false;
         if let Some(sender) = &mut self.sender {
-            sender.set_when_full(WhenFull::BlockFor(patience));
+            sender.set_when_full(WhenFull::WaitFor(patience));
         }
     }
 
     /// Sends a frame, or counts it as missed. A consumer that died is let go.
-    pub(super) fn send(&mut self, frame: &Cbuf, offset: u64) -> Result<()> {
+    pub(super) fn send(&mut self, frame: &Buffer, offset: u64) -> Result<()> {
         let Some(sender) = &mut self.sender else {
             return Ok(());
         };
         if self.behind && sender.queued() == 0 {
             self.behind = false;
-            sender.set_when_full(WhenFull::BlockFor(self.patience));
+            sender.set_when_full(WhenFull::WaitFor(self.patience));
         }
         match sender.send_buf(frame.clone(), offset) {
             Ok(_) => self.sent += 1,
             Err(failed) => match failed.kind() {
-                Kind::Full => {
+                ErrorKind::Full => {
                     self.missed += 1;
                     self.behind = true;
                     sender.set_when_full(WhenFull::Error);
                 }
-                Kind::PeerGone => self.sender = None,
+                ErrorKind::PeerGone => self.sender = None,
                 _ => {
                     return Err(failed.error)
                         .with_context(|| format!("sending to the {} consumer", self.role.name()));

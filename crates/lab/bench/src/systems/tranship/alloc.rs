@@ -1,7 +1,7 @@
 //! Alloc and free of a pool's buffers, out of the thread's cache.
 
 use anyhow::Result;
-use tranship_core::{CbufMut, Domain, Pool, PoolOptions};
+use tranship_core::{BufferMut, Domain, Pool, PoolOptions};
 
 use crate::alloc::Allocator;
 
@@ -16,7 +16,7 @@ pub struct Zones {
 
 impl Allocator for Zones {
     const NAME: &'static str = "tranship";
-    type Held = CbufMut;
+    type Held = BufferMut;
 
     fn open(bytes: usize) -> Result<Self> {
         let domain = Domain::embedded()?;
@@ -28,17 +28,17 @@ impl Allocator for Zones {
     }
 
     #[inline(always)]
-    fn alloc(&mut self) -> Result<CbufMut> {
+    fn alloc(&mut self) -> Result<BufferMut> {
         Ok(self.pool.alloc(std::hint::black_box(self.bytes))?)
     }
 
     #[inline(always)]
-    fn address(held: &mut CbufMut) -> *mut u8 {
+    fn address(held: &mut BufferMut) -> *mut u8 {
         held.as_mut_ptr()
     }
 
     #[inline(always)]
-    fn free(&mut self, held: CbufMut) -> Result<()> {
+    fn free(&mut self, held: BufferMut) -> Result<()> {
         drop(held);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Allocs that look into the counters of every reader.
 
 use anyhow::{Context, Result};
-use tranship_core::{CbufMut, Domain, Pool, Receiver, Role as Way, Sender};
+use tranship_core::{BufferMut, Domain, Pool, Receiver, Role as Way, Sender};
 
 use super::join;
 use crate::case::Wait;
@@ -12,7 +12,7 @@ use crate::party::Party;
 pub struct Turns;
 
 pub struct Owner {
-    taken: Vec<CbufMut>,
+    taken: Vec<BufferMut>,
     senders: Vec<Sender>,
     pool: Pool,
     payload: usize,
@@ -54,10 +54,9 @@ impl Collect for Turns {
     fn receiver(_size: Size, party: &Party) -> Result<Reader> {
         // Any number but 0: the domains' names may be the same.
         let domain = join::domain(1, party)?;
-        let options = join::options(Wait::Block);
+        let options = join::options(Wait::Spin);
         let mut receiver = domain.open_receiver_with("turns", options)?;
         join::look(&mut receiver)?;
-        receiver.set_wait(tranship_core::Wait::Spin);
         Ok(Reader {
             receiver,
             _domain: domain,

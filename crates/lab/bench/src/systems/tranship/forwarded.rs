@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{Cbuf, Domain, Pool, Receiver, Role as Way, Sender};
+use tranship_core::{Buffer, Domain, Pool, Receiver, Role as Way, Sender};
 
 use super::join;
 use crate::case::{Case, Pattern};
@@ -23,7 +23,7 @@ pub struct Forwarded {
 }
 
 struct Ends {
-    stock: VecDeque<Cbuf>,
+    stock: VecDeque<Buffer>,
     sender: Sender,
     receiver: Receiver,
     _inbox: Receiver,
@@ -69,7 +69,7 @@ impl Peer for Forwarded {
         let (sender, receiver) = join::links(&domain, case, role)?;
         let mut stock = VecDeque::with_capacity(case.buffers + 1);
         while stock.len() < case.buffers {
-            stock.push_back(inbox.recv()?.into_buf().context("no buffer")?);
+            stock.push_back(inbox.recv()?.into_buffer().context("no buffer")?);
         }
         Ok(Self {
             ends: Some(Ends {
@@ -95,8 +95,10 @@ impl Peer for Forwarded {
     fn recv(&mut self) -> Result<u64> {
         let ends = self.ends()?;
         let message = ends.receiver.recv()?;
-        let stamp = message.meta;
-        let buf = message.into_buf().context("a message without a buffer")?;
+        let stamp = message.word;
+        let buf = message
+            .into_buffer()
+            .context("a message without a buffer")?;
         let mark = buf.view().read_u64(0)?;
         ensure!(mark == MARK, "message {stamp} has {mark:#x} in front");
         ends.stock.push_back(buf);

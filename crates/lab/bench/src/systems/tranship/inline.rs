@@ -50,7 +50,7 @@ impl Peer for Inlined {
             bail!("a message that is not inline");
         };
         if self.touch == Touch::Untouched {
-            return Ok(message.meta);
+            return Ok(message.word);
         }
         let Some(word) = bytes.first_chunk::<8>() else {
             bail!("{} bytes", bytes.len());

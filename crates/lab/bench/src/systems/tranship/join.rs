@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role as Way, Sender};
+use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role as Way, Sender};
 
 use crate::case::{Case, Wait};
 use crate::party::Party;
@@ -65,8 +65,8 @@ pub fn grow(pool: &Pool, case: &Case) -> Result<()> {
 }
 
 /// How both ends of a link wait.
-pub fn options(wait: Wait) -> LinkOptions {
-    LinkOptions::new().wait(match wait {
+pub fn options(wait: Wait) -> ChannelOptions {
+    ChannelOptions::new().wait(match wait {
         Wait::Spin => tranship_core::Wait::Spin,
         Wait::Block => tranship_core::Wait::Sleep,
     })

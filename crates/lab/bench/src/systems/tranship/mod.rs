@@ -17,7 +17,7 @@ pub use inline::Inlined;
 pub use moved::Moved;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{Cbuf, CbufMut, Domain, Pool, Receiver, Sender};
+use tranship_core::{Buffer, BufferMut, Domain, Pool, Receiver, Sender};
 
 use crate::case::{Case, Touch};
 use crate::instructions::Ops;
@@ -75,16 +75,16 @@ impl Peer for Tranship {
 }
 
 impl Ops for Tranship {
-    type Loan = CbufMut;
-    type Held = Cbuf;
+    type Loan = BufferMut;
+    type Held = Buffer;
 
     #[inline(always)]
-    fn alloc(&mut self) -> Result<CbufMut> {
+    fn alloc(&mut self) -> Result<BufferMut> {
         Ok(self.pool.alloc(self.payload)?)
     }
 
     #[inline(always)]
-    fn give(&mut self, mut loan: CbufMut, stamp: u64) -> Result<()> {
+    fn give(&mut self, mut loan: BufferMut, stamp: u64) -> Result<()> {
         match self.touch {
             Touch::Untouched => {}
             Touch::Word => loan[..8].copy_from_slice(&stamp.to_le_bytes()),
@@ -96,12 +96,14 @@ impl Ops for Tranship {
     }
 
     #[inline(always)]
-    fn take(&mut self) -> Result<(Cbuf, u64)> {
+    fn take(&mut self) -> Result<(Buffer, u64)> {
         let message = self.receiver.recv()?;
-        let meta = message.meta;
-        let held = message.into_buf().context("a message without a buffer")?;
+        let word = message.word;
+        let held = message
+            .into_buffer()
+            .context("a message without a buffer")?;
         let stamp = match self.touch {
-            Touch::Untouched => meta,
+            Touch::Untouched => word,
             Touch::Word => held.view().read_u64(0)?,
             Touch::Touched => {
                 ensure!(held.len() == self.payload, "{} bytes", held.len());
@@ -109,17 +111,17 @@ impl Ops for Tranship {
                 // leaves a sent buffer alone until it is released.
                 let sum = unsafe { touch::sum(held.view().as_ptr(), self.payload) };
                 ensure!(
-                    sum == touch::expected(self.payload, meta),
-                    "bytes of message {meta} changed"
+                    sum == touch::expected(self.payload, word),
+                    "bytes of message {word} changed"
                 );
-                meta
+                word
             }
         };
         Ok((held, stamp))
     }
 
     #[inline(always)]
-    fn release(&mut self, held: Cbuf) -> Result<()> {
+    fn release(&mut self, held: Buffer) -> Result<()> {
         drop(held);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A buffer moved to the other process, and passed back by it.
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{Body, CbufMut, Domain, Pool, Receiver, Sender, Trust};
+use tranship_core::{Body, BufferMut, Domain, Pool, Receiver, Sender, Trust};
 
 use super::join;
 use crate::case::{Case, Pattern, Touch, Wait};
@@ -18,7 +18,7 @@ enum Ends {
     /// With the pool's memory.
     Mover(Sender, Pool, Case),
     /// With the buffer that it has until it goes back.
-    Passer(Receiver, Option<CbufMut>, Touch),
+    Passer(Receiver, Option<BufferMut>, Touch),
 }
 
 impl<const FULL: bool> Peer for Moved<FULL> {
@@ -86,26 +86,26 @@ impl<const FULL: bool> Peer for Moved<FULL> {
     fn recv(&mut self) -> Result<u64> {
         match &mut self.ends {
             Ends::Mover(sender, _, case) => loop {
-                let Some(reply) = sender.try_recv_control()? else {
+                let Some(reply) = sender.try_recv_back()? else {
                     std::hint::spin_loop();
                     continue;
                 };
-                let Body::Moved(buf) = reply.body else {
+                let Body::BufferMut(buf) = reply.body else {
                     bail!("a reply without a buffer");
                 };
                 return match case.touch {
                     Touch::Word => Ok(buf.view().read_u64(0)?),
-                    _ => Ok(reply.meta),
+                    _ => Ok(reply.word),
                 };
             },
             Ends::Passer(receiver, held, touch) => {
                 let message = receiver.recv()?;
-                let Body::Moved(buf) = message.body else {
+                let Body::BufferMut(buf) = message.body else {
                     bail!("a message without a buffer");
                 };
                 let stamp = match touch {
                     Touch::Word => buf.view().read_u64(0)?,
-                    _ => message.meta,
+                    _ => message.word,
                 };
                 *held = Some(buf);
                 Ok(stamp)

@@ -9,13 +9,15 @@ impl Party {
         channel: ChannelId,
         expected: &Result<Outcome, u16>,
     ) -> Result<Said, Said> {
-        if *expected == Err(Kind::PeerGone.number()) {
+        if *expected == Err(ErrorKind::PeerGone.number()) {
             let to = self.sender(channel)?;
             let gone = until(|| to.is_peer_gone().then_some(()));
             gone.ok_or_else(|| wrong("it does not hear of the end"))?;
         }
         let carried = self.way == Way::Carried && expected.is_ok();
-        let again = |kind: Kind| kind == Kind::PoolPending || (carried && kind == Kind::Full);
+        let again = |kind: ErrorKind| {
+            kind == ErrorKind::PoolPending || (carried && kind == ErrorKind::Full)
+        };
         let since = Instant::now();
         loop {
             match self.send_once(op, channel)? {
@@ -34,13 +36,13 @@ impl Party {
         channel: ChannelId,
     ) -> Result<Result<(), Error>, Said> {
         match op {
-            Op::Inline { meta, .. } => {
+            Op::Inline { word, .. } => {
                 let to = self.sender(channel)?;
-                let sent = to.send_inline(&[*meta], u64::from(*meta));
+                let sent = to.send_inline(&[*word], u64::from(*word));
                 Ok(sent.map(drop).map_err(|failed| failed.error))
             }
             Op::Send {
-                buffer, keep, meta, ..
+                buffer, keep, word, ..
             } => {
                 let handle = self.handle(*buffer)?;
                 if !keep && let Some(Held::Shared(mut all)) = self.held.remove(buffer) {
@@ -50,7 +52,7 @@ impl Party {
                         self.held.insert(*buffer, Held::Shared(all));
                     }
                 }
-                let sent = self.sender(channel)?.send_buf(handle, u64::from(*meta));
+                let sent = self.sender(channel)?.send_buf(handle, u64::from(*word));
                 Ok(sent.map(drop).map_err(|failed| {
                     if !keep {
                         self.keep_shared(*buffer, failed.unsent);
@@ -58,16 +60,16 @@ impl Party {
                     failed.error
                 }))
             }
-            Op::Move { buffer, meta, .. } => {
+            Op::Move { buffer, word, .. } => {
                 let buf = self.take_sole(*buffer)?;
                 let to = self.sender(channel)?;
-                let sent = to.move_buffer_with(buf, u64::from(*meta));
+                let sent = to.move_buffer_with(buf, u64::from(*word));
                 Ok(sent.map(drop).map_err(|failed| {
                     self.held.insert(*buffer, Held::Sole(failed.unsent));
                     failed.error
                 }))
             }
-            Op::SendAll { buffers, meta, .. } => {
+            Op::SendAll { buffers, word, .. } => {
                 let mut all = Aggregate::new();
                 for buffer in buffers {
                     let handle = self.handle(*buffer)?;
@@ -77,10 +79,10 @@ impl Party {
                 if let Some(lists) = &self.lists {
                     all.set_list_pool(lists);
                 }
-                let sent = self.sender(channel)?.send_aggregate(all, u64::from(*meta));
+                let sent = self.sender(channel)?.send_aggregate(all, u64::from(*word));
                 Ok(sent.map(drop).map_err(|failed| failed.error))
             }
-            Op::MoveAll { buffers, meta, .. } => {
+            Op::MoveAll { buffers, word, .. } => {
                 let mut all = AggregateMut::new();
                 for buffer in buffers {
                     let buf = self.take_sole(*buffer)?;
@@ -89,7 +91,7 @@ impl Party {
                 if let Some(lists) = &self.lists {
                     all.set_list_pool(lists);
                 }
-                let sent = self.sender(channel)?.move_aggregate(all, u64::from(*meta));
+                let sent = self.sender(channel)?.move_aggregate(all, u64::from(*word));
                 Ok(sent.map(drop).map_err(|failed| {
                     let back = buffers.iter().zip(failed.unsent.into_pieces());
                     for (buffer, buf) in back {
@@ -106,10 +108,10 @@ impl Party {
         &mut self,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
+        word: u8,
         expected: &Result<Outcome, u16>,
     ) -> Result<Said, Said> {
-        if *expected == Err(Kind::PeerGone.number()) {
+        if *expected == Err(ErrorKind::PeerGone.number()) {
             let from = self.receiver(channel)?;
             let over = until(|| from.try_recv().err());
             over.ok_or_else(|| wrong("it does not hear of the end"))?;
@@ -118,11 +120,11 @@ impl Party {
         loop {
             let buf = self.take_sole(buffer)?;
             let from = self.receiver(channel)?;
-            let Err(failed) = from.pass_with(buf, u64::from(meta)) else {
+            let Err(failed) = from.pass_with(buf, u64::from(word)) else {
                 return Ok(Said::Done);
             };
             self.held.insert(buffer, Held::Sole(failed.unsent));
-            if failed.error.kind() != Kind::PoolPending || since.elapsed() > LONG {
+            if failed.error.kind() != ErrorKind::PoolPending || since.elapsed() > LONG {
                 return Err(says(&failed.error));
             }
             std::thread::yield_now();
@@ -133,36 +135,38 @@ impl Party {
         &mut self,
         channel: ChannelId,
         buffer: BufferId,
-        meta: u8,
+        word: u8,
         expected: &Result<Outcome, u16>,
     ) -> Result<Said, Said> {
-        if *expected == Err(Kind::PeerGone.number()) {
+        if *expected == Err(ErrorKind::PeerGone.number()) {
             let from = self.receiver(channel)?;
             let over = until(|| from.try_recv().err());
             over.ok_or_else(|| wrong("it does not hear of the end"))?;
         }
         let carried = self.way == Way::Carried && expected.is_ok();
-        let again = |kind: Kind| kind == Kind::PoolPending || (carried && kind == Kind::Full);
+        let again = |kind: ErrorKind| {
+            kind == ErrorKind::PoolPending || (carried && kind == ErrorKind::Full)
+        };
         let since = Instant::now();
         loop {
             let body = match self.held.remove(&buffer) {
-                Some(Held::Sole(buf)) => Body::Moved(buf),
+                Some(Held::Sole(buf)) => Body::BufferMut(buf),
                 Some(Held::Shared(mut all)) => {
                     let one = all.pop().ok_or_else(|| wrong("no handle"))?;
                     if !all.is_empty() {
                         self.held.insert(buffer, Held::Shared(all));
                     }
-                    Body::Buf(one)
+                    Body::Buffer(one)
                 }
                 None => return Err(wrong("not here")),
             };
             let from = self.receiver(channel)?;
-            let Err(failed) = from.release_with(body, u64::from(meta)) else {
+            let Err(failed) = from.release_with(body, u64::from(word)) else {
                 return Ok(Said::Done);
             };
             match failed.unsent {
-                Body::Moved(buf) => drop(self.held.insert(buffer, Held::Sole(buf))),
-                Body::Buf(buf) => self.keep_shared(buffer, buf),
+                Body::BufferMut(buf) => drop(self.held.insert(buffer, Held::Sole(buf))),
+                Body::Buffer(buf) => self.keep_shared(buffer, buf),
                 other => return Err(wrong(&format!("{other:?} came back"))),
             }
             if !again(failed.error.kind()) || since.elapsed() > LONG {
@@ -195,7 +199,7 @@ impl Party {
     ) -> Result<Said, Said> {
         let to = self.sender(channel)?;
         let comes = matches!(expected, Ok(Outcome::Took(_)));
-        let got = until(|| match to.try_recv_control() {
+        let got = until(|| match to.try_recv_back() {
             Ok(None) if comes => None,
             got => Some(got),
         });
@@ -212,8 +216,8 @@ impl Party {
         message: Message,
         expected: &Result<Outcome, u16>,
     ) -> Result<Said, Said> {
-        let meta =
-            u8::try_from(message.meta).map_err(|_: std::num::TryFromIntError| wrong("meta"))?;
+        let word =
+            u8::try_from(message.word).map_err(|_: std::num::TryFromIntError| wrong("word"))?;
         let Ok(Outcome::Took(event)) = expected else {
             return Err(wrong(&format!("{message:?} came")));
         };
@@ -221,11 +225,11 @@ impl Party {
         let mut next = || ids.next().ok_or_else(|| wrong("a piece too many"));
         let (carries, pieces) = match message.body {
             Body::Inline(_) => (Carries::Inline, 0),
-            Body::Buf(buf) => {
+            Body::Buffer(buf) => {
                 self.keep_shared(next()?, buf);
                 (Carries::Shared, 1)
             }
-            Body::Moved(buf) => {
+            Body::BufferMut(buf) => {
                 self.held.insert(next()?, Held::Sole(buf));
                 (Carries::Moved, 1)
             }
@@ -235,7 +239,7 @@ impl Party {
                 }
                 (Carries::Aggregate, all.pieces().len())
             }
-            Body::MovedAggregate(all) => {
+            Body::AggregateMut(all) => {
                 let pieces = all.pieces().len();
                 for piece in all.into_pieces() {
                     self.held.insert(next()?, Held::Sole(piece));
@@ -247,6 +251,6 @@ impl Party {
                 (Carries::Released { named }, 0)
             }
         };
-        Ok(Said::Took(carries, pieces, meta))
+        Ok(Said::Took(carries, pieces, word))
     }
 }

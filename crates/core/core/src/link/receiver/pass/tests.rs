@@ -1,27 +1,27 @@
 use super::*;
-use crate::{CbufId, Domain, LinkOptions, PoolId, PoolOptions, Role, Sender};
+use crate::{BufferId, ChannelOptions, Domain, PoolId, PoolOptions, Role, Sender};
 use tranship_testkit::Watchdog;
 
 const CHUNK: usize = 64 << 10;
 
 /// A pool of one buffer, a link to another domain, and a buffer that was moved there.
-fn moved() -> (crate::Pool, Sender, Receiver, CbufMut) {
+fn moved() -> (crate::Pool, Sender, Receiver, BufferMut) {
     let domain = |name| Domain::builder().name(name).helper_thread(true);
     let a = domain("a").embedded().expect("a domain");
     let path = a.socket_path().expect("a socket");
     let b = domain("b").socket(path).connect().expect("a domain");
     let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = a.create_pool(options).expect("a pool");
-    let listener = a.listen_with("x", Role::Source, LinkOptions::new());
+    let listener = a.listen_with("x", Role::Source, ChannelOptions::new());
     let listener = listener.expect("a listener");
     std::thread::scope(|s| {
         let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
         let mut sender = listener.accept_sender().expect("a sender");
         let mut receiver = receiver.join().expect("no panic");
-        let buf = pool.alloc_from(&[7; CHUNK]).expect("a buffer");
+        let buf = pool.copy(&[7; CHUNK]).expect("a buffer");
         sender.move_buffer(buf).expect("move");
         let message = receiver.recv().expect("recv");
-        let buf = message.into_moved().expect("a moved buffer");
+        let buf = message.into_buffer_mut().expect("a moved buffer");
         (pool, sender, receiver, buf)
     })
 }
@@ -31,7 +31,7 @@ fn push(receiver: &mut Receiver, line: [u64; 8]) {
     let _ = receiver.control.push(lines, Publish::SeqCst, line);
 }
 
-fn whole(buf: &CbufMut) -> Reference {
+fn whole(buf: &BufferMut) -> Reference {
     let handle = buf.handle();
     let (offset, serial) = handle.place();
     Reference {
@@ -48,10 +48,10 @@ fn what_cannot_have_been_passed_is_a_violation() {
     let _dog = Watchdog::new();
     let (pool, mut sender, mut receiver, buf) = moved();
     let good = whole(&buf);
-    let id = |slot, generation| CbufId::new(good.id.pool(), slot, generation);
+    let id = |slot, generation| BufferId::new(good.id.pool(), slot, generation);
     let (slot, generation) = (good.id.slot(), good.id.generation());
     let named = |id| Reference { id, ..good };
-    let other_pool = CbufId::new(PoolId(0), slot, generation);
+    let other_pool = BufferId::new(PoolId(0), slot, generation);
     let moved = |reference| descriptor::reference_line(reference, Carries::Moved, 0);
     let past = Reference {
         length: good.length + 1,
@@ -81,13 +81,13 @@ fn what_cannot_have_been_passed_is_a_violation() {
     ];
     for (line, reason) in lies {
         push(&mut receiver, line);
-        let error = sender.try_recv_control().expect_err(reason);
+        let error = sender.try_recv_back().expect_err(reason);
         assert!(error.find::<Violation>().is_some(), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
         assert!(pool.try_alloc(1).is_err(), "b has it");
     }
     receiver.pass(buf).expect("pass");
-    let reply = sender.try_recv_control().expect("no lie");
+    let reply = sender.try_recv_back().expect("no lie");
     assert_eq!(reply.expect("it is back").to_vec(), [7; CHUNK]);
     drop(pool.alloc(CHUNK).expect("nobody has it"));
 }
@@ -101,8 +101,11 @@ fn what_is_passed_twice_is_reused_when_its_receiver_is_gone() {
     receiver.pass(buf).expect("pass");
     push(&mut receiver, twice);
     let take = |sender: &mut Sender| {
-        let reply = sender.try_recv_control().expect("a living buffer");
-        reply.expect("one more").into_moved().expect("a buffer")
+        let reply = sender.try_recv_back().expect("a living buffer");
+        reply
+            .expect("one more")
+            .into_buffer_mut()
+            .expect("a buffer")
     };
     let (one, other) = (take(&mut sender), take(&mut sender));
     assert!(!one.is_writable() && !other.is_writable());

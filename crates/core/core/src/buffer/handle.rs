@@ -4,7 +4,7 @@ use crate::domain::DomainCore;
 use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
 use std::io;
 use std::ptr::NonNull;
-use tranship_proto::{CbufId, PoolId};
+use tranship_proto::{BufferId, PoolId};
 use tranship_region::View;
 use tranship_zone::CachePlace;
 
@@ -127,21 +127,21 @@ impl Handle {
     }
 
     /// The system-wide id; in a forked child, which cannot see the pool, one that names nothing.
-    pub(super) fn id(self) -> CbufId {
+    pub(super) fn id(self) -> BufferId {
         if self.is_inherited() {
-            return CbufId::new(PoolId(0), self.slot(), self.tag.generation());
+            return BufferId::new(PoolId(0), self.slot(), self.tag.generation());
         }
         self.wire_id()
     }
 
     /// The id, for a process that did not inherit the buffer.
     #[inline]
-    pub(crate) fn wire_id(self) -> CbufId {
+    pub(crate) fn wire_id(self) -> BufferId {
         match self.home() {
             // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => unsafe { pool.as_ref() }.id_of(self.slot()),
             // SAFETY: as above.
-            Home::Foreign(pool) => CbufId::new(
+            Home::Foreign(pool) => BufferId::new(
                 unsafe { pool.as_ref() }.pool_id(),
                 self.slot(),
                 self.tag.generation(),
@@ -176,7 +176,7 @@ impl Handle {
         if !self.tag.has(Tag::TRUSTED) {
             return None;
         }
-        // SAFETY: in an own pool only this domain writes (the kernel, or `trust_others`, says so), and a frozen buffer is written by
+        // SAFETY: in an own pool only this domain writes (the kernel says so), and a frozen buffer is written by
         // nobody until the last handle is gone, a writable one by its only handle; in a trusted pool the user vouched for the same
         // (`trust_writer`). The range was checked against the window when the handle was made, and the window stays mapped.
         Some(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) })

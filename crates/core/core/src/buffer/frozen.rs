@@ -6,14 +6,14 @@ use std::fmt;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
-use tranship_proto::{CbufId, DomainId};
+use tranship_proto::{BufferId, DomainId};
 use tranship_region::View;
 use tranship_sys::map::Access;
 
 /// A frozen buffer, or a part of one: read-only, cheap to clone and to cut, counted.
 ///
 /// A buffer of a domain's own, or one received on a link with `trust_writer`, can be read as a slice
-/// ([`bytes`](Cbuf::bytes)); any other received buffer as a volatile [`View`], for its writer could
+/// ([`bytes`](Buffer::bytes)); any other received buffer as a volatile [`View`], for its writer could
 /// still change it. Dropping the last handle lets the writer reuse the memory.
 ///
 /// ```
@@ -22,31 +22,31 @@ use tranship_sys::map::Access;
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// let whole = pool.alloc_from(b"header, body")?.freeze();
+/// let whole = pool.copy(b"header, body")?.freeze();
 /// let body = whole.slice(8..); // the same memory
 /// assert_eq!(body.bytes(), Some(&b"body"[..])); // of this domain's own; what was received has a `view`
 /// assert!(!whole.is_unique());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Cbuf {
+pub struct Buffer {
     handle: Handle,
 }
 
-const _: () = assert!(size_of::<Cbuf>() == 32);
+const _: () = assert!(size_of::<Buffer>() == 32);
 
-// SAFETY: the bytes are never written through a `Cbuf`; counting is atomic.
-unsafe impl Send for Cbuf {}
+// SAFETY: the bytes are never written through a `Buffer`; counting is atomic.
+unsafe impl Send for Buffer {}
 // SAFETY: as above.
-unsafe impl Sync for Cbuf {}
+unsafe impl Sync for Buffer {}
 
-impl Cbuf {
+impl Buffer {
     /// # Safety
     /// `raw` came out of this pool, of a buffer that is frozen; its reference becomes this handle's. The tag says trusted only if nobody
     /// else writes the pool.
     #[inline(always)]
-    pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> Cbuf {
+    pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> Buffer {
         let handle = Handle::own(pool, raw);
-        Cbuf { handle }
+        Buffer { handle }
     }
 
     /// # Safety
@@ -58,16 +58,16 @@ impl Cbuf {
         len: usize,
         pool: NonNull<ForeignPool>,
         tag: Tag,
-    ) -> Cbuf {
+    ) -> Buffer {
         let handle = Handle::foreign(ptr, len, pool, tag);
-        Cbuf { handle }
+        Buffer { handle }
     }
 
     /// # Safety
     /// One counted reference of what the handle names becomes this one's.
     #[inline(always)]
-    pub(super) unsafe fn of(handle: Handle) -> Cbuf {
-        Cbuf { handle }
+    pub(super) unsafe fn of(handle: Handle) -> Buffer {
+        Buffer { handle }
     }
 
     /// Length in bytes.
@@ -82,12 +82,12 @@ impl Cbuf {
     }
 
     /// The system-wide id. In a forked child, which cannot see the pool, one that names nothing.
-    pub fn id(&self) -> CbufId {
+    pub fn id(&self) -> BufferId {
         self.handle.id()
     }
 
     /// The bytes, if nobody can change them: a buffer of this domain's own pools, one that the kernel lets nobody write
-    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a link whose writer is trusted. `None` for others; use [`view`](Cbuf::view).
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a link whose writer is trusted. `None` for others; use [`view`](Buffer::view).
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the handle is borrowed, and writes nothing.
@@ -143,7 +143,7 @@ impl Cbuf {
     ///
     /// # Panics
     /// If the range is not inside.
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Cbuf {
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Buffer {
         let start = match range.start_bound() {
             Bound::Included(n) => *n,
             Bound::Excluded(n) => *n + 1,
@@ -170,7 +170,7 @@ impl Cbuf {
     }
 
     /// A received one that is pinned from here on, so that it can be read as a slice whatever its writer does.
-    pub(crate) fn pinned(mut self) -> Cbuf {
+    pub(crate) fn pinned(mut self) -> Buffer {
         let Handle { tag, .. } = self.handle;
         debug_assert!(tag.has(Tag::FOREIGN));
         self.handle.tag = tag.with(Tag::SEALED | Tag::LONG | Tag::TRUSTED);
@@ -183,8 +183,8 @@ impl Cbuf {
     }
 }
 
-impl Clone for Cbuf {
-    fn clone(&self) -> Cbuf {
+impl Clone for Buffer {
+    fn clone(&self) -> Buffer {
         let handle = self.handle;
         match handle.home() {
             // SAFETY: pools outlive their outstanding slots; our own reference keeps the slot live.
@@ -199,11 +199,11 @@ impl Clone for Cbuf {
             }
             Home::Foreign(_) => {} // the counters are the parent's, and dropping does nothing either
         }
-        Cbuf { handle }
+        Buffer { handle }
     }
 }
 
-impl Drop for Cbuf {
+impl Drop for Buffer {
     #[inline(always)]
     fn drop(&mut self) {
         let Handle { tag, .. } = self.handle;
@@ -226,9 +226,9 @@ impl Drop for Cbuf {
     }
 }
 
-impl fmt::Debug for Cbuf {
+impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cbuf")
+        f.debug_struct("Buffer")
             .field("id", &self.id())
             .field("len", &self.handle.len)
             .finish()

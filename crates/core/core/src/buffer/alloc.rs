@@ -1,10 +1,10 @@
 //! Buffers out of a pool of one's own: the public ways to get one, and by its id, or back from others.
 
-use super::{Cbuf, CbufMut};
+use super::{Buffer, BufferMut};
 use crate::error::{Error, Violation};
 use crate::pool::{OwnPool, Patience, Pool};
 use std::time::{Duration, Instant};
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_region::View;
 
 impl Pool {
@@ -14,7 +14,7 @@ impl Pool {
     /// # Errors
     /// `TooLarge` for more than the pool's maximum; `Forked`.
     #[inline(always)]
-    pub fn alloc(&self, len: usize) -> Result<CbufMut, Error> {
+    pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
         self.alloc_with(len, || Patience::Forever)
     }
 
@@ -25,7 +25,7 @@ impl Pool {
     /// # Errors
     /// As [`alloc`](Pool::alloc), and `OutOfMemory`, which says who holds how much.
     #[inline(always)]
-    pub fn try_alloc(&self, len: usize) -> Result<CbufMut, Error> {
+    pub fn try_alloc(&self, len: usize) -> Result<BufferMut, Error> {
         self.alloc_with(len, || Patience::None)
     }
 
@@ -33,7 +33,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc), and `OutOfMemory` when the time is over.
-    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, Error> {
+    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut, Error> {
         self.alloc_with(len, || {
             Instant::now()
                 .checked_add(timeout)
@@ -46,8 +46,8 @@ impl Pool {
         &self,
         len: usize,
         patience: impl FnOnce() -> Patience,
-    ) -> Result<CbufMut, Error> {
-        if let Some(buf) = CbufMut::alloc_now(self.own_ref(), len) {
+    ) -> Result<BufferMut, Error> {
+        if let Some(buf) = BufferMut::alloc_now(self.own_ref(), len) {
             return Ok(buf);
         }
         std::hint::cold_path();
@@ -58,19 +58,19 @@ impl Pool {
     /// What may wait has a handle of its own: in C another thread may close this one meanwhile.
     #[cold]
     #[inline(never)]
-    fn alloc_long(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
+    fn alloc_long(&self, len: usize, patience: Patience) -> Result<Box<BufferMut>, Error> {
         let held = self.clone();
         let own = held.own_ref();
         let raw = own.alloc_slow(len, patience)?;
         // SAFETY: just handed out by it.
-        Ok(Box::new(unsafe { CbufMut::own(own, raw) }))
+        Ok(Box::new(unsafe { BufferMut::own(own, raw) }))
     }
 
     /// A buffer with these bytes.
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc). It blocks as that does.
-    pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, Error> {
+    pub fn copy(&self, bytes: &[u8]) -> Result<BufferMut, Error> {
         let mut buf = self.alloc(bytes.len())?;
         buf.fill_from(View::from_slice(bytes));
         Ok(buf)
@@ -78,25 +78,25 @@ impl Pool {
 
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
     /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
-    /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`Kind::BufferInvalid`](crate::Kind::BufferInvalid).
+    /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
     /// It does not block.
     ///
     /// # Errors
     /// These two; `Stale` for an id of another pool, too.
-    pub fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
+    pub fn lookup(&self, id: BufferId) -> Result<Buffer, Error> {
         let raw = self.own_ref().lookup(id)?;
         // SAFETY: just counted by it, of a buffer that was sent.
-        Ok(unsafe { Cbuf::own(self.own_ref(), raw) })
+        Ok(unsafe { Buffer::own(self.own_ref(), raw) })
     }
 }
 
-impl CbufMut {
+impl BufferMut {
     /// One out of the caches, or whatever can be had without asking the manager.
     #[inline(always)]
-    pub(crate) fn alloc_now(pool: &OwnPool, len: usize) -> Option<CbufMut> {
+    pub(crate) fn alloc_now(pool: &OwnPool, len: usize) -> Option<BufferMut> {
         let raw = pool.alloc_now(len)?;
         // SAFETY: just handed out by it.
-        Some(unsafe { CbufMut::own(pool, raw) })
+        Some(unsafe { BufferMut::own(pool, raw) })
     }
 
     /// One look of somebody who waits for memory elsewhere, as [`OwnPool::look_in_queue`].
@@ -104,35 +104,35 @@ impl CbufMut {
         pool: &OwnPool,
         len: usize,
         ticket: Option<u64>,
-    ) -> Result<Option<CbufMut>, Error> {
+    ) -> Result<Option<BufferMut>, Error> {
         let raw = pool.look_in_queue(len, ticket)?;
         // SAFETY: just handed out by it.
-        Ok(raw.map(|raw| unsafe { CbufMut::own(pool, raw) }))
+        Ok(raw.map(|raw| unsafe { BufferMut::own(pool, raw) }))
     }
 
     /// One of ours that another domain moves to us, as [`OwnPool::take_back_moved`].
     pub(crate) fn taken_back(
         pool: &OwnPool,
-        id: CbufId,
+        id: BufferId,
         offset: u64,
         length: u64,
-    ) -> Result<CbufMut, Violation> {
+    ) -> Result<BufferMut, Violation> {
         let raw = pool.take_back_moved(id, offset, length)?;
         // SAFETY: just counted by it; moved ones go the long way, which counts them as shared ones.
-        Ok(unsafe { CbufMut::own(pool, raw) })
+        Ok(unsafe { BufferMut::own(pool, raw) })
     }
 }
 
-impl Cbuf {
+impl Buffer {
     /// One of ours that another domain sends back, as [`OwnPool::take_back`].
     pub(crate) fn taken_back(
         pool: &OwnPool,
-        id: CbufId,
+        id: BufferId,
         offset: u64,
         length: u64,
-    ) -> Result<Cbuf, Violation> {
+    ) -> Result<Buffer, Violation> {
         let raw = pool.take_back(id, offset, length)?;
         // SAFETY: just counted by it, of a buffer that was sent.
-        Ok(unsafe { Cbuf::own(pool, raw) })
+        Ok(unsafe { Buffer::own(pool, raw) })
     }
 }

@@ -1,26 +1,26 @@
 //! The exclusive, writable buffer.
 
-use super::frozen::Cbuf;
+use super::frozen::Buffer;
 use super::handle::{Handle, Home};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use tranship_proto::CbufId;
+use tranship_proto::BufferId;
 use tranship_region::View;
 use tranship_sys::map::Access;
 
-/// A buffer that is this handle's alone: one that is being filled, or one that [came by a move](crate::Body::Moved).
+/// A buffer that is this handle's alone: one that is being filled, or one that [came by a move](crate::Body::BufferMut).
 ///
 /// The first contents of an allocated one are whatever the buffer held before. It can be used as a slice, unless others can write its
-/// pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](CbufMut::freeze) makes it one that can be shared;
+/// pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](BufferMut::freeze) makes it one that can be shared;
 /// [`Sender::move_buffer`](crate::Sender::move_buffer) gives it away; [`Receiver::pass`](crate::Receiver::pass) hands one that came by a move back;
 /// dropping it frees it, or lets its pool's writer have it again.
 ///
-/// One that came by a move can be written at the levels of trust at which every domain may ([`is_writable`](CbufMut::is_writable)).
+/// One that came by a move can be written at the levels of trust at which every domain may ([`is_writable`](BufferMut::is_writable)).
 ///
 /// Crash: if the process dies the pool's writer has it again, unless that is this process: then the whole pool goes with it.
 ///
@@ -37,25 +37,25 @@ use tranship_sys::map::Access;
 /// assert_eq!(frame.freeze().to_vec(), b"a frame");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct CbufMut {
+pub struct BufferMut {
     handle: Handle,
 }
 
-const _: () = assert!(size_of::<CbufMut>() == 32);
+const _: () = assert!(size_of::<BufferMut>() == 32);
 
 // SAFETY: the buffer is owned by this handle alone, and a pool may be used from any thread.
-unsafe impl Send for CbufMut {}
-// SAFETY: `&CbufMut` only reads the bytes, which nobody writes meanwhile.
-unsafe impl Sync for CbufMut {}
+unsafe impl Send for BufferMut {}
+// SAFETY: `&BufferMut` only reads the bytes, which nobody writes meanwhile.
+unsafe impl Sync for BufferMut {}
 
-impl CbufMut {
+impl BufferMut {
     /// # Safety
     /// `raw` came out of this pool, and is nobody else's: the slot is live with one local reference that becomes this handle's, or one that
     /// came back by a move.
     #[inline(always)]
-    pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> CbufMut {
+    pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> BufferMut {
         let handle = Handle::own(pool, raw);
-        CbufMut { handle }
+        BufferMut { handle }
     }
 
     /// # Safety
@@ -66,17 +66,17 @@ impl CbufMut {
         len: usize,
         pool: NonNull<ForeignPool>,
         tag: Tag,
-    ) -> CbufMut {
+    ) -> BufferMut {
         debug_assert!(tag.has(Tag::MOVED) && tag.has(Tag::LONG));
         let handle = Handle::foreign(ptr, len, pool, tag);
-        CbufMut { handle }
+        BufferMut { handle }
     }
 
     /// # Safety
     /// The only reference of what the handle names, which nobody was ever sent, becomes this one's.
     #[inline(always)]
-    pub(super) unsafe fn of(handle: Handle) -> CbufMut {
-        CbufMut { handle }
+    pub(super) unsafe fn of(handle: Handle) -> BufferMut {
+        BufferMut { handle }
     }
 
     /// Length in bytes.
@@ -91,7 +91,7 @@ impl CbufMut {
     }
 
     /// The id under which it is known once sent.
-    pub fn id(&self) -> CbufId {
+    pub fn id(&self) -> BufferId {
         self.handle.id()
     }
 
@@ -112,7 +112,7 @@ impl CbufMut {
         self.view().to_vec()
     }
 
-    /// Writes all bytes; see [`Cbuf::write_to`].
+    /// Writes all bytes; see [`Buffer::write_to`].
     ///
     /// # Errors
     /// What `to` fails with. It blocks as long as `to` does.
@@ -150,10 +150,10 @@ impl CbufMut {
         self.handle.tag.has(Tag::SEALED) && !self.handle.tag.has(Tag::FOREIGN)
     }
 
-    /// Copies bytes in, from `at` on. At every level of trust, if it [`is_writable`](CbufMut::is_writable).
+    /// Copies bytes in, from `at` on. At every level of trust, if it [`is_writable`](BufferMut::is_writable).
     ///
     /// # Errors
-    /// [`Kind::BufferState`] if it is not; one that says how long it is if they reach beyond the end. Nothing is written then.
+    /// [`ErrorKind::BufferState`] if it is not; one that says how long it is if they reach beyond the end. Nothing is written then.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Error> {
         if !self.is_writable() {
             return Err(self.read_only());
@@ -177,7 +177,7 @@ impl CbufMut {
                 "the buffer came by a move out of a pool of level `producer`, which its writer alone can write: copy it, or use a pool of level `half` or `full`"
             }
         };
-        Error::new(Kind::BufferState, text)
+        Error::new(ErrorKind::BufferState, text)
     }
 
     /// Copies in as much as there is room for.
@@ -189,14 +189,14 @@ impl CbufMut {
         }
     }
 
-    /// The bytes, if nobody else can write them; else [`view`](CbufMut::view) shows them.
+    /// The bytes, if nobody else can write them; else [`view`](BufferMut::view) shows them.
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the handle is borrowed, and so writes nothing.
         unsafe { self.handle.bytes() }
     }
 
-    /// The bytes for writing, if nobody else can write them; else there is [`write`](CbufMut::write).
+    /// The bytes for writing, if nobody else can write them; else there is [`write`](BufferMut::write).
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.
@@ -207,9 +207,9 @@ impl CbufMut {
     }
 
     /// Where its bytes lie, to be written in place at every level of trust: by volatile stores, or by the kernel. `None` if it is not
-    /// [`is_writable`](CbufMut::is_writable). Good for `len` bytes until the buffer is frozen, moved or dropped.
+    /// [`is_writable`](BufferMut::is_writable). Good for `len` bytes until the buffer is frozen, moved or dropped.
     ///
-    /// Where others can write the pool ([`bytes_mut`](CbufMut::bytes_mut) gives no slice there) no slice is to be made of it.
+    /// Where others can write the pool ([`bytes_mut`](BufferMut::bytes_mut) gives no slice there) no slice is to be made of it.
     ///
     /// ```
     /// # use tranship_core::{Domain, PoolOptions, Trust};
@@ -237,7 +237,7 @@ impl CbufMut {
 
     /// Ends writing. The frozen buffer can be cloned, cut and sent.
     #[inline(always)]
-    pub fn freeze(self) -> Cbuf {
+    pub fn freeze(self) -> Buffer {
         let mut handle = ManuallyDrop::new(self).handle;
         if handle.tag.has(Tag::LONG) {
             handle.tag = freeze_long(handle.home(), handle.tag);
@@ -245,7 +245,7 @@ impl CbufMut {
             Self::pool(handle).begin_sharing(handle.slot());
         }
         // SAFETY: the one reference counted is the frozen handle's, and the memory goes over to it.
-        unsafe { Cbuf::of(handle) }
+        unsafe { Buffer::of(handle) }
     }
 
     #[inline(always)]
@@ -283,7 +283,7 @@ fn drop_long(home: Home, tag: Tag) {
     }
 }
 
-impl Drop for CbufMut {
+impl Drop for BufferMut {
     #[inline(always)]
     fn drop(&mut self) {
         let handle = self.handle;
@@ -295,9 +295,8 @@ impl Drop for CbufMut {
     }
 }
 
-/// Panics where there is no slice: if others can write the pool, and
-/// [`PoolOptions::trust_others`](crate::PoolOptions::trust_others) was not said.
-impl Deref for CbufMut {
+/// Panics where there is no slice: if others can write the pool.
+impl Deref for BufferMut {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
@@ -305,8 +304,8 @@ impl Deref for CbufMut {
     }
 }
 
-/// Panics where there is no slice to write: also of what [cannot be written](CbufMut::is_writable).
-impl DerefMut for CbufMut {
+/// Panics where there is no slice to write: also of what [cannot be written](BufferMut::is_writable).
+impl DerefMut for BufferMut {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         self.bytes_mut().unwrap_or_else(|| no_slice())
@@ -316,13 +315,13 @@ impl DerefMut for CbufMut {
 #[cold]
 fn no_slice() -> ! {
     panic!(
-        "no slice of this buffer can be had, as it cannot be written here, or others can write its pool: use CbufMut::is_writable, write and view, or say PoolOptions::trust_others or Receiver::trust_writer"
+        "no slice of this buffer can be had, as it cannot be written here, or others can write its pool: use BufferMut::is_writable, write and view, or say Receiver::trust_writer"
     )
 }
 
-impl fmt::Debug for CbufMut {
+impl fmt::Debug for BufferMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CbufMut")
+        f.debug_struct("BufferMut")
             .field("id", &self.id())
             .field("len", &self.len())
             .finish()
