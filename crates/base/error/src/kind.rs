@@ -26,7 +26,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its name here.
+            /// Returns the kind's name in this library.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -34,7 +34,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What it means.
+            /// Returns a sentence that says what the kind means.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -42,7 +42,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What the caller should do about it.
+            /// Returns a sentence that says what the caller should do about it.
             #[must_use]
             pub fn advice(self) -> &'static str {
                 match self {
@@ -70,7 +70,7 @@ macro_rules! kinds {
 }
 
 impl Kind {
-    /// Its number.
+    /// Returns the kind's stable number.
     #[must_use]
     pub fn number(self) -> u16 {
         self as u16
@@ -83,7 +83,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A kind that somebody else found, as a cause.
+/// Lets a kind be the cause of an error, for kinds that another component found.
 impl std::error::Error for Kind {}
 
 kinds! {
