@@ -32,7 +32,7 @@ impl<M> Half<M> {
         unsafe { self.front.as_ref() }
     }
 
-    /// The ring's lines. Those of the other's half are mapped read-only: load only.
+    /// Returns the ring's lines. The lines of the peer's half are mapped read-only: load only.
     #[inline]
     pub fn ring(&self) -> Lines<'_> {
         self.lines
