@@ -5,12 +5,12 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A pipe: its end to read and its end to write. Both close on exec.
+/// Makes a pipe: the end to read and the end to write. Both close on exec.
 pub fn new() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-/// As [`new`]; neither end blocks.
+/// Makes a pipe of which neither end blocks. Both close on exec.
 pub fn nonblocking() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(
         PipeFlags::CLOEXEC | PipeFlags::NONBLOCK,
@@ -27,11 +27,11 @@ pub fn room(pipe: impl AsFd) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_getpipe_size(pipe)?)
 }
 
-/// Puts references to pages of this process's memory into a pipe: what is written to them afterwards is what comes out. Says how
-/// many bytes found room; each page takes one of the pipe's places, however few of its bytes are named.
+/// Puts references to pages of this process's memory into a pipe: later writes to the pages show in the pipe. Returns
+/// the number of bytes that found room. Each page takes one of the pipe's places, however few of its bytes are named.
 ///
 /// # Safety
-/// The pieces are mapped memory, whose bytes the caller keeps as they are until they have been taken from wherever they go.
+/// The pieces are mapped memory. The caller does not change their bytes until the last reader has taken them.
 pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
     let mut raw = [const { MaybeUninit::<IoSliceRaw<'_>>::uninit() }; 64];
     let count = pieces.len().min(raw.len());
@@ -43,7 +43,7 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
     }
     // SAFETY: as many were just written.
     let raw = unsafe { std::slice::from_raw_parts(raw.as_ptr().cast::<IoSliceRaw<'_>>(), count) };
-    // Nothing waits, so no signal ends it.
+    // The call never waits, so no signal interrupts it.
     // SAFETY: passed on to the caller.
     Ok(unsafe { rustix::pipe::vmsplice(&pipe, raw, SpliceFlags::NONBLOCK)? })
 }

@@ -31,7 +31,7 @@ pub fn tap(name: &str, segments: bool) -> io::Result<OwnedFd> {
     device(name, IFF_TAP, segments)
 }
 
-/// The same without link headers: IP packets.
+/// Opens a network device without link headers, for IP packets.
 pub fn tun(name: &str, segments: bool) -> io::Result<OwnedFd> {
     device(name, IFF_TUN, segments)
 }
