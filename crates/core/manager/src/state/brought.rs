@@ -12,7 +12,8 @@ pub(crate) struct Brought {
     pub process: u64,
 }
 
-/// Those of a pool. What one sink has of them is found without the others: they may be many, and it may come back often.
+/// A pool's queues that its sinks brought. The queues of one sink are found without reading the others: there may be
+/// many, and the sink may come back often.
 #[derive(Debug, Default)]
 pub(crate) struct BroughtQueues {
     all: BTreeMap<ChannelId, Brought>,
@@ -45,7 +46,7 @@ impl BroughtQueues {
         self.all.keys().copied()
     }
 
-    /// Those that lead to this sink.
+    /// Returns the queues to this sink.
     pub fn to(&self, sink: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
         let its = (sink, ChannelId(0))..=(sink, ChannelId(u32::MAX));
         self.by_sink.range(its).map(|(_, channel)| *channel)
