@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// So many combining marks in a row, at most: more of them run into the lines above and below.
+/// Most combining marks in a row: more of them would run into the lines above and below.
 pub const MAX_MARKS: usize = 4;
 
-/// What makes a text unfit as a name.
+/// A reason why a text is unfit as a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TextFault {
     /// A control character.
@@ -21,7 +21,7 @@ pub enum TextFault {
     Marks,
 }
 
-/// The first fault of a text: its place in bytes, its character, what it is.
+/// Returns the first fault of a text: its place in bytes, its character, its kind.
 pub fn text_fault(text: &str) -> Option<(usize, char, TextFault)> {
     faults(text).find_map(|(at, c, fault)| fault.map(|fault| (at, c, fault)))
 }
@@ -81,7 +81,7 @@ fn is_unseen(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}'
         | '\u{ffa0}'
         | '\u{e0100}'..='\u{e01ef}' => true,
-        // Behind another character `escape_debug` leaves marks alone: what it escapes is not printable.
+        // After another character `escape_debug` leaves marks alone: a character that it escapes is not printable.
         _ => {
             let mut bytes = [b'x'; 5];
             let len = c.encode_utf8(&mut bytes[1..]).len();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever it is.
+        /// Any text is shown without a fault.
         #[test]
         fn what_is_shown_has_no_fault(text in any::<String>()) {
             prop_assert_eq!(text_fault(&shown(&text)), None);

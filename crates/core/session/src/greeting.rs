@@ -123,7 +123,7 @@ impl Greeting {
     }
 }
 
-/// What a send to an end that is closed may say, unix(7).
+/// Says whether the error is one that a send to a closed end may give, unix(7).
 fn has_hung_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),

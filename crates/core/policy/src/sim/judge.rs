@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A program, over some time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AppFigures {
-    /// Its name.
+    /// The program's name.
     pub name: String,
     /// Requests, or pages, per second.
     pub per_second: f64,
@@ -18,11 +18,11 @@ pub struct AppFigures {
 /// A pool, over some time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PoolFigures {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Its quota, on average.
+    /// The pool's quota, on average, bytes.
     pub quota_bytes: f64,
-    /// Its memory, on average.
+    /// The pool's memory, on average, bytes.
     pub resident_bytes: f64,
     /// Callers that waited, on average.
     pub blocked: f64,
