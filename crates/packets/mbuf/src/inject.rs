@@ -41,8 +41,8 @@ pub(crate) fn fails() -> bool {
     false
 }
 
-/// The next time this thread lets go of storage that it has found shared, this happens before it says so: as another thread
-/// could do it in the same moment.
+/// Runs `happens` the next time that this thread drops a reference to storage that it has found shared, just before the
+/// drop. It stands for another thread in the same moment.
 #[cfg(feature = "inject")]
 pub fn meanwhile(happens: impl FnOnce() + 'static) {
     MEANWHILE.set(Some(Box::new(happens)));

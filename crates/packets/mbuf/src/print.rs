@@ -32,7 +32,7 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// What [`Chain::print`] shows.
+/// The text of [`Chain::print`].
 #[derive(Debug)]
 pub struct Print<'a> {
     chain: &'a Chain,
