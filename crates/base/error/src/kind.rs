@@ -6,7 +6,8 @@ macro_rules! kinds {
     ($($kind:ident = $number:literal, $errno:ident, $meaning:literal, $advice:literal;)+) => {
         /// What can go wrong. A number never changes its meaning; new kinds get new numbers.
         #[non_exhaustive]
-        // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast paths share their place with it.
+        // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast
+        // paths share their place with it.
         #[repr(u64)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Kind {

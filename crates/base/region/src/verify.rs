@@ -108,8 +108,8 @@ pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), Veri
     check_backing(facts, fd)
 }
 
-/// Does a memfd that was verified still have all of its memory? Of one that several may write ([`Sealing::Shared`]) each of these can
-/// punch holes into it at any time; touching a hole charges the reader.
+/// Does a memfd that was verified still have all of its memory? Of one that several may write ([`Sealing::Shared`])
+/// each of these can punch holes into it at any time; touching a hole charges the reader.
 pub fn backed(fd: impl AsFd) -> Result<(), VerifyError> {
     let facts = memfd::facts(fd.as_fd()).map_err(|source| VerifyError::Io {
         step: "fstat",

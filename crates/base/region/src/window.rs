@@ -179,8 +179,8 @@ impl Window {
         })
     }
 
-    /// Lets whole pages be read, or also written, that could not be. Where the kernel has no mapping left for a part, the
-    /// whole chunks are opened, which needs none.
+    /// Lets whole pages be read, or also written, that could not be. Where the kernel has no mapping left for a part,
+    /// the whole chunks are opened, which needs none.
     pub fn open(&self, offset: u64, len: u64, access: map::Access) {
         let Some((begin, bytes)) = self.pages(offset, len) else {
             return;

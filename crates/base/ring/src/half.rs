@@ -28,7 +28,8 @@ unsafe impl<M: Sync> Sync for Half<M> {}
 impl<M> Half<M> {
     #[inline]
     pub(crate) fn front(&self) -> &Front {
-        // SAFETY: inside `map` (its bounds were checked), mapped as long as `self`; of it only the atomics are accessed.
+        // SAFETY: inside `map` (its bounds were checked), mapped as long as `self`; of it only the atomics are
+        // accessed.
         unsafe { self.front.as_ref() }
     }
 

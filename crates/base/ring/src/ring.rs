@@ -74,8 +74,8 @@ impl Ring {
         is_asleep(self.theirs.front().asleep.load(Ordering::Relaxed))
     }
 
-    /// Says that we look for lines again and again, and need not be woken, until the next sleep. That one begins with milliseconds in which
-    /// every processor is made to fence.
+    /// Says that we look for lines again and again, and need not be woken, until the next sleep. That one begins with
+    /// milliseconds in which every processor is made to fence.
     pub fn spin(&self) {
         // Leave the flag while a poll loop is to be woken by it. Ordering: relaxed; if the peer sees the change late,
         // that costs a fence.
@@ -161,9 +161,9 @@ impl Ring {
         self.their_lines().has(head)
     }
 
-    /// After a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): if the other end sleeps, ends that sleep.
-    /// `press` is called if it sleeps on its descriptor, and says whether that is readable now ([`doorbell`](crate::doorbell)).
-    /// Without a fence the sleeper must know ([`Waker::Lazy`](crate::Waker::Lazy)).
+    /// After a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): if the other end sleeps, ends that
+    /// sleep. `press` is called if it sleeps on its descriptor, and says whether that is readable now
+    /// ([`doorbell`](crate::doorbell)). Without a fence the sleeper must know ([`Waker::Lazy`](crate::Waker::Lazy)).
     #[inline(always)]
     pub fn notify(&self, press: impl FnOnce() -> bool) {
         // Ordering: SeqCst, after the SeqCst publish in the single total order; partner: the fence in arm.

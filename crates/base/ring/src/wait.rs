@@ -139,8 +139,8 @@ pub enum Slept<T> {
     TimedOut,
 }
 
-/// The sleeper's first three steps. After it the caller **looks again**, and then either [`disarm`]s or goes to wait (on the
-/// points, or, for [`Asleep::Descriptor`], in its poll loop until it is readable).
+/// The sleeper's first three steps. After it the caller **looks again**, and then either [`disarm`]s or goes to wait
+/// (on the points, or, for [`Asleep::Descriptor`], in its poll loop until it is readable).
 ///
 /// Says whether a word has changed since the last time: a sleep was ended, and goes on as a new one.
 pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
@@ -165,7 +165,8 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     // Ordering: partner: the waker's fence (or SeqCst publish) before it loads `asleep`.
     fence(Ordering::SeqCst);
     if spun {
-        // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does so now.
+        // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does
+        // so now.
         fence_everybody();
     }
     new

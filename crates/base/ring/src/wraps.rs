@@ -17,7 +17,8 @@ fn push(producer: &mut Producer, lines: Lines<'_>, head: u64) -> bool {
     producer.try_push(lines, Publish::Release, words, || head) == Ok(Push::Done)
 }
 
-/// Positions are 64 bits, and the lower half of them is in the line: nothing of an earlier lap is taken for the next line.
+/// Positions are 64 bits, and the lower half of them is in the line: nothing of an earlier lap is taken for the next
+/// line.
 #[test]
 fn a_line_of_an_earlier_lap_is_not_there() {
     let memory: Vec<Line> = (0..COUNT).map(|_| Line::default()).collect();

@@ -29,7 +29,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What an honest end does that finds nothing to do: on one core the other one has to run. It ends a test that makes no progress.
+/// What an honest end does that finds nothing to do: on one core the other one has to run. It ends a test that makes no
+/// progress.
 struct Idle {
     since: Instant,
     looks: u32,

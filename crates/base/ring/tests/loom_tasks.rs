@@ -1,7 +1,9 @@
-//! A task that awaits a line, under loom: whatever is published after its last look finds its waker. The task's waker stands in a place
-//! under a lock, as in `session/tasks.rs`; a third thread is the one that sleeps on the bells (`link/reactor.rs`).
+//! A task that awaits a line, under loom: whatever is published after its last look finds its waker. The task's waker
+//! stands in a place under a lock, as in `session/tasks.rs`; a third thread is the one that sleeps on the bells
+//! (`link/reactor.rs`).
 //!
-//! Seen failing: with the waker put down after the look; with the bell cleared after the waker was taken; without the look.
+//! Seen failing: with the waker put down after the look; with the bell cleared after the waker was taken; without the
+//! look.
 #![cfg(loom)]
 
 mod model;

@@ -1,8 +1,10 @@
-//! Publishing to a spinning peer under total store order, with store buffers and the fence that everybody passes: every interleaving of the
-//! product's own functions. Nothing stands in for the fence that the publisher leaves out. A wake-up that is lost is a sleep without end.
+//! Publishing to a spinning peer under total store order, with store buffers and the fence that everybody passes: every
+//! interleaving of the product's own functions. Nothing stands in for the fence that the publisher leaves out. A
+//! wake-up that is lost is a sleep without end.
 //!
-//! Seen failing, besides what is kept as tests: without the fence that everybody passes; without the publisher's second look; a plain store where
-//! nobody said that he spins; without the fence after the second look; awake again without a fence.
+//! Seen failing, besides what is kept as tests: without the fence that everybody passes; without the publisher's second
+//! look; a plain store where nobody said that he spins; without the fence after the second look; awake again without a
+//! fence.
 #![cfg(loom)]
 
 use tranship_ring::{Consumer, Producer, Publish, Push, Ring, Slept, TIMED, Waker, sleep};

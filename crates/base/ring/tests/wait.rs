@@ -122,8 +122,8 @@ fn waits_in_rounds() {
     }
 }
 
-/// A sleep shows one flag until it was ended, and then another; of a new one the first wait is short if a waker does not
-/// fence, as that waker may have seen the old one.
+/// A sleep shows one flag until it was ended, and then another; of a new one the first wait is short if a waker does
+/// not fence, as that waker may have seen the old one.
 #[test]
 fn a_sleep_that_was_ended_goes_on_as_another() {
     let [end, other] = ends();

@@ -162,8 +162,8 @@ impl DeferProducer {
         self.queue.tail.0.load(Ordering::Relaxed)
     }
 
-    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the queue so far, modulo 2^32; `None` if
-    /// there is no room.
+    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the
+    /// queue so far, modulo 2^32; `None` if there is no room.
     #[inline(always)]
     pub fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
         let tail = self.tail();
@@ -172,7 +172,8 @@ impl DeferProducer {
         }
         let (queue, number) = (&*self.queue, tail.wrapping_add(1));
         let entry = u64::from(message) << 32 | u64::from(slot);
-        // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was acquired.
+        // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was
+        // acquired.
         queue.entry(tail).store(entry, Ordering::Relaxed);
         // Ordering: release; partner is the acquire in `take`.
         queue.tail.0.store(number, Ordering::Release);

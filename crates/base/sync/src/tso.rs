@@ -17,7 +17,8 @@ pub(crate) use session::{Change, Op, Word, is_running, perform};
 
 use crate::atomic::AtomicU32;
 
-/// Every thread has passed a fence when it returns: `membarrier(2)`. Under loom nothing: there [`light_fence`](crate::light_fence) is a whole one.
+/// Every thread has passed a fence when it returns: `membarrier(2)`. Under loom nothing: there
+/// [`light_fence`](crate::light_fence) is a whole one.
 pub fn fence_everybody() {
     if is_running() {
         perform(Op::FenceEverybody);

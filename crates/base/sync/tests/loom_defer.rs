@@ -1,9 +1,11 @@
-//! A defer queue of two entries under loom: a sender, and whoever has the collector's lock: the sender itself, and a second thread of the writer. What is
-//! taken is filled anew: a slot that comes before its sender has let go of it, or twice, is a data race.
+//! A defer queue of two entries under loom: a sender, and whoever has the collector's lock: the sender itself, and a
+//! second thread of the writer. What is taken is filled anew: a slot that comes before its sender has let go of it, or
+//! twice, is a data race.
 //!
-//! Seen failing, besides what is kept as a test: the release of `push` and of the sender's end relaxed; each acquire of the tail, and that of `is_over`; a
-//! sender's end that is not said; one entry more than there are. Not seen: release and acquire of the head, without which an entry could be written before it is
-//! read: neither loom nor x86-64 has loads that see what is stored after them.
+//! Seen failing, besides what is kept as a test: the release of `push` and of the sender's end relaxed; each acquire of
+//! the tail, and that of `is_over`; a sender's end that is not said; one entry more than there are. Not seen: release
+//! and acquire of the head, without which an entry could be written before it is read: neither loom nor x86-64 has
+//! loads that see what is stored after them.
 #![cfg(loom)]
 
 mod model;
@@ -98,7 +100,8 @@ impl Writer {
         }
     }
 
-    /// The sender is gone, having sent so many: each was taken, once and in order, and nobody looks at the queue any more.
+    /// The sender is gone, having sent so many: each was taken, once and in order, and nobody looks at the queue any
+    /// more.
     fn ends(&self, sent: u32) {
         self.collect(|queue, slots| queue.take(slots, SLOTS));
         let gc = self.gc.lock().unwrap();

@@ -1,7 +1,7 @@
 //! Hazard pointers under loom: what somebody is still looking at is not freed.
 //!
-//! Seen failing, besides what is kept as tests: the end of a visit relaxed; `nobody` relaxed; the mark set after the hold
-//! went; a new mark shown relaxed, or looked for relaxed; marks given back and taken relaxed.
+//! Seen failing, besides what is kept as tests: the end of a visit relaxed; `nobody` relaxed; the mark set after the
+//! hold went; a new mark shown relaxed, or looked for relaxed; marks given back and taken relaxed.
 #![cfg(loom)]
 
 mod model;

@@ -1,4 +1,5 @@
-//! What total store order allows and what it does not, by the litmus tests that everybody uses: that the explorer has neither too much nor too little.
+//! What total store order allows and what it does not, by the litmus tests that everybody uses: that the explorer has
+//! neither too much nor too little.
 #![cfg(loom)]
 
 use tranship_sync::atomic::{AtomicU32, Ordering, fence, yield_now};
@@ -161,7 +162,8 @@ fn two_readers_agree_on_the_order_of_two_writers() {
     assert!(can(&all, [1, 1, 1, 0]));
 }
 
-/// A fence that everybody passes is none at one moment: what one thread stores after it has passed it, others may not see at its end.
+/// A fence that everybody passes is none at one moment: what one thread stores after it has passed it, others may not
+/// see at its end.
 #[test]
 fn each_passes_the_fence_at_a_moment_of_its_own() {
     let all: [fn(&Words); 3] = [

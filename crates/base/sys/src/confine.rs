@@ -8,8 +8,8 @@ use rustix::thread::{
 };
 use std::io;
 
-/// This thread, and those that it starts, have no capability any more, and no program that they run gets any. `but_kill`: that to signal other
-/// users' processes stays, if it is there.
+/// This thread, and those that it starts, have no capability any more, and no program that they run gets any.
+/// `but_kill`: that to signal other users' processes stays, if it is there.
 pub fn drop_capabilities(but_kill: bool) -> io::Result<()> {
     set_no_new_privs(true)?;
     // Only a process with CAP_SETPCAP may. A process without it gets no more than it has anyway.

@@ -31,8 +31,8 @@ impl Forked {
 ///
 /// `body` must not take a lock that another thread of this process may hold, so it writes nothing through `std::io`.
 pub fn fork(name: &CStr, keep: OwnedFd, body: impl FnOnce(OwnedFd)) -> io::Result<Forked> {
-    // SAFETY: the child runs `body` alone, whose caller keeps it off locks, and leaves by _exit; the C library keeps its
-    // allocator usable after a fork.
+    // SAFETY: the child runs `body` alone, whose caller keeps it off locks, and leaves by _exit; the C library keeps
+    // its allocator usable after a fork.
     let pid = unsafe { libc::fork() };
     match pid {
         0 => child(name, keep, body),

@@ -47,8 +47,9 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a copy. They
-/// count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them usable.
+/// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a
+/// copy. They count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them
+/// usable.
 pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     reserve_undumped(Access::None, len, align)
 }
@@ -170,8 +171,9 @@ pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// Lets a part of a [closed reservation](reserve_closed) be read and written: zeros at first. Fails where a limit of the process, or of
-/// a machine that promises no more than it has, forbids it. In a process that locks its memory it takes memory at once.
+/// Lets a part of a [closed reservation](reserve_closed) be read and written: zeros at first. Fails where a limit of
+/// the process, or of a machine that promises no more than it has, forbids it. In a process that locks its memory it
+/// takes memory at once.
 ///
 /// # Safety
 /// The caller owns the range, page-aligned.

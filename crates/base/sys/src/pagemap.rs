@@ -68,8 +68,8 @@ impl Pagemap {
         Ok(self.touched(addr, len, &mut first)? > 0)
     }
 
-    /// The runs of pages in such a range that have been written, bytes from its start: as many as there is room for, the first ones.
-    /// Says how many.
+    /// The runs of pages in such a range that have been written, bytes from its start: as many as there is room for,
+    /// the first ones. Says how many.
     pub fn touched(
         &self,
         addr: NonNull<u8>,

@@ -17,7 +17,8 @@ pub fn nonblocking() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Gives a pipe room for so many bytes' worth of whole pages; says for how many. Above the user's limit: `PermissionDenied`.
+/// Gives a pipe room for so many bytes' worth of whole pages; says for how many. Above the user's limit:
+/// `PermissionDenied`.
 pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes)?)
 }
@@ -48,8 +49,9 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
     Ok(unsafe { rustix::pipe::vmsplice(&pipe, raw, SpliceFlags::NONBLOCK)? })
 }
 
-/// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the socket
-/// waits for more before it sends a packet that is not full. A socket that blocks is waited for; a signal ends that as it ends send(2).
+/// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the
+/// socket waits for more before it sends a packet that is not full. A socket that blocks is waited for; a signal ends
+/// that as it ends send(2).
 pub fn splice(
     from: impl AsFd,
     offset: Option<&mut u64>,

@@ -1,4 +1,5 @@
-//! Whether memory is short on this machine, or in a cgroup: the kernel's stall figures (PSI), and how full cgroups are, of either version.
+//! Whether memory is short on this machine, or in a cgroup: the kernel's stall figures (PSI), and how full cgroups are,
+//! of either version.
 
 use crate::cgroup::place::{self, Version};
 use crate::cgroup::{Level, field, read};

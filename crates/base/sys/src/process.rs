@@ -64,8 +64,8 @@ pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {
 
 /// Closes a descriptor of ours that is known by its number only.
 pub fn close(fd: std::os::fd::RawFd) {
-    // SAFETY: a number that stands for nothing is refused; that it stands for something of the caller's is up to the caller,
-    // and touches no memory.
+    // SAFETY: a number that stands for nothing is refused; that it stands for something of the caller's is up to the
+    // caller, and touches no memory.
     unsafe { libc::close(fd) };
 }
 

@@ -1,5 +1,5 @@
-//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): its pages are looked up and held once, when they
-//! are registered, and not for each send.
+//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): its pages are looked up and held
+//! once, when they are registered, and not for each send.
 
 use crate::map;
 use crate::segment::{FLAGS, with_message};
@@ -161,7 +161,8 @@ impl Ring {
         })
     }
 
-    /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a notification follows.
+    /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a
+    /// notification follows.
     fn submit(
         &mut self,
         entry: io_uring_sqe,

@@ -132,7 +132,8 @@ pub fn allows_zerocopy(socket: impl AsFd) -> io::Result<bool> {
 /// That the pages of some sends are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// The number of the first of them: sends of a socket with MSG_ZEROCOPY are numbered from 0 on, and begin again after 2^32.
+    /// The number of the first of them: sends of a socket with MSG_ZEROCOPY are numbered from 0 on, and begin again
+    /// after 2^32.
     pub first: u32,
     /// Of how many sends.
     pub count: u32,

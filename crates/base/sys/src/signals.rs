@@ -38,7 +38,8 @@ pub fn ignores_sigpipe() -> bool {
     }
 }
 
-/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores it anyway.
+/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores
+/// it anyway.
 pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
     if ignores_sigpipe() {
         return work();

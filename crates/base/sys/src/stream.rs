@@ -130,8 +130,8 @@ pub fn has_input(socket: impl AsFd) -> bool {
     crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
 }
 
-/// Waits until a socket has something to be taken (or, with `room`, has room), or a doorbell rings (is readable); at most
-/// `limit`. A signal ends it early.
+/// Waits until a socket has something to be taken (or, with `room`, has room), or a doorbell rings (is readable); at
+/// most `limit`. A signal ends it early.
 pub fn wait(
     socket: Option<impl AsFd>,
     room: bool,

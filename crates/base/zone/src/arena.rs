@@ -247,8 +247,8 @@ impl Arena {
         given
     }
 
-    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some. Returns
-    /// how many pages.
+    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some.
+    /// Returns how many pages.
     pub fn trim(&self, keep: u64) -> u64 {
         let mut pages = self.pages.lock();
         let given = pages.trim(keep, |range| self.memory.decommit(range));

@@ -152,7 +152,8 @@ pub(crate) unsafe fn push_many(next: *mut u32, end: *mut u32, items: &[u32]) -> 
     if end.addr() - next.addr() < size_of_val(items) {
         return false;
     }
-    // SAFETY: below the end, as there is room. Of a number that is known where this is compiled into it is a move or two.
+    // SAFETY: below the end, as there is room. Of a number that is known where this is compiled into it is a move or
+    // two.
     unsafe { next.copy_from_nonoverlapping(items.as_ptr(), items.len()) };
     true
 }

@@ -184,7 +184,8 @@ impl<'a> Shut<'a> {
 
 impl<'a> Claim<'a> {
     /// # Safety
-    /// The lock is the cache's, and the owner is not in its fast path as long as it is held: it holds it itself, or was excluded, see `steal`.
+    /// The lock is the cache's, and the owner is not in its fast path as long as it is held: it holds it itself, or was
+    /// excluded, see `steal`.
     unsafe fn of(cache: &'a Cache, lock: Guard<'a, ()>) -> Self {
         Claim {
             cache,

@@ -1,7 +1,7 @@
 //! The calling thread's caches: a table by zone index.
 //!
-//! The fast path reads one word of thread-local storage that needs no initialisation and no destructor (for zones of a high
-//! index, three more); the owner of the caches is another thread-local, touched in slow paths only, whose
+//! The fast path reads one word of thread-local storage that needs no initialisation and no destructor (for zones of a
+//! high index, three more); the owner of the caches is another thread-local, touched in slow paths only, whose
 //! destructor gives everything back.
 
 use crate::cache::Cache;

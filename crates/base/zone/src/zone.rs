@@ -18,8 +18,8 @@ use std::sync::{Arc, Weak};
 
 /// Items of one class, cached per thread.
 ///
-/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write. When `alloc`
-/// fails, items may still lie in other threads' caches: [`drain`](Self::drain) brings them to the backend.
+/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write. When
+/// `alloc` fails, items may still lie in other threads' caches: [`drain`](Self::drain) brings them to the backend.
 pub struct Zone<B: Backend> {
     inner: Arc<Inner<B>>,
 }

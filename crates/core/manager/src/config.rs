@@ -209,7 +209,8 @@ impl Config {
     /// Parses a configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line: an unknown key, a value outside its range, rules that contradict each other.
+    /// The first thing that is wrong, with its line: an unknown key, a value outside its range, rules that contradict
+    /// each other.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|e| ConfigError::Parse {
             line: e.span().map_or(1, |s| {

@@ -1,5 +1,5 @@
-//! The state machine among crowds: what one client asks costs what it has itself, however much others have. A scan over what
-//! others have is a scan for each request: with so many of both the watchdog would come first.
+//! The state machine among crowds: what one client asks costs what it has itself, however much others have. A scan over
+//! what others have is a scan for each request: with so many of both the watchdog would come first.
 
 #[path = "common/house.rs"]
 mod house;
@@ -247,7 +247,8 @@ fn of_claims_of_a_pool() {
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }
 
-/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this reader.
+/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this
+/// reader.
 fn reader_set(
     house: &mut House,
     n: u32,
@@ -320,7 +321,8 @@ fn of_reader_sets_that_name_somebody_else() {
     }
 }
 
-/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it comes.
+/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it
+/// comes.
 #[test]
 fn of_queues_on_reader_sets() {
     const EACH: u32 = 2048;

@@ -1,5 +1,5 @@
-//! Descriptors that did not arrive: those that a request does not prescribe end a connection, those for which the manager has
-//! no room are a refusal. Its own program, because it uses the process's descriptors up.
+//! Descriptors that did not arrive: those that a request does not prescribe end a connection, those for which the
+//! manager has no room are a refusal. Its own program, because it uses the process's descriptors up.
 
 mod common;
 use common::*;

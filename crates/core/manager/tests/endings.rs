@@ -1,4 +1,5 @@
-//! The end of a domain that had much goes on in pieces: others are served between them, and it ends for each in the end.
+//! The end of a domain that had much goes on in pieces: others are served between them, and it ends for each in the
+//! end.
 
 #[path = "common/house.rs"]
 mod house;

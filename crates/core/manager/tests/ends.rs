@@ -125,7 +125,8 @@ fn what_a_dead_writer_has_left() {
     house.state.audit().expect("no contradiction");
 }
 
-/// As long as a reader holds something of it, what it had is counted under its id: who took that would be charged less than it has.
+/// As long as a reader holds something of it, what it had is counted under its id: who took that would be charged less
+/// than it has.
 #[test]
 fn the_id_of_a_dead_writer_is_nobodys() {
     let mut house = house(3, Limits::default());

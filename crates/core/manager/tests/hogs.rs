@@ -401,7 +401,8 @@ fn nobody_is_looked_at_where_nobody_reads() {
 
 const VICTIM: u32 = OTHER + 1;
 
-/// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the pool.
+/// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the
+/// pool.
 #[test]
 fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
     let mut house = house("linger = \"10ms\"");

@@ -1,4 +1,5 @@
-//! Memory is short outside: idle memory is asked for, nobody grows, nothing that is in use is taken, and it all comes back.
+//! Memory is short outside: idle memory is asked for, nobody grows, nothing that is in use is taken, and it all comes
+//! back.
 
 #[path = "common/house.rs"]
 mod house;

@@ -1,4 +1,5 @@
-//! What a reader is shown of a pool, and what one that takes nothing, misses something or goes on asking costs its writer.
+//! What a reader is shown of a pool, and what one that takes nothing, misses something or goes on asking costs its
+//! writer.
 
 #[path = "common/house.rs"]
 mod house;

@@ -163,7 +163,8 @@ fn pools_of_a_group_have_one_quota() {
     }
 }
 
-/// A heap that says how it does has a quota as a pool has: what it was refused counts as wanted, what it has allocated stays.
+/// A heap that says how it does has a quota as a pool has: what it was refused counts as wanted, what it has allocated
+/// stays.
 #[test]
 fn a_heap_that_says_how_it_does_takes_part() {
     const MIB: u64 = 1 << 20;

@@ -410,7 +410,8 @@ fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
     assert!(!path.exists());
 }
 
-/// Who was let take once stays on the reader set: a source that assigns anew could make it hold what the writer does not see.
+/// Who was let take once stays on the reader set: a source that assigns anew could make it hold what the writer does
+/// not see.
 #[test]
 fn a_reader_stays_while_its_pool_is_assigned_anew() {
     let m = manager(8);

@@ -1,5 +1,5 @@
-//! A policy outside of the manager: one at a time, from whom the rules allow; whatever it says, nobody has less than his minimum, nor all together
-//! more than there is; its last word stays.
+//! A policy outside of the manager: one at a time, from whom the rules allow; whatever it says, nobody has less than
+//! his minimum, nor all together more than there is; its last word stays.
 
 #[path = "common/house.rs"]
 mod house;

@@ -1,4 +1,5 @@
-//! What a manager has stored and the next one takes back, by the state alone: nothing is counted twice, and nothing is held by nothing.
+//! What a manager has stored and the next one takes back, by the state alone: nothing is counted twice, and nothing is
+//! held by nothing.
 
 #[path = "common/house.rs"]
 mod house;

@@ -1,4 +1,5 @@
-//! Who has a pool is told to record what it does with it; what is recorded is kept, within bounds, and shown to whom it may be.
+//! Who has a pool is told to record what it does with it; what is recorded is kept, within bounds, and shown to whom it
+//! may be.
 
 #[path = "common/house.rs"]
 mod house;

@@ -1,5 +1,5 @@
-//! Whose a queue on a reader set is that is older than the manager. Its sink is believed to have it no more, and nobody else: ids can be
-//! guessed, processes cannot.
+//! Whose a queue on a reader set is that is older than the manager. Its sink is believed to have it no more, and nobody
+//! else: ids can be guessed, processes cannot.
 
 #[path = "common/house.rs"]
 mod house;
@@ -232,7 +232,8 @@ fn who_says_good_bye_has_nothing() {
     assert!(left(&house.ask(sink, Request::Goodbye, [])));
 }
 
-/// What a returning writer names as its readers and queues is answered alike, whether the named are here, were here, or never were.
+/// What a returning writer names as its readers and queues is answered alike, whether the named are here, were here, or
+/// never were.
 #[test]
 fn a_reader_set_is_no_probe() {
     const PROBER: DomainId = DomainId(60);

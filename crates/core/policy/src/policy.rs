@@ -7,8 +7,8 @@ use crate::round::Round;
 pub struct Wish {
     /// Which, by its place in [`Round::pools`].
     pub pool: usize,
-    /// Wishes of a lower rank are met first. Within a rank memory that is short is divided by weight, everybody up to the same level
-    /// (per weight) or up to its wish.
+    /// Wishes of a lower rank are met first. Within a rank memory that is short is divided by weight, everybody up to
+    /// the same level (per weight) or up to its wish.
     pub rank: u32,
     /// The pool's whole quota, not an increase.
     pub up_to_bytes: u64,

@@ -163,7 +163,8 @@ fn figure_11_in_its_order() {
     for (seen, target) in seen.iter().zip(targets) {
         assert!(seen[0].share < target + 0.02, "{target}: {seen:?}");
     }
-    // The paper's server is worse off after an interferer came than before, at 10 %; ours has its memory again 8 periods after.
+    // The paper's server is worse off after an interferer came than before, at 10 %; ours has its memory again 8
+    // periods after.
     let run = play("paper:260:0.1", "qos");
     let (before, after) = (
         app(&run, "server", 15_000, 21_000),

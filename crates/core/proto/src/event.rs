@@ -37,7 +37,8 @@ pub enum Event {
     },
     /// fds: 0.
     Granted { req: Req, pool: PoolId, chunks: u32 },
-    /// fds: 0. The answer to `ClaimChunk`. All readers were sent the chunk, or are marked for resync: the writer may use it.
+    /// fds: 0. The answer to `ClaimChunk`. All readers were sent the chunk, or are marked for resync: the writer may
+    /// use it.
     ChunkReady {
         req: Req,
         pool: PoolId,
@@ -117,9 +118,9 @@ pub enum Event {
     },
     /// fds: 0. The answer to `Resync`, after all its chunks.
     Resynced { req: Req, pool: PoolId },
-    /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's
-    /// pidfd if `new_reader`. To the writer: its reader set grows; the control page's epoch is already `epoch`. `process` is the manager's
-    /// number of the sink's process.
+    /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's pidfd if
+    /// `new_reader`. To the writer: its reader set grows; the control page's epoch is already `epoch`. `process` is the
+    /// manager's number of the sink's process.
     QueueJoined {
         pool: PoolId,
         channel: ChannelId,

@@ -171,7 +171,8 @@ pub enum Request {
     /// fds: 0. Wants something to sleep on, to which the peer writes a byte. Answer: `WakeEnd` or refusal.
     WakeFd { req: Req, channel: ChannelId },
 
-    /// fds: 2 (the source's half, the sink's). Of a channel that no manager has brought about. For `stat`, until the connection ends. No answer.
+    /// fds: 2 (the source's half, the sink's). Of a channel that no manager has brought about. For `stat`, until the
+    /// connection ends. No answer.
     RegisterChannel { channel: LocalChannel },
     /// fds: 0. The channel no longer exists.
     UnregisterChannel { channel: ChannelId },
@@ -217,8 +218,8 @@ pub enum Request {
     },
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
-    /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its queues
-    /// with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
+    /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its
+    /// queues with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
     ClaimRoster {
         req: Req,
         pool: PoolId,
@@ -276,11 +277,12 @@ pub enum Request {
     },
     /// fds: 1 (trace). Where this domain records it. No answer.
     ShowTrace,
-    /// fds: 0. The next domain's trace after this number, of those that the client may see. Answer: `TraceRing`, or `TraceEnd`.
+    /// fds: 0. The next domain's trace after this number, of those that the client may see. Answer: `TraceRing`, or
+    /// `TraceEnd`.
     NextTrace { req: Req, after: u32 },
 
-    /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer does. Answer: `Steering`, or
-    /// `Steered` where another one does.
+    /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer
+    /// does. Answer: `Steering`, or `Steered` where another one does.
     Steer { req: Req, take: bool },
     /// fds: 0. From the client that steers: sets the quotas of pools, all of them or none. Answer: `QuotasSet`.
     SetQuotas {

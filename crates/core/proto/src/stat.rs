@@ -129,7 +129,8 @@ pub struct DomainStat {
     pub ring_bytes: u64,
     /// Memory granted to its own pools and admitted to its heaps, bytes.
     pub own_bytes: u64,
-    /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`, bytes.
+    /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`,
+    /// bytes.
     pub lingering_bytes: u64,
     /// The rule that it has broken, if it has.
     pub hog: Option<HogStat>,
@@ -230,8 +231,8 @@ pub struct PoolStat {
     pub lingering_bytes: u64,
 }
 
-/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process, or to elsewhere, as its
-/// domain says: its name is the whole address, its number that domain's own.
+/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process,
+/// or to elsewhere, as its domain says: its name is the whole address, its number that domain's own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelStat {
     /// The channel's id.

@@ -1,8 +1,9 @@
 //! Text that a stranger chose: which of it may be a name, and how any of it is shown.
 //!
-//! The rule is that of Rust's own `{:?}`: no control or format characters (those of bidirectional text and of zero width are among them), no
-//! separators but the space, nothing private or unassigned. To it come characters that have a category of letters or marks and show
-//! nothing, and a bound on marks ([UTS #39](https://www.unicode.org/reports/tr39/#Optional_Detection), 5.4).
+//! The rule is that of Rust's own `{:?}`: no control or format characters (those of bidirectional text and of zero
+//! width are among them), no separators but the space, nothing private or unassigned. To it come characters that have a
+//! category of letters or marks and show nothing, and a bound on marks ([UTS
+//! #39](https://www.unicode.org/reports/tr39/#Optional_Detection), 5.4).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -69,7 +70,8 @@ fn is_unseen(c: char) -> bool {
         return c.is_control();
     }
     match c {
-        // Fillers, an empty pattern of Braille, variation selectors, the joiner of graphemes: letters, symbols or marks by category.
+        // Fillers, an empty pattern of Braille, variation selectors, the joiner of graphemes: letters, symbols or marks
+        // by category.
         '\u{34f}'
         | '\u{115f}'
         | '\u{1160}'

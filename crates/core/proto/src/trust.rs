@@ -19,7 +19,8 @@ pub enum Trust {
     /// The present owner, by agreement. Every domain that has the pool could, but the library protects its own mapping
     /// whenever a buffer changes hands, so that an honest mistake faults.
     Half = 2,
-    /// Every domain that has the pool. Each can punch holes into its memory, here and at `half`: the reader that touches a hole pays for the page.
+    /// Every domain that has the pool. Each can punch holes into its memory, here and at `half`: the reader that
+    /// touches a hole pays for the page.
     Full = 3,
 }
 

@@ -1,5 +1,6 @@
-//! The system calls that a domain makes: reading and writing open descriptors (messages of the manager bring new chunks), mapping memory that
-//! is not executable, making memfds for its own counters, futexes. Any other fails with EPERM.
+//! The system calls that a domain makes: reading and writing open descriptors (messages of the manager bring new
+//! chunks), mapping memory that is not executable, making memfds for its own counters, futexes. Any other fails with
+//! EPERM.
 
 use libc::c_long;
 use seccompiler::{

@@ -14,7 +14,8 @@ use tranship_sys::futex;
 pub const ROUND: Duration = Duration::from_millis(100);
 /// How long a manager may be away before a call that needs it fails.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no proof.
+/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no
+/// proof.
 const OTHERS: Duration = Duration::from_secs(3);
 /// Between two looks whether it is back.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -185,7 +185,8 @@ impl Conn {
         }
     }
 
-    /// The manager counts us no more among a pool's readers, and so has taken back all offers of it: those that were kept, too.
+    /// The manager counts us no more among a pool's readers, and so has taken back all offers of it: those that were
+    /// kept, too.
     pub fn drop_early_offers(&mut self, pool: PoolId) {
         for kept in self.early.values_mut() {
             kept.retain(

@@ -55,7 +55,8 @@ impl ControlPages {
 
     /// The same word, for a futex.
     pub(super) fn wake_word(&self) -> &AtomicU32 {
-        // SAFETY: control pages stay mapped as long as the domain's state lives; the manager writes the word, we only load it.
+        // SAFETY: control pages stay mapped as long as the domain's state lives; the manager writes the word, we only
+        // load it.
         unsafe { &*self.now().wake_ptr() }
     }
 

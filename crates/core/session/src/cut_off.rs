@@ -1,5 +1,5 @@
-//! A process that may not reach a manager any more, because it was locked down after it had joined: other than a manager that
-//! is away, that does not pass.
+//! A process that may not reach a manager any more, because it was locked down after it had joined: other than a
+//! manager that is away, that does not pass.
 
 use crate::error::{Barrier, Error};
 use std::io::{self, ErrorKind};

@@ -357,8 +357,8 @@ impl DomainCore {
         }
     }
 
-    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so must
-    /// a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
+    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so
+    /// must a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
     fn forget_foreign(&self, pool: PoolId) {
         let over = self.register.with_foreign(|all| {
             let foreign = all.get(&pool)?;

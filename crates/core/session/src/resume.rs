@@ -33,8 +33,8 @@ impl DomainCore {
         self.tasks.has_news();
     }
 
-    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`), and the
-    /// next try follows after a pause. Waits for no longer than a manager that is well takes.
+    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`),
+    /// and the next try follows after a pause. Waits for no longer than a manager that is well takes.
     pub(super) fn rejoin(&self, conn: &mut Conn) -> Result<(), Error> {
         if self.is_closed() {
             return Ok(());
@@ -112,7 +112,8 @@ impl DomainCore {
         }
         self.id
             .store(welcome.domain.0, std::sync::atomic::Ordering::Relaxed);
-        // No collection from here until the pool's place in the new control page is known: the old control page is written no more.
+        // No collection from here until the pool's place in the new control page is known: the old control page is
+        // written no more.
         let pools = self.register.all_own();
         self.register.look_again();
         for pool in &pools {

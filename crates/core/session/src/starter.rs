@@ -25,8 +25,8 @@ impl Starter {
         }
     }
 
-    /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do the
-    /// same: its lock lets one win.
+    /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do
+    /// the same: its lock lets one win.
     pub(super) fn start(self: &Arc<Starter>) {
         if self.busy.swap(true, Ordering::AcqRel) {
             return;

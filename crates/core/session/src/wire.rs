@@ -1,4 +1,5 @@
-//! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without waiting.
+//! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without
+//! waiting.
 
 use crate::error::{self, Error, Kind};
 use std::collections::VecDeque;
@@ -178,8 +179,8 @@ impl Wire {
         Kind::ManagerAway.into()
     }
 
-    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
-    /// room for its descriptors: it comes when there is.
+    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process
+    /// has no room for its descriptors: it comes when there is.
     pub(super) fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let Some(fd) = &self.fd else {
             return Err(Kind::ManagerAway.into());

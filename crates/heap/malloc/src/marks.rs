@@ -39,7 +39,8 @@ const OUT: u8 = 0x80;
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     table: NonNull<u8>,
-    /// A number times this, shifted by [`MOST_SHIFT`], is its place in the table: cheaper than a shift by a variable number.
+    /// A number times this, shifted by [`MOST_SHIFT`], is its place in the table: cheaper than a shift by a variable
+    /// number.
     times: u64,
 }
 

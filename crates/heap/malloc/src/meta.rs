@@ -12,7 +12,8 @@ use tranship_sys::map;
 use tranship_zone::lock::Lock;
 
 const BLOCK: usize = 64 << 10;
-/// Tried first, where the heap has no limit; less where a limit of the process forbids it. Tables of a heap are shorter than the heap.
+/// Tried first, where the heap has no limit; less where a limit of the process forbids it. Tables of a heap are shorter
+/// than the heap.
 const WINDOW: usize = 4 << 30;
 const LEAST_WINDOW: usize = 16 << 20;
 /// Blocks that become accessible at once.

@@ -88,7 +88,8 @@ fn without_a_manager_the_environment_still_limits() {
 }
 
 child!(
-    /// Keeps so many MiB of small blocks, and, asked for a spike, has others for a moment. Answers with what is resident.
+    /// Keeps so many MiB of small blocks, and, asked for a spike, has others for a moment. Answers with what is
+    /// resident.
     fn spiky(ctl: Control) -> Result<(), String> {
         fn blocks(mib: usize) -> Vec<Vec<u8>> {
             let sizes = [24usize, 100, 700, 5000, 60_000, 400_000, 3_000_000];
@@ -140,7 +141,8 @@ fn memory_goes_back_after_a_spike_while_it_is_freed() {
 }
 
 child!(
-    /// Keeps 160 MiB, and whatever was admitted for more that it had for a moment; then does a little whenever it is asked to.
+    /// Keeps 160 MiB, and whatever was admitted for more that it had for a moment; then does a little whenever it is
+    /// asked to.
     fn idle(ctl: Control) -> Result<(), String> {
         let blocks = |mib: usize| vec![vec![7u8; 4 << 20]; mib / 4];
         let kept = blocks(160);

@@ -48,7 +48,8 @@ child!(
             .collect();
         let kept = some(8, 1);
         for _ in 0..times {
-            // SAFETY: the child uses nothing that a thread of the parent may hold but the allocator, and leaves by `_exit`.
+            // SAFETY: the child uses nothing that a thread of the parent may hold but the allocator, and leaves by
+            // `_exit`.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 let good = std::panic::catch_unwind(|| {

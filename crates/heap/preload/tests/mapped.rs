@@ -1,5 +1,5 @@
-//! What of the heap's address space can be written: little more than is in use, whatever the limit, for programs that lock or walk
-//! their memory, and for machines and limits that count what could be written.
+//! What of the heap's address space can be written: little more than is in use, whatever the limit, for programs that
+//! lock or walk their memory, and for machines and limits that count what could be written.
 
 mod common;
 
@@ -97,8 +97,8 @@ fn with(child: Launch, max: Option<&str>) -> [Launch; 2] {
 }
 
 child!(
-    /// What it could write at its start, has for data, and has of addresses, bytes; then, if asked for it, what is resident once all that
-    /// can be written was.
+    /// What it could write at its start, has for data, and has of addresses, bytes; then, if asked for it, what is
+    /// resident once all that can be written was.
     fn walker(ctl: Control) -> Result<(), String> {
         ctl.send(&(writable_bytes(), status("VmData"), status("VmSize")))
             .map_err(|e| e.to_string())?;
@@ -171,8 +171,8 @@ fn what_was_given_back_cannot_be_written() {
 }
 
 child!(
-    /// Locks all its memory, if that is not more than so much, and allocates: whether it could; what is resident before, with, and after
-    /// its blocks.
+    /// Locks all its memory, if that is not more than so much, and allocates: whether it could; what is resident
+    /// before, with, and after its blocks.
     fn locker(ctl: Control) -> Result<(), String> {
         let most = ctl
             .recv::<u64>()
@@ -225,7 +225,8 @@ fn a_program_with_a_limit_locks_its_memory_and_gives_it_back() {
 }
 
 child!(
-    /// How much of 1 GiB it gets with so many bytes of data more than it has, in blocks of 1000 and of 100,000 bytes, twice.
+    /// How much of 1 GiB it gets with so many bytes of data more than it has, in blocks of 1000 and of 100,000 bytes,
+    /// twice.
     fn bounded(ctl: Control) -> Result<(), String> {
         let more = ctl
             .recv::<u64>()

@@ -182,8 +182,8 @@ fn blocks_that_others_free_come_back() {
     let peer = stage.under(mstress()).start().expect("start");
     let resident: u64 = peer.ask(&(seed, 4u64, rounds));
     let heap = stage.only_heap();
-    // Everything is freed. What is left lies in caches, as large as the loads of several threads at once made them, and in freed
-    // pages, 16 MiB at most (docs/malloc.md): 15 to 30 MiB, by how the threads were interleaved.
+    // Everything is freed. What is left lies in caches, as large as the loads of several threads at once made them, and
+    // in freed pages, 16 MiB at most (docs/malloc.md): 15 to 30 MiB, by how the threads were interleaved.
     assert!(
         heap.admitted_bytes < 40 * MIB,
         "{heap:?} ({resident} resident)"

@@ -1,5 +1,5 @@
-//! Blocks that are freed twice, in the middle, or after they were freed: the program ends at the second time, at every size, and
-//! no block has two owners.
+//! Blocks that are freed twice, in the middle, or after they were freed: the program ends at the second time, at every
+//! size, and no block has two owners.
 
 mod common;
 
@@ -70,7 +70,8 @@ fn two(bytes: usize) -> [*mut c_void; 2] {
     }
 }
 
-/// What must not return. Each of them frees what is not allocated, which is what is tested: all else in them is in order.
+/// What must not return. Each of them frees what is not allocated, which is what is tested: all else in them is in
+/// order.
 const CASES: [Case; 14] = [
     ("free(a); free(b); free(a)", |bytes| {
         let [a, b] = two(bytes);

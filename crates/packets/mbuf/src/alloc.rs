@@ -95,8 +95,8 @@ impl MbufOptions {
         self.window_bytes = bytes;
         self
     }
-    /// Clusters are buffers of this pool, so that chains can be sent to other domains without copying. Mbufs themselves lie
-    /// in private memory. The pool's own caches take the place of the packet zone.
+    /// Clusters are buffers of this pool, so that chains can be sent to other domains without copying. Mbufs themselves
+    /// lie in private memory. The pool's own caches take the place of the packet zone.
     #[must_use]
     pub fn over_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());

@@ -262,7 +262,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8 (`M_ALIGN`).
+    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8
+    /// (`M_ALIGN`).
     ///
     /// # Errors
     /// `Occupied` if it has data; `TooLong` for more than its room.
@@ -327,8 +328,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a later one of them, as C
-    /// programs do (`m_fixhdr`).
+    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a
+    /// later one of them, as C programs do (`m_fixhdr`).
     #[doc(alias = "m_fixhdr")]
     pub fn fix_header(&mut self) -> usize {
         let total = self.first.total();
@@ -362,7 +363,8 @@ impl Chain {
     /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
     ///
     /// # Errors
-    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other chain is as before then.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other
+    /// chain is as before then.
     #[doc(alias = "m_dup_pkthdr")]
     pub fn dup_header(&self, to: &mut Chain) -> Result<(), Error> {
         let header = self.header().ok_or(Error::NoHeader)?;

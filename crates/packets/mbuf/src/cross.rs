@@ -95,8 +95,8 @@ impl<T> fmt::Display for NotReceived<T> {
 impl<T> std::error::Error for NotReceived<T> {}
 
 impl Mbufs {
-    /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied, and
-    /// are released as they are dropped; bytes that came inside the message are copied.
+    /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied,
+    /// and are released as they are dropped; bytes that came inside the message are copied.
     ///
     /// # Errors
     /// The message comes back with `NoBuffers`.

@@ -63,7 +63,8 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoBuffers {
     what: What,
-    /// On the heap, so that a result on a fast path is two words. Zones leave it out: a packet that is dropped at a limit costs no memory.
+    /// On the heap, so that a result on a fast path is two words. Zones leave it out: a packet that is dropped at a
+    /// limit costs no memory.
     refusal: Option<Box<tranship_core::Error>>,
 }
 

@@ -1,4 +1,5 @@
-//! A test's hooks: the n-th allocation of the calling thread fails; something happens in the middle of letting storage go.
+//! A test's hooks: the n-th allocation of the calling thread fails; something happens in the middle of letting storage
+//! go.
 //!
 //! Without the feature `inject` none of it is there and no allocation pays for it.
 

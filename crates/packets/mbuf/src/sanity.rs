@@ -85,7 +85,8 @@ impl Chain {
     #[doc(alias = "m_sanity")]
     pub fn sanity(&self) -> Result<(), Insane> {
         let (mut total, mut mbuf) = (0, 0);
-        // Moves to where the other is each time as many mbufs were seen as ever before: it is met again if there is no end.
+        // Moves to where the other is each time as many mbufs were seen as ever before: it is met again if there is no
+        // end.
         let (mut behind, mut until) = (self.first(), 1);
         let mut at = Some(self.first());
         while let Some(seg) = at {
@@ -166,7 +167,8 @@ mod tests {
     use crate::layout::Raw;
     use std::ptr;
 
-    /// A packet of several mbufs over shared storage, as it is after `break_it` wrote over its mbuf `at`; it is healed after that.
+    /// A packet of several mbufs over shared storage, as it is after `break_it` wrote over its mbuf `at`; it is healed
+    /// after that.
     fn found(at: usize, break_it: impl Fn(&mut Raw)) -> Insane {
         let mbufs = Mbufs::new().expect("addresses");
         let whole = mbufs.devget(&[1; 9000], 0).expect("memory");

@@ -294,7 +294,8 @@ impl Seg {
         !self.flags().intersects(Flags::EXTPG | Flags::VOLATILE)
     }
 
-    /// Bytes before the data that may be written (`M_LEADINGSPACE`). Never more than there is storage, wherever data points.
+    /// Bytes before the data that may be written (`M_LEADINGSPACE`). Never more than there is storage, wherever data
+    /// points.
     pub(crate) fn leading(self) -> usize {
         if self.writable() {
             let before = self.data().addr().saturating_sub(self.start().addr());
@@ -384,7 +385,8 @@ impl Seg {
         Ok(())
     }
 
-    /// Copies `count` of its bytes from `offset` on behind the data of `to`, which has room for them, but leaves its length.
+    /// Copies `count` of its bytes from `offset` on behind the data of `to`, which has room for them, but leaves its
+    /// length.
     pub(crate) fn read_into(
         self,
         offset: usize,

@@ -80,8 +80,8 @@ pub struct MbufStats {
 }
 
 impl MbufStats {
-    /// Mbufs of all kinds and clusters that are out. A cached packet's cluster is not, but while the zones' own thread gives
-    /// packets back it may be counted for a moment.
+    /// Mbufs of all kinds and clusters that are out. A cached packet's cluster is not, but while the zones' own thread
+    /// gives packets back it may be counted for a moment.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         let mbufs = [&self.mbufs, &self.packets, &self.minis].into_iter();

@@ -274,8 +274,8 @@ impl Inner {
 /// Allocators without handles that have mbufs out.
 static RETIRED: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
-/// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next allocator
-/// is made or let go.
+/// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next
+/// allocator is made or let go.
 pub(crate) fn retire(inner: Option<Arc<Inner>>) {
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(inner) = inner {

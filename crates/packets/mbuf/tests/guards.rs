@@ -1,4 +1,5 @@
-//! Checks that no sequence of operations on healthy chains reaches: each is removed by a mutation, and then something here fails.
+//! Checks that no sequence of operations on healthy chains reaches: each is removed by a mutation, and then something
+//! here fails.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write as _;

@@ -15,7 +15,8 @@ fn packet(mbufs: &Mbufs) -> Chain {
     packet
 }
 
-/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only sleeps.
+/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only
+/// sleeps.
 #[test]
 fn memory_goes_back_by_itself() {
     let _dog = Watchdog::new();

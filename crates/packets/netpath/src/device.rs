@@ -1,7 +1,7 @@
 //! A TAP device for smoltcp whose frames are mbufs.
 //!
-//! A received frame lies in a cluster, and the token lends that cluster itself: nothing is copied. A frame that is longer
-//! than one cluster is a chain; smoltcp wants one slice, so such a chain is linearised, and counted.
+//! A received frame lies in a cluster, and the token lends that cluster itself: nothing is copied. A frame that is
+//! longer than one cluster is a chain; smoltcp wants one slice, so such a chain is linearised, and counted.
 
 use crate::tap::Tap;
 use crate::wire::ETHERNET;

@@ -41,7 +41,8 @@ impl Kind {
     }
 }
 
-/// 64 bytes, written once before sealing: the magic number, version, kind, count, a zero, two words of the kind's own, three zeros.
+/// 64 bytes, written once before sealing: the magic number, version, kind, count, a zero, two words of the kind's own,
+/// three zeros.
 type Words = [u64; 8];
 
 const _: () = assert!(

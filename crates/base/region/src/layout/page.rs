@@ -409,7 +409,8 @@ mod tests {
             let reader = opened(&file);
             // A child would inherit no mapping.
             drop(page);
-            // SAFETY: the child allocates, which is fine after a fork in glibc, writes its own mapping, and never returns.
+            // SAFETY: the child allocates, which is fine after a fork in glibc, writes its own mapping, and never
+            // returns.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 if let Ok(page) = PageRw::create(&file, WORDS, 7, 9) {

@@ -201,7 +201,8 @@ impl TraceRo {
     pub fn read(&self) -> Events {
         let mut found = Events::default();
         for i in 0..ENTRIES as usize {
-            // SAFETY: below the count of the array; atomics in the mapping, which is read-only: relaxed loads and fences alone.
+            // SAFETY: below the count of the array; atomics in the mapping, which is read-only: relaxed loads and
+            // fences alone.
             let slot = unsafe { &self.slots.add(i).as_ref().0 };
             let load = |at: usize| slot[at].load(Ordering::Relaxed);
             // Ordering: Acquire by the fences, as the page is read-only here; partner is the Release in `push`.

@@ -269,8 +269,8 @@ fn refused_after_reopening(fd: &OwnedFd) {
     assert_eq!(facts.mode & 0o111, 0, "made executable");
 }
 
-/// userfaultfd(2) makes a system call of its user wait in the middle, as long as that likes. In a `write` to a memfd that several may write it keeps the
-/// lock of the inode.
+/// userfaultfd(2) makes a system call of its user wait in the middle, as long as that likes. In a `write` to a memfd
+/// that several may write it keeps the lock of the inode.
 mod userfault {
     use super::*;
 
@@ -356,7 +356,8 @@ mod userfault {
         }
     }
 
-    /// A writer that traps its own mapping of a page, or takes it away from under itself: a reader's mapping of the memory has no part in that.
+    /// A writer that traps its own mapping of a page, or takes it away from under itself: a reader's mapping of the
+    /// memory has no part in that.
     #[test]
     fn a_reader_waits_for_no_page_that_its_writer_traps() {
         let _dog = tranship_testkit::Watchdog::new();

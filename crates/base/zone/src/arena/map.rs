@@ -49,7 +49,8 @@ impl PageMap {
         })
     }
 
-    /// Lets [`set`](Self::set) say whose these pages are; `false` if there is no memory for it. By one thread at a time.
+    /// Lets [`set`](Self::set) say whose these pages are; `false` if there is no memory for it. By one thread at a
+    /// time.
     pub(crate) fn cover(&self, pages: Range<u64>) -> bool {
         let need =
             usize::try_from(pages.end).map_or(usize::MAX, |end| end * size_of::<AtomicU32>());

@@ -35,11 +35,11 @@ pub unsafe trait Memory: Send + Sync + 'static {
     fn decommit(&self, range: Range<u64>);
 }
 
-/// Private anonymous memory: a page takes memory when it is first written, and gives it back by `madvise`. A forked child
-/// has its own copy.
+/// Private anonymous memory: a page takes memory when it is first written, and gives it back by `madvise`. A forked
+/// child has its own copy.
 ///
-/// Only 2 MiB around committed pages can be read and written. The rest of the window is inaccessible: it counts for no limit but
-/// that of the address space, and a program that walks its own writable memory does not fill it.
+/// Only 2 MiB around committed pages can be read and written. The rest of the window is inaccessible: it counts for no
+/// limit but that of the address space, and a program that walks its own writable memory does not fill it.
 #[derive(Debug)]
 pub struct Private {
     base: NonNull<u8>,
@@ -102,7 +102,8 @@ impl Private {
         self.beside.iter().map(|beside| beside.base)
     }
 
-    /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they are.
+    /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they
+    /// are.
     fn chunks(&self, range: &Range<u64>, mut each: impl FnMut(usize, &AtomicU16, u16) -> bool) {
         let (start, len) = part(range, self.len);
         let mut at = start;
@@ -143,8 +144,8 @@ impl Private {
     }
 }
 
-// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; what is committed is opened; anonymous private pages keep
-// their contents until they are discarded.
+// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; what is committed is opened; anonymous private
+// pages keep their contents until they are discarded.
 unsafe impl Memory for Private {
     fn base(&self) -> NonNull<u8> {
         self.base
@@ -182,8 +183,8 @@ unsafe impl Memory for Private {
             if after == 0 {
                 self.close(chunk);
             } else {
-                // SAFETY: inside our mapping (`part` checks), whose contents there the arena no longer needs. If the kernel
-                // refuses, the memory stays: nothing is wrong but the size.
+                // SAFETY: inside our mapping (`part` checks), whose contents there the arena no longer needs. If the
+                // kernel refuses, the memory stays: nothing is wrong but the size.
                 let _ = unsafe { map::discard(self.base.add(offset), len) };
             }
             at += len as u64;

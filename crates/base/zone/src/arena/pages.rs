@@ -122,7 +122,8 @@ impl Pages {
                 if surplus == 0 {
                     break;
                 }
-                // A run may have been used again since, or be in the list twice; then it counts too often, and less is taken.
+                // A run may have been used again since, or be in the list twice; then it counts too often, and less is
+                // taken.
                 let pages: u32 = self.pieces(*run, free).map(|piece| piece.pages).sum();
                 surplus = surplus.saturating_sub(u64::from(pages));
                 taken += 1;

@@ -27,8 +27,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Calls `warn` when an allocation meets the limit, at most once in `every`. On the thread that allocates, which holds no
-    /// lock of the zone.
+    /// Calls `warn` when an allocation meets the limit, at most once in `every`. On the thread that allocates, which
+    /// holds no lock of the zone.
     #[must_use]
     pub fn warn(self, every: Duration, warn: impl Fn(Warning<'_>) + Send + Sync + 'static) -> Self {
         Self {

@@ -128,8 +128,8 @@ impl ItemKeg {
         keep(&mut keg, items);
     }
 
-    /// Makes slabs until at least `items` are free, and keeps that many slabs when they are empty. Returns whether there
-    /// was the memory.
+    /// Makes slabs until at least `items` are free, and keeps that many slabs when they are empty. Returns whether
+    /// there was the memory.
     pub fn preallocate(&self, items: u64) -> bool {
         let mut keg = self.slabs.lock();
         let per_slab = u64::from(keg.shape().items);

@@ -30,7 +30,8 @@ pub struct ItemOptions {
     pub cache: Option<ZoneConfig>,
     /// The reaction when an allocation meets the limit.
     pub alarm: Alarm,
-    /// Whether wrong use is looked for. Costs nothing when not: the caches, which a debugged zone has not, do not know of it.
+    /// Whether wrong use is looked for. Costs nothing when not: the caches, which a debugged zone has not, do not know
+    /// of it.
     pub debug: Option<DebugOptions>,
 }
 
@@ -71,14 +72,14 @@ impl ItemOptions {
 
 /// Items of one keg, cached per thread, with constructor and destructor. Share it with an `Arc` or a `static`.
 ///
-/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write, no metadata in
-/// the items. Items may be freed on any thread. A thread's cache is given back when the thread ends.
+/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write, no metadata
+/// in the items. Items may be freed on any thread. A thread's cache is given back when the thread ends.
 ///
-/// Several zones may share a keg (UMA's secondary zones): each has its own caches, object and limit, and an item belongs to
-/// the one that it was allocated from until it is freed there.
+/// Several zones may share a keg (UMA's secondary zones): each has its own caches, object and limit, and an item
+/// belongs to the one that it was allocated from until it is freed there.
 ///
-/// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which keeps
-/// its memory, and are reported ([`destroy`](Self::destroy)).
+/// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which
+/// keeps its memory, and are reported ([`destroy`](Self::destroy)).
 ///
 /// ```
 /// # mod tranship { pub use tranship_zone as zone; }
@@ -228,7 +229,8 @@ impl<O: Object> ItemZone<O> {
     }
 
     /// Changes the most items, cached ones included. Caches are capped so that they cannot hide more than a quarter of
-    /// them, and flushed. If more than that are out they stay until they are freed, and then go to the keg, past the caches.
+    /// them, and flushed. If more than that are out they stay until they are freed, and then go to the keg, past the
+    /// caches.
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);

@@ -122,8 +122,8 @@ impl<B: Backend> Inner<B> {
         })
     }
 
-    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Says whether the depot got more
-    /// than it keeps.
+    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Says whether the depot
+    /// got more than it keeps.
     fn stash(&self, cache: &Cache, item: u32) -> Option<bool> {
         let mut spill = Vec::new();
         let mut surplus = false;
@@ -158,8 +158,8 @@ impl<B: Backend> Inner<B> {
         caching.then_some(surplus)
     }
 
-    /// Puts several items into this thread's empty spare bucket, which is the first one from then on; false, and nothing is done, if it is not empty, or has no
-    /// room for all.
+    /// Puts several items into this thread's empty spare bucket, which is the first one from then on; false, and
+    /// nothing is done, if it is not empty, or has no room for all.
     #[cold]
     pub(super) fn stash_all(&self, items: &[u32]) -> bool {
         let Some(cache) = self.cache() else {

@@ -36,8 +36,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is anything else.
-    /// Waits up to 2 s for one that is just going.
+    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is
+    /// anything else. Waits up to 2 s for one that is just going.
     ///
     /// # Errors
     /// `ManagerRunning` where one is alive; `System` where something else is in the way, or the kernel refuses.

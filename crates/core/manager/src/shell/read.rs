@@ -242,8 +242,8 @@ impl Shell {
         }
     }
 
-    /// Of processes that have ended nothing more is heard where all workers of their user are kept waiting: others wait for
-    /// the news of their end.
+    /// Of processes that have ended nothing more is heard where all workers of their user are kept waiting: others wait
+    /// for the news of their end.
     pub(super) fn let_the_dying_go(&mut self, uid: u32) {
         if !self.workers.all_busy(uid) {
             return;

@@ -15,8 +15,8 @@ use tranship_sys::process;
 
 /// A party's share of each turn.
 pub(super) const SHARE: Duration = Duration::from_micros(300);
-/// Processor time that one turn of a party takes, a few times over. More takes a party that has the kernel walk in the manager's name, as by
-/// hundreds of thousands of waiters for its sockets.
+/// Processor time that one turn of a party takes, a few times over. More takes a party that has the kernel walk in the
+/// manager's name, as by hundreds of thousands of waiters for its sockets.
 const LONG: Duration = Duration::from_millis(20);
 /// For so many times as long the party has no turn after that.
 const REST: u32 = 16;

@@ -97,7 +97,8 @@ fn who_does_not_take_answers_is_not_heard() {
     }
 }
 
-/// A client can have waiters for its socket by the hundred thousand: each message walks them all, and each task has one such walk.
+/// A client can have waiters for its socket by the hundred thousand: each message walks them all, and each task has one
+/// such walk.
 #[test]
 fn a_message_that_takes_long_is_the_last_of_its_task() {
     let mut stage = stage();

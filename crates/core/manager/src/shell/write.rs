@@ -103,8 +103,8 @@ impl Shell {
         {
             // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
             control_page.wake().fetch_add(1, Ordering::Release);
-            // Few: the client may have queued any number. Where more of its threads wait, the thread that takes the news wakes the others
-            // (`take_events` in the session).
+            // Few: the client may have queued any number. Where more of its threads wait, the thread that takes the
+            // news wakes the others (`take_events` in the session).
             let _ = futex::wake_some(control_page.wake());
         }
         if sent == TURN || late {

@@ -1,5 +1,5 @@
-//! Queues on a pool's reader set that are older than the manager: its writer named them when it claimed the pool, and they have
-//! neither joined nor left since.
+//! Queues on a pool's reader set that are older than the manager: its writer named them when it claimed the pool, and
+//! they have neither joined nor left since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ChannelId, DomainId};

@@ -87,8 +87,8 @@ impl State {
         if let Some(old) = p.chunks.get(&index).map(|c| c.serial)
             && old < serial
         {
-            // That the older one went was said over a connection that broke. The younger one is there and in use: refused, its
-            // readers would be told that it does not exist, and take their writer for a liar.
+            // That the older one went was said over a connection that broke. The younger one is there and in use:
+            // refused, its readers would be told that it does not exist, and take their writer for a liar.
             self.chunk_goes(id, (index, old));
         }
         let p = self.own_pool(me, id)?;

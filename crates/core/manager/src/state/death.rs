@@ -90,8 +90,8 @@ impl State {
         }
     }
 
-    /// Ends some of its channels; when there are none left, takes it from some pools, and ends some that it wrote. Whether that
-    /// was all.
+    /// Ends some of its channels; when there are none left, takes it from some pools, and ends some that it wrote.
+    /// Whether that was all.
     fn end_piece(&mut self, id: DomainId, reason: GoneReason) -> bool {
         let mut left = PIECE;
         for (channel, is_source) in self.back_refs.some_ends(id, left) {

@@ -1,5 +1,5 @@
-//! Descriptors that are held for users, and the memory behind them. Each is counted to its user until it is closed: messages on their way may
-//! bring it.
+//! Descriptors that are held for users, and the memory behind them. Each is counted to its user until it is closed:
+//! messages on their way may bring it.
 
 use super::accounts::{Accounts, Of};
 use super::extent::{Extent, For, Maker, Piece, Sums};
@@ -55,7 +55,8 @@ impl Descriptors {
         }
     }
 
-    /// Closes a descriptor of memory that is mapped where it is needed, and goes on counting it. Give it to `forget` in the end.
+    /// Closes a descriptor of memory that is mapped where it is needed, and goes on counting it. Give it to `forget` in
+    /// the end.
     pub fn release_but_count(&mut self, token: FdToken, out: &mut Vec<Action>) -> Option<Piece> {
         let Some(held) = self.held.remove(&token) else {
             debug_assert!(false, "token {token:?} is not held");

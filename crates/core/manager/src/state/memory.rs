@@ -136,7 +136,8 @@ impl State {
         }
     }
 
-    /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to it.
+    /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to
+    /// it.
     pub(super) fn ask_to_shrink(&mut self, asker: PoolId) {
         let now = self.cx.now;
         if !self.cx.totals.asks_to_shrink(now) {

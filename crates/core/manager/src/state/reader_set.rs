@@ -175,7 +175,8 @@ impl State {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
             self.cx.push(client, Event::Refused { req, refusal }, &[]);
         }
-        // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all along.
+        // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all
+        // along.
         if q.epoch > 0 || !matches!(q.opening, Some(Opening::Assigned { .. })) {
             let epoch = self.raise_epoch(id);
             self.say_left(id, Left::Queue(channel), epoch);
@@ -237,8 +238,8 @@ impl State {
         }
     }
 
-    /// A reader without queues that maps nothing any more leaves the reader set. One that the writer has a queue to from an
-    /// earlier manager's time may still take references from it.
+    /// A reader without queues that maps nothing any more leaves the reader set. One that the writer has a queue to
+    /// from an earlier manager's time may still take references from it.
     pub(super) fn reader_may_leave(&mut self, id: PoolId, reader: DomainId) {
         let over = self.pools.get(&id).is_some_and(|p| {
             p.readers

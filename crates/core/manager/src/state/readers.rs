@@ -194,7 +194,8 @@ impl State {
             return Ok(());
         };
         if !r.shown.contains(&key) {
-            // The last word of a reader that was shown nothing, or still held something when it was told that the pool is gone.
+            // The last word of a reader that was shown nothing, or still held something when it was told that the pool
+            // is gone.
             self.reader_may_leave(id, me);
             if gone_said {
                 self.cx.tell(me, Event::PoolGone { pool: id }, &[]);

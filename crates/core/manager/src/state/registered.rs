@@ -1,5 +1,5 @@
-//! Channels within a process, or that it has to elsewhere: no manager brings their ends together, their process says that there is one. For `stat`
-//! alone; gone with the connection by which it was said.
+//! Channels within a process, or that it has to elsewhere: no manager brings their ends together, their process says
+//! that there is one. For `stat` alone; gone with the connection by which it was said.
 
 use super::ancillary::Ancillary;
 use super::context::Context;

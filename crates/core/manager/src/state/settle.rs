@@ -113,8 +113,8 @@ impl State {
         d.is_some_and(|d| d.process == brought.process && d.claiming.is_none() && !d.unheard)
     }
 
-    /// Queues on a reader set whose sinks are back and have not these channels: they were closed or drained, and the manager that was
-    /// told did not live to tell the writer. All of them, or those of one sink.
+    /// Queues on a reader set whose sinks are back and have not these channels: they were closed or drained, and the
+    /// manager that was told did not live to tell the writer. All of them, or those of one sink.
     fn settle_brought(&mut self, id: PoolId, sink: Option<DomainId>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;

@@ -1,4 +1,5 @@
-//! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the writer's to use.
+//! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the
+//! writer's to use.
 
 use super::extent::For;
 use super::model::{Answer, Batch, Chunk};
@@ -93,7 +94,8 @@ impl State {
         Ok(before)
     }
 
-    /// A chunk that is granted and whose place and memory were checked: shows it around, unless its writer still fills it.
+    /// A chunk that is granted and whose place and memory were checked: shows it around, unless its writer still fills
+    /// it.
     pub(super) fn add_chunk(
         &mut self,
         me: DomainId,

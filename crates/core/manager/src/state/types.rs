@@ -58,7 +58,8 @@ pub struct Facts {
     pub size: u64,
     /// The header, if there is a valid one.
     pub header: Option<Header>,
-    /// No client sent it: it is one of the two sockets that the shell made for the request, which two clients will share.
+    /// No client sent it: it is one of the two sockets that the shell made for the request, which two clients will
+    /// share.
     pub made_here: bool,
     /// The inode number.
     pub inode: u64,

@@ -103,7 +103,8 @@ impl Watch {
         self.go_on_with(cx, pools);
     }
 
-    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are any.
+    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are
+    /// any.
     fn go_on_with(&mut self, cx: &mut Context, pools: &mut Pools) {
         loop {
             if let Some(uid) = self.turn {

@@ -280,8 +280,8 @@ fn a_queue_that_its_sink_has_not_leaves_the_reader_set() {
         .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
 }
 
-/// The writer is late, so that a reader that wants nothing more is told that the pool is over; and before the writer hears that
-/// the queue left, the manager ends again. Then the reader has nothing to show but whose it is.
+/// The writer is late, so that a reader that wants nothing more is told that the pool is over; and before the writer
+/// hears that the queue left, the manager ends again. Then the reader has nothing to show but whose it is.
 #[test]
 fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
     let mut house = House::new(Config {
@@ -309,8 +309,8 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
         .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
 }
 
-/// A reader took an offer just as the manager ended, so that its writer never had it on the reader set. It wants the pool no more when
-/// the writer comes.
+/// A reader took an offer just as the manager ended, so that its writer never had it on the reader set. It wants the
+/// pool no more when the writer comes.
 #[test]
 fn a_reader_that_the_writer_never_had_may_forget_the_pool() {
     let mut house = House::new(Config {
@@ -354,7 +354,8 @@ fn a_reader_that_gives_up_a_pool_later_hears_again_that_it_is_gone() {
     told(&mut reader);
 }
 
-/// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the source.
+/// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the
+/// source.
 #[test]
 fn a_sink_takes_what_a_dead_source_had_sent() {
     for is_other in [false, true] {

@@ -41,7 +41,8 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
     assert_eq!(writer.sums(), (CHUNK, CHUNK));
 }
 
-/// Readers were told that a pool is over: it is not taken up again, with a reader set of which the manager knows nothing.
+/// Readers were told that a pool is over: it is not taken up again, with a reader set of which the manager knows
+/// nothing.
 #[test]
 fn a_pool_that_was_given_up_does_not_come_back() {
     let house = House::new(Config::default());

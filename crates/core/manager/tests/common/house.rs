@@ -1,5 +1,5 @@
-//! The state alone, without the shell: what it sends is taken at once by whoever is not deaf, what it closes is closed, and the
-//! clock is the test's.
+//! The state alone, without the shell: what it sends is taken at once by whoever is not deaf, what it closes is closed,
+//! and the clock is the test's.
 #![allow(dead_code)] // each test file uses a part of it
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

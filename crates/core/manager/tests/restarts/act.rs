@@ -449,7 +449,8 @@ impl World {
         }
     }
 
-    /// Something of a pool that a domain has goes by all of its ways that are open: its own, or what it holds of another's.
+    /// Something of a pool that a domain has goes by all of its ways that are open: its own, or what it holds of
+    /// another's.
     pub fn may_send(&mut self, i: usize, pool: PoolId) {
         let p = &self.procs[i];
         let holds = p.foreign.get(&pool).is_some_and(|f| !f.held.is_empty());

@@ -38,8 +38,8 @@ pub struct Own {
     pub table: Inode,
     /// Place in the present control page; `None`: no collection by it.
     pub entry: Option<u32>,
-    /// No manager can add anybody to the reader set: the last connection was read to its end, or the manager does not know
-    /// the pool. Then the reader set is whole whatever a control page says.
+    /// No manager can add anybody to the reader set: the last connection was read to its end, or the manager does not
+    /// know the pool. Then the reader set is whole whatever a control page says.
     pub alone: bool,
     pub epoch: u64,
     pub queues: BTreeMap<ChannelId, QueueOf>,

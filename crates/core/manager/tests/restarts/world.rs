@@ -281,8 +281,8 @@ impl World {
         })
     }
 
-    /// Whether there may be something in the queue with these counters, also before the sink has heard that it may take it:
-    /// what was sent is counted as sent.
+    /// Whether there may be something in the queue with these counters, also before the sink has heard that it may take
+    /// it: what was sent is counted as sent.
     fn is_taken(&self, pool: PoolId, rcvd: Inode) -> bool {
         self.procs.iter().any(|p| {
             p.links.iter().any(|(c, l)| {

@@ -457,9 +457,9 @@ impl World {
         }
     }
 
-    /// What opens a queue comes only after its writer has been sent the queue, by this manager or an earlier one: a manager
-    /// that is killed between leaves no reader that the writer's collector does not see.
-    /// A pool keeps its level, and each of its chunks is sealed as that says.
+    /// What opens a queue comes only after its writer has been sent the queue, by this manager or an earlier one: a
+    /// manager that is killed between leaves no reader that the writer's collector does not see. A pool keeps its
+    /// level, and each of its chunks is sealed as that says.
     fn check_trust(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
         match event {
             Event::PoolCreated { pool, .. } => {

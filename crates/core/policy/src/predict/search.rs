@@ -16,7 +16,8 @@ pub struct Search {
 
 /// A bracket that is this narrow, as a share of the quota, and does not hold the target, is wrong.
 const NARROW: f64 = 0.02;
-/// Where neither model nor averages lead on, a step is as large a share of the quota as the share is off its target, and this at most.
+/// Where neither model nor averages lead on, a step is as large a share of the quota as the share is off its target,
+/// and this at most.
 const MOST: f64 = 0.125;
 
 impl Search {

@@ -27,7 +27,8 @@ pub struct App {
 /// How a program uses memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
-    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for so many milliseconds.
+    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for so many
+    /// milliseconds.
     Loop {
         /// How long a stage takes.
         hold_ms: f64,

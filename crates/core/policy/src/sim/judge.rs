@@ -69,7 +69,8 @@ pub fn figures(run: &Run, from_ms: u64, to_ms: u64) -> (Vec<AppFigures>, Vec<Poo
     (apps.collect(), pools.collect())
 }
 
-/// For each period after the first: the largest change of any quota, as a share of that quota before, with the period's end.
+/// For each period after the first: the largest change of any quota, as a share of that quota before, with the period's
+/// end.
 pub fn moved(run: &Run) -> Vec<(u64, f64)> {
     let change = |w: &[super::Frame]| {
         let both = w[0].pools.iter().zip(&w[1].pools);

@@ -150,7 +150,8 @@ impl Chain {
     /// Adds empty mbufs with room for `len` bytes at the end (`m_getm2` with a chain): all of them or none.
     ///
     /// # Errors
-    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a
+    /// limit is reached.
     #[doc(alias = "m_getm2")]
     pub fn reserve(&mut self, len: usize) -> Result<(), Error> {
         check_total(self.len(), len)?;
@@ -161,8 +162,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Calls `each` with the bytes of a range, piece by piece, until it breaks (`m_apply`). Bytes that cannot be read in place
-    /// are copied first, 1 KiB at a time.
+    /// Calls `each` with the bytes of a range, piece by piece, until it breaks (`m_apply`). Bytes that cannot be read
+    /// in place are copied first, 1 KiB at a time.
     ///
     /// # Errors
     /// `TooShort` beyond the end; `File` where a piece of a file cannot be read.

@@ -21,7 +21,8 @@ impl Chain {
     /// fails; here it is as before.
     ///
     /// # Errors
-    /// `TooLong` for more than that, or where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` for more than that, or where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when
+    /// there is no memory, or a limit is reached.
     #[doc(alias = "m_prepend")]
     #[doc(alias = "M_PREPEND")]
     pub fn prepend(&mut self, len: usize) -> Result<&mut [u8], Error> {
@@ -158,7 +159,8 @@ impl Chain {
     /// The traditional routine frees the chain when it fails; here it is as before.
     ///
     /// # Errors
-    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is
+    /// reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copyup")]
     pub fn copyup(&mut self, len: usize, space: usize) -> Result<&mut [u8], Error> {
         self.routine(Routine::Copyup);

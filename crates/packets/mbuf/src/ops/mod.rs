@@ -20,8 +20,8 @@ use crate::seg::Seg;
 /// Moves header and flags of a packet from one first mbuf to another, fresh one; the former is no packet any more.
 pub(crate) fn move_header(from: Seg, to: Seg) {
     debug_assert!(from.has(Flags::PKTHDR) && to.has(Flags::PKTHDR));
-    // SAFETY: both are valid with `PKTHDR`; the new one is fresh, so nothing in it needs a destructor; the old one is not
-    // used again, as it loses its flag.
+    // SAFETY: both are valid with `PKTHDR`; the new one is fresh, so nothing in it needs a destructor; the old one is
+    // not used again, as it loses its flag.
     unsafe { std::ptr::copy_nonoverlapping(from.header(), to.header(), 1) };
     to.set_pkt_len(from.pkt_len());
     to.set_flags((to.flags() - Flags::MOVED) | from.flags() & Flags::MOVED);

@@ -31,7 +31,8 @@ impl Chain {
     /// When it fails the bytes are the same, in fewer mbufs perhaps; so it is with the traditional routine.
     ///
     /// # Errors
-    /// `TooMany` if it takes more; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooMany` if it takes more; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of
+    /// a file cannot be read.
     #[doc(alias = "m_collapse")]
     pub fn collapse(&mut self, limit: usize) -> Result<(), Error> {
         self.routine(Routine::Collapse);

@@ -19,7 +19,8 @@ pub(in crate::shell) struct Place {
 }
 
 impl Place {
-    /// Beside a socket. Rules by user cannot be said by permission bits: where there are some only the manager's own user reads it.
+    /// Beside a socket. Rules by user cannot be said by permission bits: where there are some only the manager's own
+    /// user reads it.
     pub fn beside(socket: &Path, rules: bool) -> io::Result<Place> {
         let socket_mode = std::fs::symlink_metadata(socket)?.mode();
         let others = match rules {

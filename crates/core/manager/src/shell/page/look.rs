@@ -53,7 +53,8 @@ pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) ->
     found
 }
 
-/// How many lines from the head on are published: they are written one after the other, so that is where the sequence ends.
+/// How many lines from the head on are published: they are written one after the other, so that is where the sequence
+/// ends.
 fn depth(source: &File, head: u64, lines: u32) -> u64 {
     let lines = u64::from(lines);
     let is_sent = |i: u64| {
