@@ -193,7 +193,7 @@ fn a_heap_outlives_managers_and_tells_the_next_one() {
         stage.end();
         assert!(peer.ask::<bool>(&(1usize, 10usize)), "without a manager");
         stage.begin(4096 * MIB);
-        // It looks for a manager when it needs memory, now and then.
+        // It searches for a manager when it needs memory, now and then.
         while stage.books().0.is_empty() {
             assert!(peer.ask::<bool>(&(0usize, 2usize)));
         }

@@ -1,4 +1,4 @@
-//! After a spike memory goes back by itself: nobody calls `reclaim` here.
+//! After a peak, memory goes back without a call: no code calls `reclaim` here.
 
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
