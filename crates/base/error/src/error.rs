@@ -1,4 +1,4 @@
-//! The error: its kind, and what there is to say beyond that.
+//! The error type: a kind, and details beyond the kind.
 
 use crate::ErrorKind;
 use std::borrow::Cow;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 /// Why an operation was not done.
 ///
-/// [`kind`](Error::kind) is for programs, the text for people: what is wrong, with its numbers. Where a program may want the numbers
-/// too they are in a type of their own, which [`find`](Error::find) finds, as it does what a peer answered or the kernel said.
-/// Two errors are equal if their kinds are.
+/// [`kind`](Error::kind) is for programs. The text is for people: what is wrong, with its numbers. If a program may
+/// need the numbers too, a type of their own holds them. [`find`](Error::find) finds that type, a peer's answer, and
+/// the kernel's error. Two errors are equal if their kinds are.
 ///
 /// ```
 /// # use tranship_error as tranship;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
-    /// Nothing where the kind says it all, so that a refusal on a fast path allocates nothing.
+    /// `None` if the kind says everything, so that a refusal on a fast path allocates nothing.
     detail: Option<Arc<Detail>>,
 }
 
@@ -44,13 +44,13 @@ pub trait Cause: StdError + Send + Sync + 'static {
 }
 
 impl Error {
-    /// What is wrong, in words.
+    /// Makes an error from a kind and a text that says what is wrong.
     pub fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Error {
         let (text, cause) = (text.into(), None);
         Error::with(kind, Detail { text, cause })
     }
 
-    /// What is wrong, in words, and what it comes from.
+    /// Makes an error from a kind, a text that says what is wrong, and a cause.
     pub fn because(
         kind: ErrorKind,
         text: impl Into<Cow<'static, str>>,
@@ -72,7 +72,7 @@ impl Error {
         move |cause| Error::because(kind, kind.meaning(), cause)
     }
 
-    /// An error of this kind, with what was being done when it happened.
+    /// Wraps this error in another of the same kind, whose text says what was being done.
     #[must_use]
     pub fn context(self, text: impl Into<Cow<'static, str>>) -> Error {
         Error::because(self.kind, text, self)
@@ -89,7 +89,7 @@ impl Error {
         self.kind
     }
 
-    /// The kernel's number for it: what the kernel said if it is the cause, else what comes nearest to the kind.
+    /// Returns the errno: the kernel's if the kernel caused the error, otherwise the number nearest to the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         let said = self.find::<io::Error>().and_then(io::Error::raw_os_error);

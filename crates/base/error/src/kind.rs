@@ -6,7 +6,8 @@ macro_rules! kinds {
     ($($kind:ident = $number:literal, $errno:ident, $meaning:literal, $advice:literal;)+) => {
         /// What can go wrong. A number never changes its meaning; new kinds get new numbers.
         #[non_exhaustive]
-        // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast paths share their place with it.
+        // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast
+        // paths share their place with it.
         #[repr(u64)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum ErrorKind {
@@ -26,7 +27,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its name here.
+            /// Returns the kind's name in this library.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -34,7 +35,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What it means.
+            /// Returns a sentence that says what the kind means.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -42,7 +43,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What the caller should do about it.
+            /// Returns a sentence that says what the caller should do about it.
             #[must_use]
             pub fn advice(self) -> &'static str {
                 match self {
@@ -70,7 +71,7 @@ macro_rules! kinds {
 }
 
 impl ErrorKind {
-    /// Its number.
+    /// Returns the kind's stable number.
     #[must_use]
     pub fn number(self) -> u16 {
         self as u16
@@ -83,7 +84,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A kind that somebody else found, as a cause.
+/// Lets a kind be the cause of an error, for kinds that another component found.
 impl std::error::Error for ErrorKind {}
 
 kinds! {

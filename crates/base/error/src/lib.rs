@@ -3,7 +3,7 @@
 //! * [`ErrorKind`]: what can go wrong, under stable numbers, each with what to do about it (`kind.rs` is the table).
 //! * [`Error`]: a kind, with what is wrong in words and numbers, and its cause.
 //! * [`Cause`]: an error of one module, with its figures in fields; it knows its kind and becomes an [`Error`] by `?`.
-//! * [`SendError`]: an error with what was to be given away, and was not.
+//! * [`SendError`]: an error together with the value that was not sent.
 //!
 //! NOT here: the causes. Each crate has its own, beside what fails with them.
 

@@ -1,4 +1,4 @@
-//! What was to be given away, and was not, comes back.
+//! Errors that give back the value that was not sent.
 
 use crate::{Error, ErrorKind};
 use std::fmt;
@@ -19,7 +19,7 @@ use std::fmt;
 pub struct SendError<T> {
     /// Why.
     pub error: Error,
-    /// What was not sent.
+    /// The value that was not sent.
     pub unsent: T,
 }
 
@@ -38,7 +38,7 @@ impl<T> SendError<T> {
         self.error.kind()
     }
 
-    /// This error with what was not sent in another form.
+    /// Converts the unsent value, and keeps the error.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> SendError<U> {
         SendError {
             error: self.error,
@@ -47,7 +47,7 @@ impl<T> SendError<T> {
     }
 }
 
-/// For `?` where nobody wants it back: it is dropped.
+/// Serves `?` in callers that do not want the value back: the value is dropped.
 impl<T> From<SendError<T>> for Error {
     fn from(failed: SendError<T>) -> Error {
         failed.error

@@ -1,17 +1,18 @@
-//! References that one thread counts without locked instructions: biased reference counting (Choi, Shull and Torrellas, PACT 2018), with
-//! one word for a counter.
+//! References that one thread counts without locked instructions: biased reference counting (Choi, Shull and Torrellas,
+//! PACT 2018), with one word for a counter.
 //!
-//! A domain's `ref` of a slot is raised by who receives the buffer and by who clones a handle, and lowered by who lets one go. As long as one thread
-//! alone receives out of a pool
-//! * a `ref` of 0 is raised by that thread and nobody else: who clones or lets go has a handle, which is counted;
-//! * a `ref` of 1, that of a handle which this thread lets go of, is changed by nobody else: no other handle is there, and nobody else receives.
+//! A receipt of the buffer and a clone of a handle raise a domain's `ref` of a slot; the drop of a handle lowers it. As
+//! long as one thread alone receives out of a pool:
+//! * Only that thread raises a `ref` of 0, because a thread that clones or drops has a handle, which is counted.
+//! * Only that thread changes a `ref` of 1 whose handle it drops, because there is no other handle, and no other thread
+//!   receives.
 //!
-//! So these two are a load and a store. All else, and whatever other threads do, are read-modify-writes. Another thread that is
-//! about to receive ends that first, for ever:
+//! These two changes are therefore a load and a store. All other changes, and all changes by other threads, are
+//! read-modify-writes. Another thread that is about to receive ends that first, for ever:
 //!
 //! | the thread that received alone | the other one |
 //! |---|---|
-//! | marks that it is in the pool | says that nobody is alone any more |
+//! | marks that it is in the pool | says that no thread is alone any more |
 //! | (the compiler keeps the order) | has every thread of the process pass a fence |
 //! | looks whether it is alone | waits until each thread that is marked to be in the pool has been out once |
 
@@ -21,7 +22,8 @@ use tranship_sync::{Mark, Marks, light_fence};
 
 use crate::transfer::raise;
 
-/// Who receives out of a pool without locked instructions: nobody yet, the thread that has a mark, or nobody any more.
+/// The thread that receives out of a pool without locked instructions: none yet, the thread that has a mark, or none
+/// any more.
 #[derive(Debug)]
 pub struct Bias {
     who: AtomicPtr<Mark>,
@@ -29,7 +31,7 @@ pub struct Bias {
 
 /// Two threads receive, or have received.
 const SHARED: *mut Mark = ptr::without_provenance_mut(1);
-/// It is about to become so; somebody may still be in the pool who has not seen it.
+/// No thread receives alone soon; a thread that has not seen this may still be in the pool.
 const ENDING: *mut Mark = ptr::without_provenance_mut(2);
 
 impl Bias {
@@ -56,17 +58,20 @@ impl Bias {
         }
     }
 
-    /// Whether who has the mark receives alone. In a visit to the pool by that mark; it stays so until the visit's end.
+    /// Says whether the thread with this mark receives alone. In a visit to the pool by that mark; it stays so until
+    /// the visit's end.
     #[inline(always)]
     fn is_of(&self, mark: &Mark) -> bool {
-        // Ordering: the mark before the look; the processor's half is the fence that who ends this makes all threads pass.
+        // Ordering: the mark before the look (partner: `share`). The processor's half is the fence that the thread
+        // which ends this makes all threads pass.
         light_fence();
-        // Relaxed: it is the thread's own mark that it looks for, stored by itself or by who had the mark before.
+        // Relaxed: the thread looks for its own mark, stored by itself or by the thread that had the mark before.
         ptr::eq(self.who.load(Ordering::Relaxed), mark)
     }
 
-    /// Counts a reference that is received and that needs no check: by plain stores, if who has the mark receives alone; else by `shared`, which is
-    /// [`receive_shared`](Bias::receive_shared). `at` is what visits to the pool are marked with.
+    /// Counts a reference that is received and that needs no check: by plain stores, if the thread with the mark
+    /// receives alone; otherwise by `shared`, which is [`receive_shared`](Bias::receive_shared). `at` is the value by
+    /// which visits to the pool are marked.
     #[inline(always)]
     pub fn receive(
         &self,
@@ -120,8 +125,9 @@ impl Bias {
         alone
     }
 
-    /// Before a receipt by a read-modify-write: afterwards nobody but the caller, who has the mark or none, receives alone. Not in a visit. `at` is what visits
-    /// to the pool are marked with; `fence_all` makes every thread of the process pass a fence.
+    /// Prepares a receipt by a read-modify-write. Afterwards only the caller, with or without the mark, may receive
+    /// alone. Not in a visit. `at` is the value by which visits to the pool are marked; `fence_all` makes every thread
+    /// of the process pass a fence.
     ///
     /// Blocks, once in the pool's life: for a system call, and until a few instructions of another thread are over.
     pub fn share(
@@ -132,7 +138,7 @@ impl Bias {
         fence_all: impl FnOnce(),
     ) {
         let mine = mark.map_or(SHARED, |mark| ptr::from_ref(mark).cast_mut());
-        // Ordering: acquire; partner is the release at the end of this: nobody is in the pool any more who does not know.
+        // Ordering: acquire; partner is the release at the end of this: every thread in the pool knows of it.
         let mut who = self.who.load(Ordering::Acquire);
         if who.is_null() {
             match self
@@ -146,12 +152,12 @@ impl Bias {
         if who == SHARED || who == mine {
             return;
         }
-        // Ordering: relaxed; the fences order it. Whoever finds it ending does all of this, too.
+        // Ordering: relaxed; the fences order it. A thread that finds it ending does all of this too.
         self.who.store(ENDING, Ordering::Relaxed);
         // Ordering: partner: the compiler's fence in `is_of`, which this makes a whole one.
         fence(Ordering::SeqCst);
         fence_all();
-        // Who comes in later finds it ending.
+        // A thread that comes in later finds it ending.
         marks.wait_out(at);
         // Ordering: release; partner is the acquire above.
         self.who.store(SHARED, Ordering::Release);

@@ -44,10 +44,10 @@ const LINE: u32 = 16;
 impl<R: Words, C: Words> ReaderSet<R, C> {
     /// Decides over `candidates`: appends each to `batch.dead` (its generation is now odd) or to `batch.alive`.
     ///
-    /// * `candidates`: slots that were sent; each at most once. One that was never sent is not collected: whoever
-    ///   has it just reuses it. (If its generation is odd, it is judged, but not bumped.)
-    /// * `own`: the writer's private references. They may fall to 0, and rise by a receipt of the writer's own
-    ///   buffer, while this runs: they are read in the same phase as everybody's.
+    /// * `candidates`: slots that were sent; each at most once. A slot that was never sent is not collected: its holder
+    ///   just reuses it. (If its generation is odd, it is judged, but not bumped.)
+    /// * `own`: the writer's private references. They may fall to 0, and rise by a receipt of the writer's own buffer,
+    ///   while this runs: they are read in the same phase as the readers' references.
     /// * `generations`: the writer's own table.
     /// * `epoch_now`: the control page's epoch of this pool. It must be an acquire load.
     ///

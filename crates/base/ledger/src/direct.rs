@@ -49,8 +49,9 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
             debug_assert!(is_published(was), "one was never sent");
             next_free(was)
         });
-        // Ordering: partner of the fence in `still_names`. Of (epoch raised, ref++, fence, read generation) by who takes from a new queue and our
-        // (store generation, fence, read epoch) at least one sees the other.
+        // Ordering: partner of the fence in `still_names`. There are two sequences: (epoch raised, ref++, fence, read
+        // generation) by a reader that takes from a new queue, and (store generation, fence, read epoch) here. At least
+        // one sees the other.
         fence(Ordering::SeqCst);
         if epoch_now() == known {
             return true;

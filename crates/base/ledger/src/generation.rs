@@ -13,7 +13,7 @@ const MASK: u32 = (1 << BITS) - 1;
 /// The generation of a slot that was never used. The writer fills its table with this before it seals it.
 pub const FIRST: u32 = 1;
 
-/// The id names an earlier or a future use of its slot: whoever sent it did not hold it (or counted wrongly).
+/// The id names an earlier or a future use of its slot: its sender did not hold it (or counted wrongly).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The reference is stale: its id has generation {named}, the slot is at {found}")]
 pub struct StaleReference {

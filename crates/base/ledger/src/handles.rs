@@ -1,13 +1,13 @@
 //! The writer's private references of a buffer: how many handles its process has, and whether the buffer is queued for
-//! collection. One word, so that of all who let a handle go and the collector exactly one queues it, and nobody looks at
-//! it after its last handle went.
+//! collection. It is one word, so that of the threads that drop a handle and the collector exactly one queues it, and
+//! no thread reads it after its last handle went.
 
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
 use crate::generation::{StaleReference, is_published};
 
-/// It waits to be collected, the collector looks at it, or it is on its way into the queue: who lets the last handle go
-/// need not queue it.
+/// The buffer waits to be collected, the collector checks it, or it is on its way into the queue: the thread that drops
+/// the last handle need not queue it.
 const QUEUED: u32 = 1 << 31;
 
 /// The word of one slot.
@@ -30,7 +30,7 @@ impl Handles {
     /// Nobody has the slot's buffer, which nobody else knows.
     #[inline]
     pub fn none(&self) {
-        // Ordering: relaxed, as everything that the only one does: who gets the slot gets it through a lock, or a
+        // Ordering: relaxed, as there is no other user: the next user of the slot gets it through a lock, or by a
         // handle passed on.
         self.0.store(0, Ordering::Relaxed);
     }
@@ -41,15 +41,16 @@ impl Handles {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Another handle, by who holds one.
+    /// Counts another handle, for a thread that holds one.
     #[inline]
     pub fn hold(&self) {
         // Ordering: relaxed, a read-modify-write: it continues the release sequence of handles that went.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Another handle, by the writer, which finds its buffer by an id: by the program, or by who sends or passes it back. Under the collector's lock, when
-    /// nobody could be collecting. `check` is asked what else there is to it, which it may do to the buffer as to one that is held.
+    /// Counts another handle, for the writer that finds its buffer by an id: an id from the program, or from a domain
+    /// that sends the buffer or passes it back. Under the collector's lock, when no thread can be collecting. `check`
+    /// does the other checks, and may treat the buffer as held.
     ///
     /// # Errors
     /// `stale` of what [`is_named`] says, or what `check` says: then no handle is counted.
@@ -76,12 +77,13 @@ impl Handles {
         self.0.load(Ordering::Acquire) == 1 && !is_published(generation.load(Ordering::Relaxed))
     }
 
-    /// The only handle goes of a buffer that is about to be sent for the first time; whoever does that queues it once it
-    /// is sent. A plain store, and so only while the generation is odd: as soon as it is even, others may come to hold it.
+    /// Drops the only handle of a buffer that is about to be sent for the first time; the sending thread queues the
+    /// buffer once it is sent. It is a plain store, and therefore only while the generation is odd: as soon as it is
+    /// even, other threads may come to hold it.
     #[inline(always)]
     pub(crate) fn let_go_first(&self) {
-        // Ordering: relaxed: what was done under the handle is shown by the generation to who finds the buffer, and by
-        // the queue to the collector.
+        // Ordering: relaxed: the generation shows the work under the handle to a thread that finds the buffer, and the
+        // queue shows it to the collector.
         self.0.store(QUEUED, Ordering::Relaxed);
     }
 
@@ -113,8 +115,8 @@ impl Handles {
             } else {
                 now.wrapping_sub(1)
             };
-            // Ordering: release; partner is the acquire in `count`: who sees no handle sees what was read and sent under
-            // it; and the acquire among handles.
+            // Ordering: release; partner is the acquire in `count`: a thread that sees no handle sees everything that
+            // was read and sent under it; and the acquire among handles.
             match self
                 .0
                 .compare_exchange_weak(now, left, Ordering::Release, Ordering::Acquire)
@@ -134,8 +136,8 @@ impl Handles {
         self.0.load(Ordering::Acquire) & !QUEUED
     }
 
-    /// The collector found it alive. True if it has no handle: it stays marked, and the collector keeps it. Else who
-    /// lets the last handle go queues it.
+    /// Records that the collector found the buffer alive. Returns true if it has no handle: it stays marked, and the
+    /// collector keeps it. Otherwise the thread that drops the last handle queues it.
     pub fn stays_queued(&self) -> bool {
         // Ordering: relaxed: the mark orders nothing; what was done under handles is acquired by `count`.
         let mut now = self.0.load(Ordering::Relaxed);

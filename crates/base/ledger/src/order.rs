@@ -17,15 +17,17 @@ pub enum Phase {
 
 /// The order of a pass.
 ///
-/// Both neighbours matter. `rcvd` before `ref`: who saw the receipt counted sees its reference. `ref` before
-/// `sent`: who saw a forwarder's reference dropped sees what it sent before.
+/// Both neighbours matter. `rcvd` before `ref`: a collector that saw the receipt counted sees its reference. `ref`
+/// before `sent`: a collector that saw a forwarder's reference dropped sees its earlier sends.
 pub const PASS_ORDER: [Phase; 3] = [Phase::Received, Phase::References, Phase::Sent];
 
-/// The order of the pass where the writer is the source of every queue. `rcvd` is compared with `sent` at once, both times.
+/// The order of the pass where the writer is the source of every queue. `rcvd` is compared with `sent` at once, both
+/// times.
 ///
-/// Who holds none of the writer's handles cannot send, nor, under the collector's lock, come by one: after [`Phase::Own`] `sent` stays as it
-/// is. The first `rcvd` comes before `ref` as in [`PASS_ORDER`]. The second comes after it for what is passed back: who saw the reference go
-/// sees that the receipt was taken back before.
+/// A thread without one of the writer's handles cannot send, nor, under the collector's lock, get one: after
+/// [`Phase::Own`] `sent` stays as it is. The first `rcvd` comes before `ref` as in [`PASS_ORDER`]. The second comes
+/// after it for buffers that are passed back: a collector that saw the reference go sees that the receipt was taken
+/// back before.
 pub const PASS_DIRECT: [Phase; 4] = [
     Phase::Own,
     Phase::Received,
@@ -38,14 +40,14 @@ pub const PASS_DIRECT: [Phase; 4] = [
 pub enum CollectStep {
     /// The reader set's epoch must be the control page's.
     CheckEpoch,
-    /// One pass in [`PASS_ORDER`]; who is alive drops out.
+    /// One pass in [`PASS_ORDER`]; buffers that are alive drop out.
     Pass,
     /// The generation becomes odd.
     Bump,
     /// Sequentially consistent fence; partner of [`ReceiptStep::Fence`].
     Fence,
-    /// The pass once more; who is alive now gets its even generation back. Looking at the references alone is not
-    /// enough: who got one from a liar may have sent the buffer on, properly, and released it since.
+    /// The pass once more; buffers that are alive now get their even generation back. Looking at the references alone
+    /// is not enough: a reader that got one from a liar may have sent the buffer on, properly, and released it since.
     LookAgain,
 }
 
@@ -66,9 +68,10 @@ pub const COLLECTION: [CollectStep; 7] = [
 
 /// The whole collection where the writer is the source of every queue: one pass ([`PASS_DIRECT`]).
 ///
-/// The second look of [`COLLECTION`] is for what a liar has sent on meanwhile, and a liar that has no queue can send nothing on. It may get
-/// one: who takes from that looks at the generation after the epoch was raised, and the collector at the epoch after it has made the
-/// generation odd. The fence is between the two, so that at least one side sees the other.
+/// The second look of [`COLLECTION`] is for buffers that a liar has sent on meanwhile, and a liar without a queue can
+/// send nothing on. It may get a queue. A reader that takes from it looks at the generation after the epoch was raised,
+/// and the collector looks at the epoch after it has made the generation odd. The fence is between the two, so that at
+/// least one side sees the other.
 pub const COLLECTION_DIRECT: [CollectStep; 6] = [
     CollectStep::CheckEpoch,
     CollectStep::Pass,
@@ -117,7 +120,7 @@ pub enum SendStep {
     Queue,
 }
 
-/// The writer's first send of a buffer, by whoever gives its only handle away.
+/// The writer's first send of a buffer, by the thread that gives its only handle away.
 ///
 /// The handle goes first: once the generation is even any thread of the writer may find the buffer by its id and count
 /// another handle, which a plain store would undo. Nothing is collected meanwhile, as the slot is queued last.

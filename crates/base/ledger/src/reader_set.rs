@@ -3,12 +3,12 @@
 use crate::scratch::Scratch;
 use crate::words::Words;
 
-/// Who sends on a queue.
+/// The sender on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The pool's writer, to somebody else.
     Writer,
-    /// Whoever may have it from somebody else, or who sends to itself.
+    /// A domain that may have the buffer from another one, or that sends to itself.
     Other,
 }
 
@@ -17,7 +17,7 @@ pub enum Source {
 pub struct Queue<C> {
     /// The channel's id.
     pub channel: u64,
-    /// Who that is.
+    /// The sender on the queue.
     pub source: Source,
     /// Written by the source.
     pub sent: C,

@@ -1,17 +1,18 @@
-//! A writer hears of releases when it wants to.
+//! How a writer is told of releases when it wants to be.
 //!
 //! | writer | reader |
 //! |---|---|
 //! | sets `relinquish` in its page, fences | `ref--`, fences |
 //! | reads the reader's wake word | if that was the last one, and `relinquish` is set: |
 //! | looks at `ref` (collects) | increments its wake word |
-//! | waits on the word, if it is still what was read | wakes all who wait on it |
+//! | waits on the word, if it is still what was read | wakes all waiters of the word |
 //!
 //! The two fences make it impossible that the writer does not see the `ref` fall *and* the reader does not see
 //! `relinquish`. The word, read before the look, makes a wake-up count that comes before the wait.
 //!
-//! A thread that counts alone ([`Bias`](crate::Bias)) does not fence. What it let go of before it could see `relinquish` is seen as soon as its store is,
-//! of which nobody tells: the writer looks again after a time that is many times what that takes.
+//! A thread that counts alone ([`Bias`](crate::Bias)) does not fence. What it let go of before it could see
+//! `relinquish` is seen as soon as its store is, of which nobody tells: the writer looks again after a time that is
+//! many times what that takes.
 
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 use tranship_sync::{fence_after_rmw, light_fence};
@@ -24,9 +25,11 @@ pub fn want_releases(relinquish: &AtomicU32, wanted: bool) {
     fence(Ordering::SeqCst);
 }
 
-/// `ref--`. If it was the last one and the writer wants to hear of it, the reader's wake word is incremented and `wake_all`
-/// wakes whoever waits on it. `alone` lets it go without a read-modify-write if it can ([`Bias::release`](crate::Bias::release)).
-// Crash: who dies before the wake-up leaves the writer asleep for the rest of a round, and the reader set with its references.
+/// Lowers `ref`. If it was the last reference and the writer wants to be told, this increments the reader's wake word,
+/// and `wake_all` wakes the waiters of that word. `alone` releases without a read-modify-write if it can
+/// ([`Bias::release`](crate::Bias::release)).
+// Crash: a reader that dies before the wake-up leaves the writer asleep for the rest of a round, and leaves the reader
+// set with its references.
 #[inline(always)]
 pub fn release_and_tell(
     refs: &AtomicU32,

@@ -7,8 +7,8 @@ use crate::handles::Handles;
 use crate::order::{SEND_AGAIN, SEND_FIRST, SEND_KEPT, SendStep};
 use crate::transfer::count;
 
-/// The generation becomes even, if it is not, so that receivers who check it accept the id. Returns it. Several threads that
-/// hold the buffer may do so at once.
+/// Makes the generation even, if it is not, so that receivers that check it accept the id. Returns it. Several threads
+/// that hold the buffer may do so at once.
 #[inline(always)]
 pub(crate) fn open(generation: &AtomicU32) -> u32 {
     let now = generation.load(Ordering::Relaxed);
@@ -21,7 +21,7 @@ pub(crate) fn open(generation: &AtomicU32) -> u32 {
     even
 }
 
-/// The same by the only one who knows the buffer: there is nothing to be asked.
+/// Makes the generation even for the only thread that knows the buffer, without a check.
 #[inline(always)]
 fn open_first(generation: &AtomicU32) -> u32 {
     let even = published_first(generation.load(Ordering::Relaxed));
@@ -36,7 +36,7 @@ pub trait FirstSend {
     fn publish(&mut self, generation: u32);
     /// Puts the slot where the collector finds it.
     fn queue(&mut self);
-    /// Is told of each step: for who wants to stop in between.
+    /// Reports each step, for a caller that wants to stop in between.
     #[inline(always)]
     fn reached(&mut self, step: SendStep) {
         let _ = step;

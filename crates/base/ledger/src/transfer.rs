@@ -1,7 +1,7 @@
 //! The words that senders and receivers touch, one by one, and the way back of a buffer.
 //!
-//! Each word here is written by the calling domain alone. Several of its threads may raise and release references
-//! at once; `sent` and `rcvd` of a queue belong to whoever has the sending or receiving end at that moment.
+//! Each word here is written by the calling domain alone. Several of its threads may raise and release references at
+//! once; `sent` and `rcvd` of a queue belong to the thread that has the sending or receiving end at that moment.
 
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +10,7 @@ use crate::order::{PASS_BACK, PassStep, RETURN, ReturnStep};
 /// `ref++`.
 #[inline(always)]
 pub fn raise(refs: &AtomicU32) {
-    // Ordering: relaxed would do for a clone, which is made by who holds one, and for a direct receipt, which the release of
+    // Ordering: relaxed would do for a clone, which is made by a holder, and for a direct receipt, which the release of
     // `rcvd` publishes; SeqCst, as the fence in `still_names` is one only with it.
     refs.fetch_add(1, Ordering::SeqCst);
 }
@@ -23,26 +23,28 @@ pub fn raise(refs: &AtomicU32) {
 #[inline]
 pub(crate) fn count(counter: &AtomicU32) {
     let value = counter.load(Ordering::Relaxed);
-    // Ordering: release; partner is the collector's acquire of the same word. `rcvd`: who sees it sees the `ref++`.
+    // Ordering: release; partner is the collector's acquire of the same word. `rcvd`: a collector that sees it sees the
+    // `ref++`.
     counter.store(value.wrapping_add(1), Ordering::Release);
 }
 
 /// `ref--`, and what is left. Of a buffer for which its writer may wait: [`release_and_tell`](crate::release_and_tell).
 #[inline]
 pub fn release(refs: &AtomicU32) -> u32 {
-    // Ordering: release; partner is the collector's acquire of `ref`: who sees 0 sees all that was read and sent
-    // under the reference, by whichever thread (read-modify-writes continue each other's release sequence).
+    // Ordering: release; partner is the collector's acquire of `ref`: a collector that sees 0 sees everything that was
+    // read and sent under the reference, by any thread (read-modify-writes continue each other's release sequence).
     let before = refs.fetch_sub(1, Ordering::Release);
     debug_assert!(before > 0, "released a reference that was not held");
     before.wrapping_sub(1)
 }
 
-/// `rcvd--` or `sent--`, modulo 2^32, by who [`count`]s in that word.
+/// Does `rcvd--` or `sent--`, modulo 2^32, for the thread that [`count`]s in that word.
 #[inline]
 fn uncount(counter: &AtomicU32) {
     let value = counter.load(Ordering::Relaxed);
-    // Ordering: release; partner is the collector's acquire of the same word. `sent`: who sees it sees the handle that was counted before. `rcvd`:
-    // who sees the `ref--` after it sees this, as that is a release too.
+    // Ordering: release; partner is the collector's acquire of the same word. `sent`: a collector that sees it sees the
+    // handle that was counted before. `rcvd`: a collector that sees the `ref--` after it sees this, because that is a
+    // release too.
     counter.store(value.wrapping_sub(1), Ordering::Release);
 }
 

@@ -1,8 +1,8 @@
-//! References counted alone, under weak memory: none is lost, and what the collector then fills nobody reads any more (a data race), whoever else
-//! receives, clones and lets go meanwhile.
+//! References counted alone, under weak memory: none is lost, and no thread still reads a buffer that the collector
+//! then fills (a data race), while other threads receive, clone and drop.
 //!
-//! Seen failing, besides what is kept as tests: the fence left out of `share` or of the look; `raise` or `release` without the look at the counter;
-//! the load in `release` relaxed; its store relaxed.
+//! Seen failing, besides what is kept as tests: the fence left out of `share` or of the look; `raise` or `release`
+//! without the look at the counter; the load in `release` relaxed; its store relaxed.
 #![cfg(loom)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

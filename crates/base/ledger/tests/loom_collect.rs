@@ -358,7 +358,7 @@ fn late_liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
     }
 }
 
-/// B passes the buffer back while A collects, who takes it afterwards: until then it is on its way.
+/// B passes the buffer back while A collects, and A takes it afterwards: until then it is on its way.
 fn passed_back(rules: Rules, receipt_first: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let system = System::new();

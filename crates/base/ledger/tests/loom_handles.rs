@@ -111,7 +111,7 @@ impl Writer {
         self.send();
     }
 
-    /// Sends it, by who has a handle of it and gives that away.
+    /// Sends the buffer, by a thread that has a handle of it and gives that away.
     fn send(&self) {
         if self.handles.is_private(&self.table[0]) {
             let (handles, table) = (&self.handles, &self.table[0]);
@@ -169,7 +169,7 @@ impl Writer {
             !batch.dead.is_empty()
         };
         if !is_dead {
-            // Before who lets go may queue it.
+            // Before the thread that drops the handle may queue it.
             self.queued.store(false, Ordering::Relaxed);
             gc.kept = self.handles.stays_queued();
         } else {

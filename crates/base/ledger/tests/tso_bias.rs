@@ -1,9 +1,9 @@
-//! References that one thread counts by plain stores, under total store order: every interleaving of the product's own functions, with store buffers, and with the
-//! fence that the thread leaves out made by the other one's `fence_everybody`. What the collector finds dead it fills anew: whoever reads then reads
-//! something else.
+//! References that one thread counts by plain stores, under total store order: every interleaving of the product's own
+//! functions, with store buffers, and with the fence that the thread leaves out made by the other one's
+//! `fence_everybody`. The collector fills a dead buffer anew: a later reader reads something else.
 //!
-//! Seen failing, besides what is kept as tests: `share` without the mark's end waited for; `is_of` without the mark; `raise` and `release` without the look at the
-//! counter; `share` that says `SHARED` at once.
+//! Seen failing, besides what is kept as tests: `share` without the mark's end waited for; `is_of` without the mark;
+//! `raise` and `release` without the look at the counter; `share` that says `SHARED` at once.
 #![cfg(loom)]
 
 use std::ptr;

@@ -1,5 +1,6 @@
-//! The verdict of one pass over an aggregate, list and piece together, under total store order: every interleaving of the product's own functions, with
-//! store buffers. What the collector finds dead it fills anew: whoever reads then reads something else.
+//! The verdict of one pass over an aggregate, list and piece together, under total store order: every interleaving of
+//! the product's own functions, with store buffers. The collector fills a dead buffer anew: a later reader reads
+//! something else.
 //!
 //! Seen failing, besides what is kept as tests: the fence of `are_dead`, or its last look at the epoch, left out.
 #![cfg(loom)]

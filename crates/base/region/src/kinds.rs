@@ -1,4 +1,4 @@
-//! Of which kinds the errors here are, for who hands them on.
+//! The kinds of this crate's errors, for callers that pass them on.
 
 use crate::layout::{AggregateError, CreateError, OpenError};
 use crate::{MakeError, NoMappings, OutOfBounds, VerifyError, WindowError};

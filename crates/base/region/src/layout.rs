@@ -45,7 +45,7 @@ pub enum CreateError {
     Make(#[from] MakeError),
 }
 
-/// What we were shown is not what was said.
+/// Errors about a shared object that does not have the agreed form.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A number that the format does not allow, before anything was looked at.
@@ -59,7 +59,7 @@ pub enum OpenError {
     /// The memfd is not safe to use.
     #[error(transparent)]
     Verify(#[from] VerifyError),
-    /// It could not be mapped.
+    /// The object could not be mapped.
     #[error("mapping {len_bytes} bytes: {source}")]
     Map { len_bytes: usize, source: io::Error },
     /// The header's field says something else.

@@ -1,9 +1,10 @@
 //! Sealed memfds, windows, bounds-checked views, shared layouts.
 //!
-//! What it is for: memory that exactly one domain can write and others can read, made, verified, mapped and
-//! given a form (`docs/format.md`).
+//! What it is for: memory that exactly one domain can write and others can read, made, verified, mapped and given a
+//! form (`docs/format.md`).
 //!
-//! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), rings, their layout included (`ring`).
+//! NOT here: which domain may have which memory (`manager`), the meaning of counters (`ledger`), rings, their layout
+//! included (`ring`).
 
 mod kinds;
 pub mod layout;

@@ -10,7 +10,7 @@ use tranship_sys::{cgroup, crash, machine, map, memfd};
 pub struct Opts {
     /// Ask for huge pages. Where the kernel gives none there will be ordinary ones.
     pub huge: bool,
-    /// Who may write.
+    /// The processes that may write.
     pub sealing: Sealing,
 }
 
@@ -54,7 +54,8 @@ pub fn make(name: &str, len: usize, opts: Opts) -> Result<(OwnedFd, RwMapping), 
     make_mapped(name, len, opts, |fd| RwMapping::map(fd, len))
 }
 
-/// As [`make`], with the writer's mapping made by `map` in its one moment: before the seals.
+/// Makes an object like [`make`]. `map` makes the writer's mapping in the only moment in which it can: before the
+/// seals.
 pub(crate) fn make_mapped<M>(
     name: &str,
     len: usize,
@@ -71,7 +72,8 @@ pub(crate) fn make_mapped<M>(
     Ok((fd, mapping))
 }
 
-/// A memfd with these bytes that nobody writes ever again: whole pages, as they are while they are copied.
+/// Makes a memfd with these bytes that no process ever writes again. The length is rounded up to whole pages. The bytes
+/// are those that the copy finds.
 pub(crate) fn copy_for_nobody(name: &str, bytes: View<'_>) -> Result<OwnedFd, MakeError> {
     let len_bytes = bytes.len();
     let at = |step| {
@@ -82,13 +84,14 @@ pub(crate) fn copy_for_nobody(name: &str, bytes: View<'_>) -> Result<OwnedFd, Ma
         }
     };
     let fd = create(name, len_bytes)?;
-    // SAFETY: a view can be read; who else writes it changes only what is copied.
+    // SAFETY: a view can be read; a concurrent writer changes only the bytes that are copied.
     unsafe { memfd::append(&fd, bytes.as_ptr(), len_bytes) }.map_err(at("copying bytes in"))?;
     memfd::add_seals(&fd, Sealing::Nobody.added()).map_err(at("adding seals"))?;
     Ok(fd)
 }
 
-/// As [`make_mapped`], without the seals: nobody else may be shown it before they are added.
+/// Makes an object like [`make_mapped`], but without seals: it must not be shown to another process before they are
+/// added.
 pub(crate) fn make_open<M>(
     name: &str,
     len: usize,
@@ -102,7 +105,7 @@ pub(crate) fn make_open<M>(
             source,
         }
     };
-    // Crash: until somebody is shown the descriptor the memory is ours alone and goes with us.
+    // Crash: until another process is shown the descriptor, the memory belongs to this process alone and ends with it.
     let fd = create(name, len)?;
     if huge {
         fill_huge(&fd, len).map_err(at("filling with huge pages"))?;
@@ -145,14 +148,15 @@ fn check_headroom(of: Headroom, need_bytes: u64, free_bytes: Option<u64>) -> Res
     }
 }
 
-/// `fallocate` makes huge pages only where shmem is set to `within_size` or `always`; where it is `advise`, only
-/// a page fault in an advised mapping does. So fault it in first; what that leaves out `fallocate` fills.
+/// Fills a file with huge pages. `fallocate` makes huge pages only if shmem is set to `within_size` or `always`. If
+/// shmem is set to `advise`, only a page fault in an advised mapping makes them. The file is therefore faulted in
+/// first, and `fallocate` fills the rest.
 fn fill_huge(fd: &OwnedFd, len: usize) -> io::Result<()> {
     memfd::set_len(fd, len as u64)?;
     let addr = map::map_shared_rw(fd, len, 0)?;
-    // SAFETY: exactly the mapping just made, which nobody else knows; it ends here.
+    // SAFETY: exactly the mapping just made, which nothing else refers to; it ends here.
     unsafe {
-        // Both are best effort: the kernel may be built without huge pages.
+        // Both calls are best effort: the kernel may be built without huge pages.
         let _ = map::hint(addr, len, map::Hint::Huge)
             .and_then(|()| map::hint(addr, len, map::Hint::PopulateWrite));
         map::unmap(addr, len)

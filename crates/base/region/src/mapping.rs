@@ -28,8 +28,8 @@ impl Owned {
         if self.len != other.len {
             return Err(self);
         }
-        // SAFETY: both ranges are mappings of that length that their owners keep; whoever reads through `other`
-        // finds mapped pages at every moment, and both kinds of pages are read as what others may write.
+        // SAFETY: both ranges are mappings of that length that their owners keep. A reader through `other` finds mapped
+        // pages at every moment, and reads both kinds of pages as memory that others may write.
         match unsafe { map::move_onto(self.base, self.len, other.base) } {
             Ok(()) => {
                 self.len = 0;
@@ -42,7 +42,7 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // Nothing is left here of a mapping that has moved.
+        // A mapping that has moved leaves nothing here.
         if self.len > 0 && !self.guard.is_child() {
             // SAFETY: made by `new`, dropped once, and all that points into it borrows from it.
             let _ = unsafe { map::unmap(self.base, self.len) };
@@ -50,7 +50,7 @@ impl Drop for Owned {
     }
 }
 
-// SAFETY: an address range; what is done with its contents is up to whoever reads or writes them.
+// SAFETY: an address range; the code that reads or writes its contents is responsible for them.
 unsafe impl Send for Owned {}
 // SAFETY: as for Send.
 unsafe impl Sync for Owned {}
@@ -70,14 +70,14 @@ macro_rules! mapping {
                 false
             }
 
-            /// All of it, for reading while somebody may write it.
+            /// Returns a view of the whole mapping, for reading while another process may write it.
             #[inline]
             pub fn view(&self) -> View<'_> {
                 // SAFETY: mapped and readable for as long as `self` lives.
                 unsafe { View::new(self.0.base.as_ptr(), self.0.len) }
             }
 
-            /// Is this a forked child, in which the memory is not there?
+            /// Says whether this is a forked child, in which the memory is not mapped.
             #[inline]
             pub fn is_forked_child(&self) -> bool {
                 self.0.guard.is_child()
@@ -104,7 +104,7 @@ macro_rules! mapping {
     };
 }
 
-/// Mapped for reading only. Its writer may change it at any time.
+/// A mapping for reading only. Its writer may change it at any time.
 #[derive(Debug)]
 pub struct RoMapping(Owned);
 mapping!(RoMapping);
@@ -121,7 +121,7 @@ impl RoMapping {
         other.0.take_place_of(&self.0).map_err(RoMapping)
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn base(&self) -> *const u8 {
         self.0.base.as_ptr()
@@ -139,7 +139,7 @@ impl RwMapping {
         Ok(RwMapping(Owned::new(fd, map::Access::ReadWrite, len)?))
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.0.base.as_ptr()

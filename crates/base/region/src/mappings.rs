@@ -1,7 +1,8 @@
 //! How many mappings the buffers of this process's pools may take, each by itself.
 //!
-//! A buffer that is protected by itself is a mapping of its own. The kernel has a limit for all of a process, and whoever meets
-//! it in the middle of a transfer can go neither on nor back. So who needs some asks first, for all that it can ever need.
+//! A buffer that is protected by itself is a mapping of its own. The kernel limits the number of mappings of a process.
+//! A transfer that meets the limit halfway can neither continue nor be undone. A pool therefore reserves in advance all
+//! the mappings that it can ever need.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_sys::limits;
@@ -11,7 +12,7 @@ const OF_FOUR: u64 = 3;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// So many more than there may be.
+/// More mappings were asked for than the process may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{asked} mappings for buffers that are protected each by itself; {taken} are taken, of {most}, which are three quarters of vm.max_map_count"
@@ -35,7 +36,7 @@ impl Mappings {
 }
 
 fn add(count: &AtomicU64, asked: u64, most: u64) -> Result<(), NoMappings> {
-    // Ordering: relaxed; a count by itself.
+    // Ordering: relaxed; the count orders nothing else.
     let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
         now.checked_add(asked)
             .filter(|sum| asked == 0 || *sum <= most)
@@ -46,7 +47,7 @@ fn add(count: &AtomicU64, asked: u64, most: u64) -> Result<(), NoMappings> {
 
 impl Drop for Mappings {
     fn drop(&mut self) {
-        // Ordering: relaxed; a count by itself.
+        // Ordering: relaxed; the count orders nothing else.
         TAKEN.fetch_sub(self.0, Ordering::Relaxed);
     }
 }

@@ -1,25 +1,27 @@
-//! Checking a memfd that somebody showed us, before anything in it is believed.
+//! Checking a memfd from a peer, before anything in it is believed.
 
 use std::io;
 use std::os::fd::AsFd;
 use tranship_sys::memfd::{self, Seals};
 
-/// Who may write, as the kernel enforces it.
+/// The processes that may write a file, as the kernel enforces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sealing {
     /// Only its maker, out of the mapping it made before sealing.
     #[default]
     OneWriter,
-    /// Everybody who was shown it; nobody can change its size or seal the others out.
+    /// Every process that was shown the file may write it. No process can change its size or prevent the others from
+    /// writing.
     Shared,
-    /// Only who has it: its size is fixed, and it has still to become one that [nobody](Sealing::Nobody) writes before it is shown around.
+    /// Only the process that has the descriptor may write. The size is fixed. Before it is shown to others, the file
+    /// must become [read-only for all](Sealing::Nobody).
     Open,
-    /// Nobody, ever again.
+    /// No process may write, ever again.
     Nobody,
 }
 
 impl Sealing {
-    /// What the maker adds; `F_SEAL_EXEC` is there from the beginning.
+    /// The seals that the maker adds; `F_SEAL_EXEC` is there from the beginning.
     pub(crate) fn added(self) -> Seals {
         let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
         match self {
@@ -30,28 +32,28 @@ impl Sealing {
         }
     }
 
-    /// What a reader must find, no more and no less.
+    /// The seals that a reader must find, no more and no less.
     pub fn exact(self) -> Seals {
         self.added() | Seals::EXEC
     }
 }
 
-/// Why a memfd is not what it should be.
+/// Errors about a memfd that is not as it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// A file, or a socket, or whatever, of another kind.
+    /// The descriptor is of another kind: a file, a socket or the like.
     #[error("not a memfd: the kernel knows no seals of it")]
     NotMemfd,
-    /// Not a file on tmpfs.
+    /// The file is not on tmpfs.
     #[error("not a memfd on tmpfs: file system type {fs_type:#x}")]
     NotTmpfs { fs_type: u64 },
-    /// Its seals are not exactly the prescribed ones.
+    /// The seals are not exactly the prescribed ones.
     #[error("its seals are {found:#x}, not {expected:#x}")]
     Seals { found: u32, expected: u32 },
-    /// It is executable.
+    /// The file is executable.
     #[error("its mode {mode:#o} has an execute bit")]
     Executable { mode: u32 },
-    /// Not the size that was agreed.
+    /// The size is not the agreed one.
     #[error("its size is {found_bytes} bytes, not {expected_bytes}")]
     Size {
         found_bytes: u64,
@@ -68,26 +70,27 @@ pub enum VerifyError {
     },
 }
 
-/// Is this a memfd of `len` bytes that only its maker can write?
+/// Checks that `fd` is a memfd of `len` bytes that only its maker can write.
 pub fn verify(fd: impl AsFd, len: usize) -> Result<(), VerifyError> {
     verify_as(fd, len, Sealing::OneWriter)
 }
 
-/// Is this a memfd of `len` bytes, sealed like this?
+/// Checks that `fd` is a memfd of `len` bytes with these seals.
 ///
-/// The answer stays true: with these seals nothing that is checked here can change.
+/// The answer stays true: with these seals, nothing that is checked here can change.
 ///
-/// It waits for nobody, whatever it is shown and whatever its maker does with it meanwhile: nothing is asked that the file's
-/// own file system would answer before it is known to be tmpfs, nor what takes the lock of its inode (`ftruncate`, `lseek`),
-/// which whoever is in the middle of a `write` to it may keep.
+/// The check never waits for another process, whatever descriptor a peer shows and whatever the file's maker does
+/// meanwhile. Until the file is known to be on tmpfs, nothing is asked that the file's own file system would answer.
+/// The check also avoids calls that take the inode's lock (`ftruncate`, `lseek`), because a process in the middle of a
+/// `write` may hold that lock.
 pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), VerifyError> {
     let at = |step| move |source| VerifyError::Io { step, source };
     let found = memfd::seals(fd.as_fd()).map_err(|error| match error.kind() {
-        // What no seals are known of.
+        // The kernel knows no seals of such a file.
         io::ErrorKind::InvalidInput => VerifyError::NotMemfd,
         _ => at("F_GET_SEALS")(error),
     })?;
-    // The seals freeze what is looked at here, so they come first.
+    // The seals freeze everything that is checked below, so they come first.
     let facts = memfd::facts(fd.as_fd()).map_err(at("fstat"))?;
     if !facts.is_tmpfs {
         return Err(VerifyError::NotTmpfs {
@@ -105,8 +108,8 @@ pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), Veri
     check_backing(facts, fd)
 }
 
-/// Does a memfd that was verified still have all of its memory? Of one that several may write ([`Sealing::Shared`]) each of these can
-/// punch holes into it at any time; touching a hole charges the reader.
+/// Does a memfd that was verified still have all of its memory? Of one that several may write ([`Sealing::Shared`])
+/// each of these can punch holes into it at any time; touching a hole charges the reader.
 pub fn backed(fd: impl AsFd) -> Result<(), VerifyError> {
     let facts = memfd::facts(fd.as_fd()).map_err(|source| VerifyError::Io {
         step: "fstat",
@@ -129,7 +132,7 @@ fn check_size(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
 }
 
 fn check_backing(facts: memfd::Facts, fd: impl AsFd) -> Result<(), VerifyError> {
-    // Memory beyond the end, laid there before the seals, would count for what is missing inside.
+    // Memory beyond the end, placed there before the seals, would count in place of memory that is missing inside.
     let beyond = memfd::beyond(fd, facts.size).map_err(|source| VerifyError::Io {
         step: "cachestat",
         source,

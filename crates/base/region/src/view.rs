@@ -1,6 +1,6 @@
-//! Reading memory that somebody else may be writing.
+//! Reading memory that another process may be writing.
 //!
-//! No reference into it is ever made: every read copies out, and what was copied is what is checked and used.
+//! No reference into that memory is ever made. Every read copies the bytes out, and only the copy is checked and used.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
     /// A view of memory that does not change.
     #[inline]
     pub fn from_slice(bytes: &'a [u8]) -> View<'a> {
-        // SAFETY: borrowed for `'a`, and nobody writes it.
+        // SAFETY: borrowed for `'a`, and nothing writes it.
         unsafe { View::new(bytes.as_ptr(), bytes.len()) }
     }
 
@@ -67,13 +67,13 @@ impl<'a> View<'a> {
         self.len
     }
 
-    /// Is there nothing?
+    /// Says whether the view is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its first byte, for handing to the kernel. The contents may change at any time.
+    /// Returns the address of the first byte, for handing to the kernel. The contents may change at any time.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         self.base
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
     pub fn sub(&self, range: Range<usize>) -> Result<View<'a>, OutOfBounds> {
         let len = range.end.saturating_sub(range.start);
         let base = self.check(range.start, len)?;
-        // SAFETY: a part of what is mapped for `'a`.
+        // SAFETY: a part of memory that is mapped for `'a`.
         Ok(unsafe { View::new(base, len) })
     }
 
@@ -129,7 +129,7 @@ impl<'a> View<'a> {
         Ok(bytes)
     }
 
-    /// A value of a type that any bytes are valid for. Its parts may come from different moments.
+    /// Copies out a value of a type for which any bytes are valid. Its parts may come from different moments.
     #[inline]
     pub fn read<T: zerocopy::FromBytes>(&self, offset: usize) -> Result<T, OutOfBounds> {
         let from = self.check(offset, size_of::<T>())?;
@@ -181,13 +181,13 @@ impl<'a> View<'a> {
         bytes
     }
 
-    /// As a plain slice.
+    /// Returns the view as a plain slice.
     ///
     /// # Safety
-    /// Nobody writes the memory during `'a`: it is sealed against its writer too, or the writer is trusted.
+    /// No process writes the memory during `'a`: it is sealed against its writer too, or the writer is trusted.
     #[inline]
     pub unsafe fn trusted(&self) -> &'a [u8] {
-        // SAFETY: mapped for `'a`; nobody writes it, says the caller.
+        // SAFETY: mapped for `'a`; nothing writes it, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 }

@@ -24,10 +24,10 @@ pub enum WindowError {
     /// No such place.
     #[error("chunk {index} of a window of {chunks}")]
     NoSuchChunk { index: u32, chunks: u32 },
-    /// There is a chunk already (or one is being changed by another thread).
+    /// The place has a chunk already, or another thread is changing it.
     #[error("place {index} is taken")]
     Taken { index: u32 },
-    /// There is no chunk (or it is being changed by another thread).
+    /// The place has no chunk, or another thread is changing it.
     #[error("place {index} is empty")]
     Empty { index: u32 },
     /// The memfd is not a chunk.
@@ -51,13 +51,13 @@ const EMPTY: u8 = 0;
 const BUSY: u8 = 1;
 const READ: u8 = 2;
 const WRITE: u8 = 3;
-/// Written by all who have it.
+/// A chunk that every process that has it may write.
 const SHARED: u8 = 4;
-/// Written by nobody, ever again.
+/// A chunk that no process writes, ever again.
 const SEALED: u8 = 5;
 
-/// A reservation of addresses, and which of its places have a chunk. A place without one shows zeros: whatever a
-/// lying peer names, reading it is a wrong answer at worst, never a fault.
+/// A reservation of addresses, and the record of which places in it have a chunk. A place without a chunk shows zeros.
+/// Reading a place that a lying peer named therefore gives a wrong answer at worst, never a fault.
 #[derive(Debug)]
 pub struct Window {
     base: NonNull<u8>,
@@ -67,7 +67,7 @@ pub struct Window {
     guard: ForkGuard,
 }
 
-// SAFETY: an address range, and atomics that say what is mapped in it.
+// SAFETY: an address range, and atomics that say which chunks are mapped in it.
 unsafe impl Send for Window {}
 // SAFETY: as for Send.
 unsafe impl Sync for Window {}
@@ -110,13 +110,13 @@ impl Window {
         })
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Its length, bytes.
+    /// Returns the length, bytes.
     #[inline]
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
@@ -135,18 +135,18 @@ impl Window {
         self.places.len() as u32
     }
 
-    /// Is this a forked child, in which the memory is not there?
+    /// Says whether this is a forked child, in which the memory is not mapped.
     #[inline]
     pub fn is_forked_child(&self) -> bool {
         self.guard.is_child()
     }
 
-    /// Is there a chunk?
+    /// Says whether the place has a chunk.
     #[inline]
     pub fn is_attached(&self, index: u32) -> bool {
         self.places
             .get(index as usize)
-            // Ordering: pairs with the release in `change`, so whoever sees the chunk can touch it.
+            // Ordering: pairs with the release in `change`, so that a thread that sees the chunk can touch it.
             .is_some_and(|place| place.load(Ordering::Acquire) >= READ)
     }
 
@@ -155,14 +155,15 @@ impl Window {
         verify(fd.as_fd(), self.chunk_bytes)
             .map_err(|source| WindowError::NotAChunk { index, source })?;
         self.change(index, EMPTY, READ, |addr| {
-            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            // SAFETY: a place of our own reservation, empty, and no other thread changes it meanwhile.
             unsafe { map::map_fixed(addr, fd, map::Access::Read, self.chunk_bytes, 0) }
                 .map_err(at("mapping a chunk"))
         })
     }
 
-    /// Verifies a chunk that all may write, and maps it: for that, for reading, or so that nothing of it can be touched before
-    /// it is [opened](Window::open). A chunk with one writer can be written only by who made it ([`Window::make_chunk`]).
+    /// Verifies a chunk that all its holders may write, and maps it. `access` says how: for writing, for reading, or so
+    /// that nothing of it can be touched before it is [opened](Window::open). A chunk with one writer can be written
+    /// only by the process that made it ([`Window::make_chunk`]).
     pub fn attach_shared(
         &self,
         index: u32,
@@ -172,14 +173,14 @@ impl Window {
         crate::verify_as(fd.as_fd(), self.chunk_bytes, Sealing::Shared)
             .map_err(|source| WindowError::NotAChunk { index, source })?;
         self.change(index, EMPTY, SHARED, |addr| {
-            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            // SAFETY: a place of our own reservation, empty, and no other thread changes it meanwhile.
             unsafe { map::map_fixed(addr, fd, access, self.chunk_bytes, 0) }
                 .map_err(at("mapping a chunk"))
         })
     }
 
-    /// Lets whole pages be read, or also written, that could not be. Where the kernel has no mapping left for a part, the
-    /// whole chunks are opened, which needs none.
+    /// Lets whole pages be read, or also written, that could not be. Where the kernel has no mapping left for a part,
+    /// the whole chunks are opened, which needs none.
     pub fn open(&self, offset: u64, len: u64, access: map::Access) {
         let Some((begin, bytes)) = self.pages(offset, len) else {
             return;
@@ -191,11 +192,11 @@ impl Window {
         }
     }
 
-    /// Takes whole pages away, wholly or for writing: what this process then does with them by mistake faults. Where the
-    /// kernel has no mapping left they stay as they are.
+    /// Takes away access to whole pages, entirely or for writing, so that a mistaken access in this process faults. If
+    /// the kernel has no mapping left, the pages stay as they are.
     ///
     /// # Safety
-    /// Nobody here reads or writes them any more in a way that is taken away.
+    /// Nothing in this process uses the pages any more in the way that is taken away.
     pub unsafe fn close(&self, offset: u64, len: u64, access: map::Access) {
         if let Some((begin, bytes)) = self.pages(offset, len) {
             let _ = self.protect(begin, bytes, access);
@@ -213,7 +214,8 @@ impl Window {
     }
 
     fn protect(&self, begin: usize, bytes: usize, access: map::Access) -> io::Result<()> {
-        // SAFETY: inside our own reservation, as `pages` found. What is taken away nobody uses, says the caller of `close`.
+        // SAFETY: inside our own reservation, as `pages` found. Nothing uses the access that is taken away, as the
+        // caller of `close` promises.
         unsafe { map::protect(self.base.add(begin), bytes, access) }
     }
 
@@ -222,7 +224,7 @@ impl Window {
         self.change(index, EMPTY, WRITE, |addr| {
             let len = self.chunk_bytes;
             let made = make_mapped(name, len, opts, |fd| {
-                // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+                // SAFETY: a place of our own reservation, empty, and no other thread changes it meanwhile.
                 unsafe {
                     map::map_fixed(addr, fd, map::Access::ReadWrite, len, 0)?;
                     if opts.huge {
@@ -230,7 +232,7 @@ impl Window {
                         let _ = map::hint(addr, len, map::Hint::Huge);
                     }
                     if opts.sealing == Sealing::Open {
-                        // It is filled once: in one pass, instead of a fault a page.
+                        // The chunk is filled once: one pass is cheaper than a fault for each page.
                         let _ = map::hint(addr, len, map::Hint::PopulateWrite);
                     }
                 }
@@ -239,8 +241,8 @@ impl Window {
             match made {
                 Ok((fd, ())) => Ok(fd),
                 Err(error) => {
-                    // It may be mapped already, with the seals refused.
-                    // SAFETY: our own place, which nobody knows to have a chunk.
+                    // The chunk may be mapped already, if the kernel refused the seals.
+                    // SAFETY: our own place, which no other code knows to have a chunk.
                     unsafe { map::make_blank(addr, len) }.map_err(at("unmapping a chunk"))?;
                     Err(error.into())
                 }
@@ -248,14 +250,15 @@ impl Window {
         })
     }
 
-    /// Ends all writing to an [open](Sealing::Open) chunk that was made here, for good: from here on it can only be read, here and by whoever is
-    /// shown it. Gives another descriptor for the same bytes, to be used from now on, if the kernel has refused the seals (`EBUSY`, after up to
-    /// 160 ms: something that was given its pages, as a socket, still has them).
+    /// Ends all writing to an [open](Sealing::Open) chunk of this process, for good. From here on every process can
+    /// only read it. If the kernel refuses the seals (`EBUSY`, after up to 160 ms), something still holds the chunk's
+    /// pages, for example a socket that was given them. In that case the bytes are copied, and the returned descriptor
+    /// is to be used from now on.
     ///
-    /// On failure it is as it was.
+    /// On failure the chunk is unchanged.
     ///
     /// # Safety
-    /// Nobody here writes it any more.
+    /// Nothing in this process writes the chunk any more.
     pub unsafe fn seal(
         &self,
         index: u32,
@@ -264,8 +267,9 @@ impl Window {
     ) -> Result<Option<OwnedFd>, WindowError> {
         let len = self.chunk_bytes;
         self.change(index, WRITE, SEALED, |addr| {
-            // Privately: a shared mapping counts as one that may write, whatever it is for. It shows the same pages.
-            // SAFETY: our own place, of which the bytes stay what they are, and nobody writes there, says the caller.
+            // Map it privately: the kernel counts a shared mapping as one that may write, whatever its access. A
+            // private mapping shows the same pages.
+            // SAFETY: our own place, whose bytes do not change, and nothing writes there, as the caller promises.
             let closed = unsafe { map::map_private_fixed(addr, &fd, map::Access::Read, len, 0) };
             closed.map_err(at("mapping a chunk for reading"))?;
             if tranship_sys::memfd::add_seals(&fd, Sealing::Nobody.added()).is_ok() {
@@ -276,7 +280,7 @@ impl Window {
             // SAFETY: mapped a moment ago, and until `change` ends.
             let bytes = unsafe { View::new(addr.as_ptr(), len) };
             let copied = crate::make::copy_for_nobody(name, bytes);
-            // SAFETY: as above; the copy has the same bytes, and if there is none all is as before.
+            // SAFETY: as above; the copy has the same bytes. Without a copy everything is as before.
             unsafe {
                 match copied {
                     Ok(copy) => {
@@ -294,14 +298,15 @@ impl Window {
         })
     }
 
-    /// Verifies a chunk that was shown to us, which nobody can write any more, and maps it.
+    /// Verifies a chunk from a peer that no process can write any more, and maps it.
     pub fn attach_sealed(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
         crate::verify_as(fd.as_fd(), self.chunk_bytes, Sealing::Nobody)
             .map_err(|source| WindowError::NotAChunk { index, source })?;
         self.change(index, EMPTY, SEALED, |addr| {
             let len = self.chunk_bytes;
-            // Kernels before 6.7 refuse to share what is sealed. Nobody writes it, so a private mapping shows the same.
-            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            // Kernels before 6.7 refuse to share a sealed file. Nothing writes it, so a private mapping shows the same
+            // bytes.
+            // SAFETY: a place of our own reservation, empty, and no other thread changes it meanwhile.
             unsafe {
                 map::map_fixed(addr, &fd, map::Access::Read, len, 0)
                     .or_else(|_| map::map_private_fixed(addr, &fd, map::Access::Read, len, 0))
@@ -310,7 +315,7 @@ impl Window {
         })
     }
 
-    /// Whether the chunk there is one that nobody can write any more.
+    /// Says whether the chunk at this place can no longer be written by any process.
     #[inline]
     pub fn is_sealed(&self, index: u32) -> bool {
         let place = self.places.get(index as usize);
@@ -318,11 +323,12 @@ impl Window {
         place.is_some_and(|place| place.load(Ordering::Acquire) == SEALED)
     }
 
-    /// Unmaps a chunk; its place can take another one. Who reads there all the same finds zeros, and who writes where a chunk was
-    /// [attached](Window::attach_shared) that all may write does so for himself.
+    /// Unmaps a chunk, so that its place can take another one. A later read there finds zeros. A later write to a place
+    /// that had an [attached](Window::attach_shared) shared chunk stays private to this process.
     ///
     /// # Safety
-    /// Nobody reads or writes the chunk any more: no view of it is left in this process, or those that are bear that.
+    /// Nothing reads or writes the chunk any more: no view of it is left in this process, or the remaining views
+    /// tolerate that.
     pub unsafe fn detach(&self, index: u32) -> Result<(), WindowError> {
         let place = self.place(index)?;
         let was = place.load(Ordering::Relaxed);
@@ -330,7 +336,7 @@ impl Window {
             return Err(WindowError::Empty { index });
         }
         self.change(index, was, EMPTY, |addr| {
-            // SAFETY: a place of our own reservation; nobody uses it, says the caller.
+            // SAFETY: a place of our own reservation; nothing uses it, as the caller promises.
             let emptied = unsafe {
                 match was {
                     SHARED => map::make_scratch(addr, self.chunk_bytes),
@@ -398,7 +404,7 @@ impl Window {
             return Err(WindowError::Forked);
         }
         let place = self.place(index)?;
-        // Ordering: acquire pairs with the release of whoever changed it last.
+        // Ordering: acquire pairs with the release of the thread that changed the place last.
         place
             .compare_exchange(from, BUSY, Ordering::Acquire, Ordering::Relaxed)
             .map_err(|_: u8| match from {
@@ -408,7 +414,8 @@ impl Window {
         // SAFETY: `index` is a place, so this is inside the reservation.
         let result = how(unsafe { self.base.add(index as usize * self.chunk_bytes) });
         let state = if result.is_ok() { to } else { from };
-        // Ordering: release, so that who sees the state sees the mapping.
+        // Ordering: release, so that a thread that sees the state sees the mapping (partner: the acquire in
+        // `is_attached`).
         place.store(state, Ordering::Release);
         result
     }

@@ -5,8 +5,8 @@ use tranship_sync::atomic::Ordering;
 
 /// The consumer's private cursor. It borrows nothing, writes nothing shared and needs no locked instruction.
 ///
-/// Giving the lines back is the caller's store of [`Consumer::head`] (release) into its own page: what must
-/// be counted for a received line is counted between the pop and that store.
+/// The caller gives lines back by storing [`Consumer::head`] (release) into its own page. Everything that must be
+/// counted for a received line is counted between the pop and that store.
 #[derive(Debug, Default)]
 pub struct Consumer {
     head: u64,
@@ -23,7 +23,7 @@ impl Consumer {
         Self { head }
     }
 
-    /// Lines taken so far: what the shared `head` is to say.
+    /// Returns the number of lines taken so far, which the shared `head` is to say.
     #[inline]
     pub fn head(&self) -> u64 {
         self.head
@@ -35,9 +35,9 @@ impl Consumer {
         lines.has(self.head)
     }
 
-    /// The next line and its word 0 without the sequence, if one waits. It stays where it is until
-    /// [`Consumer::advance`]. For fast paths that load just the words they need, each once; whoever gives up
-    /// after a look takes the line by [`Consumer::try_pop`] and believes nothing of what it saw before.
+    /// Returns the next line, if one waits, and the line's word 0 without the sequence. The line stays until
+    /// [`Consumer::advance`]. This serves fast paths that load only the words they need, each once. A caller that gives
+    /// up after a look takes the line by [`Consumer::try_pop`], and believes nothing that it saw before.
     #[inline(always)]
     pub fn peek<'a>(&self, lines: Lines<'a>) -> Option<(u64, &'a Line)> {
         let line = lines.at(self.head);

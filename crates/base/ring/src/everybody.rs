@@ -1,4 +1,5 @@
-//! A fence that one pays for all: for what is done rarely, so that others need no fence at all.
+//! A fence on all threads, for which a single thread pays. A rare operation uses it, so that frequent operations need
+//! no fence at all.
 
 /// Every thread of the machine that runs has passed a full fence when it returns. Blocks for milliseconds.
 pub(crate) fn fence_everybody() {
@@ -6,7 +7,7 @@ pub(crate) fn fence_everybody() {
     tranship_sync::tso::fence_everybody();
     #[cfg(not(loom))]
     if !tranship_sys::membarrier::global() {
-        // Many times what a store takes to become visible.
+        // Many times the time that a store takes to become visible.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

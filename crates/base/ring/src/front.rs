@@ -15,8 +15,8 @@ pub(crate) struct Front {
     pad2: [u32; 15],
     pub(crate) head: AtomicU64,
     pad3: [u64; 7],
-    /// For whoever watches: times that this end found no room for what it had to send, for how long it waited then (ns), and
-    /// since when it does now (`CLOCK_MONOTONIC`, ns; 0: it does not). From the slow path only.
+    /// For observers: how often this end found no room to send, how long it waited for room (ns), and since when it
+    /// waits now (`CLOCK_MONOTONIC`, ns; 0: it does not wait). Only the slow path writes these words.
     stalls: AtomicU64,
     stalled_ns: AtomicU64,
     waits_since: AtomicU64,
@@ -32,17 +32,17 @@ const _: () = {
     assert!(std::mem::offset_of!(Front, waits_since) == 336);
 };
 
-/// What an end says of itself in `closed`.
+/// An end's state, as it says in `closed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Ending {
-    /// Nothing yet.
+    /// The end is in use.
     Open = 0,
-    /// It was closed in order: nothing more was to be sent.
+    /// The end was closed in order: there was nothing more to send.
     Closed = 1,
-    /// It was given up before it had sent everything.
+    /// The end was given up before it had sent everything.
     Abandoned = 2,
-    /// It was never used: its domain did not hear that the connection was made.
+    /// The end was never used: its domain did not learn that the connection was made.
     Never = 3,
 }
 
@@ -51,7 +51,7 @@ impl Front {
     pub(crate) fn end(&self, how: Ending) {
         // Ordering: relaxed; our own word.
         if self.closed.load(Ordering::Relaxed) == Ending::Open as u32 {
-            // Ordering: release; who sees it sees all lines before it (partner: `ending`).
+            // Ordering: release; a peer that sees it sees all earlier lines (partner: `ending`).
             self.closed.store(how as u32, Ordering::Release);
         }
     }
@@ -65,14 +65,14 @@ impl Front {
         }
     }
 
-    /// It waits for room from now on, if it did not before.
+    /// Says that this end waits for room, from `now_ns` on unless it waited before.
     pub(crate) fn wait(&self, now_ns: u64) {
         if self.waits_since.load(Ordering::Relaxed) == 0 {
             self.waits_since.store(now_ns.max(1), Ordering::Relaxed);
         }
     }
 
-    /// It does not wait any more.
+    /// Says that this end no longer waits for room.
     pub(crate) fn wait_no_more(&self, now_ns: u64) {
         let since = self.waits_since.load(Ordering::Relaxed);
         if since != 0 {
@@ -83,10 +83,10 @@ impl Front {
         }
     }
 
-    /// How the end ended that writes this; what the format does not name was given up.
+    /// Returns how the end that writes this page ended. A value that the format does not name counts as given up.
     #[inline]
     pub(crate) fn ending(&self) -> Ending {
-        // On a mapping that is read-only here Rust defines relaxed loads only, hence the fence.
+        // On a mapping that is read-only here, Rust defines relaxed loads only. The fence therefore gives the order.
         let closed = self.closed.load(Ordering::Relaxed);
         // Ordering: acquire; partner: the release in `end`.
         fence(Ordering::Acquire);
@@ -101,7 +101,7 @@ impl Front {
     /// How many lines the end has taken that writes this.
     #[inline]
     pub(crate) fn taken(&self) -> u64 {
-        // As in `ending`.
+        // A relaxed load and a fence, because the mapping is read-only here.
         let head = self.head.load(Ordering::Relaxed);
         // Ordering: acquire; partner: the release in `Ring::give_back`: it has read the lines.
         fence(Ordering::Acquire);

@@ -28,11 +28,12 @@ unsafe impl<M: Sync> Sync for Half<M> {}
 impl<M> Half<M> {
     #[inline]
     pub(crate) fn front(&self) -> &Front {
-        // SAFETY: inside `map` (its bounds were checked), mapped as long as `self`; of it only the atomics are accessed.
+        // SAFETY: inside `map` (its bounds were checked), mapped as long as `self`; of it only the atomics are
+        // accessed.
         unsafe { self.front.as_ref() }
     }
 
-    /// The ring's lines. Those of the other's half are mapped read-only: load only.
+    /// Returns the ring's lines. The lines of the peer's half are mapped read-only: load only.
     #[inline]
     pub fn ring(&self) -> Lines<'_> {
         self.lines

@@ -9,9 +9,10 @@ use tranship_sys::futex;
 /// How the kernel waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    /// Whether it bounds a wait on one word by a timer, which costs a seventh of the rest of the wait. Without, somebody else
-    /// has to end it now and then ([`Ring::nudge`](crate::Ring::nudge)), unless the peer has moved the sleeper to another word
-    /// (`FUTEX_REQUEUE`, for which reading is enough): only where the peer could stop us by a signal just as well.
+    /// Whether a timer bounds a wait on one word. The timer costs a seventh of the rest of the wait. Without a timer,
+    /// another thread must end the wait now and then ([`Ring::nudge`](crate::Ring::nudge)). That does not help if the
+    /// peer has moved the sleeper to another word (`FUTEX_REQUEUE`, which needs read access only). The timer is
+    /// therefore left out only if the peer could stop this process by a signal just as well.
     pub timed: bool,
 }
 
@@ -39,10 +40,11 @@ impl Futex for Kernel {
     }
 }
 
-/// Wakes the waiters of a word in this domain's page, but not a walk's worth: the other end may have queued any number.
+/// Wakes a bounded number of waiters of a word in this domain's page, because the other end may have queued any number.
 ///
-/// No honest waiter is lost: only the two ends can read a half, one end wakes by the word, and one thread at a time sleeps on it in
-/// the other. An end that hoards waiters delays nobody but itself, and that by a [`ROUND`](crate::ROUND) at most.
+/// No honest waiter is lost. Only the two ends can read a half: one end wakes by the word, and in the other one thread
+/// at a time sleeps on it. An end that collects waiters delays nothing but itself, by at most a
+/// [`ROUND`](crate::ROUND).
 pub fn wake_some(word: &AtomicU32) {
     let _ = futex::wake_some(word);
 }

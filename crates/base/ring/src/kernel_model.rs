@@ -7,7 +7,8 @@ use std::time::Duration;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 use tranship_sync::tso;
 
-/// One bucket for all words. As in the kernel, a word is compared under the lock under which wakers look for waiters.
+/// A single bucket for all words. As in the kernel, a word is compared under the lock under which wakers search for
+/// waiters.
 #[derive(Debug)]
 struct Bucket {
     held: Mutex<()>,
@@ -43,7 +44,7 @@ impl Futex for Kernel {
     }
 }
 
-/// Wakes everybody who waits: fewer wait here than one wake-up wakes.
+/// Wakes all waiters: fewer wait here than a single wake-up wakes.
 pub fn wake_some(word: &AtomicU32) {
     if tso::wake_all(word) {
         return;

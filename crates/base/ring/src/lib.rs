@@ -1,15 +1,15 @@
 //! Rings in shared memory: both ends, the layout of their memory, sleeping and waking across processes.
 //!
 //! * [`Lines`], [`Producer`], [`Consumer`]: the ring of 64-byte lines of `docs/format.md`.
-//! * [`HalfRw`], [`HalfRo`]: each end writes a half of its own and maps the other's read-only; [`Ring`] is both, as one end sees
-//!   them.
+//! * [`HalfRw`], [`HalfRo`]: each end writes a half of its own and maps the other's read-only; [`Ring`] joins both,
+//!   from one end's side.
 //! * [`Ring::notify`], [`sleep`], [`doorbell`]: how an end that finds nothing sleeps, and how it is woken.
 //!
-//! NOT here: what a line's words mean, the counters of references, who meets whom (`core`), and memory of any other
+//! NOT here: what a line's words mean, the counters of references, how two ends meet (`core`), and memory of any other
 //! kind (`region`).
 //!
-//! Everything but the mapping of memory is model-checked with weak memory:
-//! `RUSTFLAGS="--cfg loom" cargo test -p tranship-ring --release --test 'loom_*' --target-dir target/loom`.
+//! Everything but the mapping of memory is model-checked with weak memory: `RUSTFLAGS="--cfg loom" cargo test -p
+//! tranship-ring --release --test 'loom_*' --target-dir target/loom`.
 
 mod consumer;
 #[cfg(not(loom))]

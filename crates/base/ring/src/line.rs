@@ -5,7 +5,8 @@ use tranship_sync::atomic::{AtomicU64, Ordering};
 
 /// Words of a line.
 pub(crate) const WORDS: usize = 8;
-/// Most bytes that a message has in its line itself: the words after the first, which says what the line is, and the second, which is the sender's word.
+/// Most bytes that fit into the line of a message. The first word says what the line is, and the second is the sender's
+/// word. The message's bytes take the rest.
 pub const INLINE_BYTES: usize = (WORDS - 2) * size_of::<u64>();
 /// The part of word 0 that belongs to the ring: the sequence number.
 pub(crate) const SEQUENCE: u64 = 0xffff_ffff;
@@ -63,11 +64,11 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// A ring over `count` lines at `first`, which may be mapped read-only if only consumed from.
+    /// Makes a ring of `count` lines at `first`. The lines may be mapped read-only if they are only consumed.
     ///
     /// # Safety
-    /// `count` lines from `first` on stay mapped and readable (writable, for a producer) during `'a`, and are
-    /// accessed by nobody in this process but through atomics. Other processes may write what they like.
+    /// During `'a`, `count` lines from `first` on stay mapped and readable (for a producer also writable). This process
+    /// accesses them only by atomics. Other processes may write anything at any time.
     pub unsafe fn from_raw(first: NonNull<Line>, count: usize) -> Result<Self, LinesError> {
         if !first.is_aligned() {
             return Err(LinesError::Unaligned(first.addr().get()));
@@ -100,10 +101,10 @@ impl<'a> Lines<'a> {
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count() as usize) }
     }
 
-    /// The same for a cursor that keeps them mapped by other means.
+    /// Extends the lines' lifetime, for a cursor that keeps them mapped by other means.
     ///
     /// # Safety
-    /// They stay mapped as long as what is returned is used.
+    /// The lines stay mapped as long as the result is used.
     #[inline]
     pub unsafe fn outlive(self) -> Lines<'static> {
         Lines {
@@ -116,7 +117,7 @@ impl<'a> Lines<'a> {
     /// Whether the line of a position is there.
     #[inline]
     pub(crate) fn has(self, position: u64) -> bool {
-        // Ordering: acquire, so that whatever else is looked at next is as new; partner: Producer::push.
+        // Ordering: acquire, so that later loads are at least as new; partner: Producer::push.
         self.at(position).words[0].load(Ordering::Acquire) & SEQUENCE == sequence(position)
     }
 

@@ -9,30 +9,30 @@ const AHEAD: u64 = 2;
 /// How the last store of a line is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publish {
-    /// A plain release store. Whoever then wants to read the peer's `asleep` must fence: the way for all
-    /// but the last line of a batch, and for peers that never sleep.
+    /// A plain release store. A caller that then wants to read the peer's `asleep` must fence. This suits all but the
+    /// last line of a batch, and peers that never sleep.
     Release,
     /// Publish and full fence in one locked instruction; [`notify`](crate::Ring::notify) may follow at once.
     SeqCst,
 }
 
-/// What became of a push.
+/// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Push {
     /// The line is the peer's.
     Done,
-    /// Nothing was changed: as many lines are unconsumed as there are.
+    /// Nothing was changed: every line of the ring is still unconsumed.
     Full,
 }
 
-/// The consumer's `head` is impossible: it went backwards, or past what was produced.
+/// An impossible `head` of the consumer: it went backwards, or past the last produced line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the peer's head says {head} lines taken, but it said {before} before, and {tail} were sent"
 )]
 pub struct RingViolation {
-    /// What the peer's word said now.
+    /// The value that the peer's word has now.
     pub head: u64,
     /// The greatest believed head so far.
     pub before: u64,
@@ -142,15 +142,16 @@ impl Producer {
         Push::Done
     }
 
-    /// The same into room that was just found; where there is none a line is lost that the consumer has not taken yet.
+    /// Publishes a line into room that was just found. Without room, it overwrites a line that the consumer has not
+    /// taken yet.
     #[inline(always)]
     pub fn push_known(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
         debug_assert!(self.known_room(lines) > 0);
         self.put(lines, publish, words);
     }
 
-    /// Asks for a line that is written soon: what the consumer read of it when it was last used is taken from it before the store has to wait for that. Not the
-    /// next one, at which a consumer that waits looks again and again.
+    /// Prefetches a line that is written soon, so that the store need not wait for the copy in the consumer's cache.
+    /// The next line is left out, because a waiting consumer reads it again and again.
     #[inline(always)]
     pub fn prefetch_ahead(&self, lines: Lines<'_>) {
         let line = lines.at(self.tail.wrapping_add(AHEAD));
@@ -163,8 +164,8 @@ impl Producer {
         // Loaded once: the compiler takes it that the stores below may change it.
         let tail = self.tail;
         let line = lines.at(tail);
-        // Crash: a producer that dies before the store of word 0 leaves a line that nobody takes; its death is
-        // seen by pidfd, and what is left of the line is never read.
+        // Crash: a producer that dies before the store of word 0 leaves a line that the consumer never takes. The
+        // manager learns of the death by pidfd, and the incomplete line is never read.
         #[allow(
             clippy::needless_range_loop,
             reason = "this becomes seven plain stores, iterators did not"

@@ -9,10 +9,12 @@ use crate::wait::{self, AWAKE, Asleep, Point, SPINNING, is_asleep};
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 use tranship_sync::light_fence;
 
-/// Both halves; the cursors ([`Producer`](crate::Producer), [`Consumer`](crate::Consumer)) belong to who uses it.
+/// Both halves of a connection. The cursors ([`Producer`](crate::Producer), [`Consumer`](crate::Consumer)) belong to
+/// the caller.
 ///
-/// What is published is followed by [`notify`](Ring::notify) or [`fence_then_notify`](Ring::fence_then_notify); whoever finds
-/// nothing sleeps on its [`point`](Ring::point) ([`sleep`](crate::sleep)), or [`arm`](Ring::arm)s its descriptor.
+/// After a publish, the caller uses [`notify`](Ring::notify) or [`fence_then_notify`](Ring::fence_then_notify). An end
+/// that finds nothing sleeps on its [`point`](Ring::point) ([`sleep`](crate::sleep)), or [`arm`](Ring::arm)s its
+/// descriptor.
 #[derive(Debug)]
 pub struct Ring {
     own: HalfRw,
@@ -59,7 +61,7 @@ impl Ring {
         self.theirs.front().taken()
     }
 
-    /// What the other end says about its end. All lines that it sent before are there.
+    /// Returns the other end's own word about its state. All lines that it sent before are there.
     #[inline]
     pub fn their_ending(&self) -> Ending {
         self.theirs.front().ending()
@@ -72,15 +74,16 @@ impl Ring {
         is_asleep(self.theirs.front().asleep.load(Ordering::Relaxed))
     }
 
-    /// Says that we look for lines again and again, and need not be woken, until the next sleep. That one begins with milliseconds in which
-    /// every processor is made to fence.
+    /// Says that we look for lines again and again, and need not be woken, until the next sleep. That one begins with
+    /// milliseconds in which every processor is made to fence.
     pub fn spin(&self) {
-        // Not while a poll loop is to be woken for it. Ordering: relaxed; seen late, it costs a fence more.
+        // Leave the flag while a poll loop is to be woken by it. Ordering: relaxed; if the peer sees the change late,
+        // that costs a fence.
         let asleep = &self.own.front().asleep;
         let _ = asleep.compare_exchange(AWAKE, SPINNING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// How to publish a line that [`notify_of`](Ring::notify_of) is to follow: who spins needs no fence.
+    /// Chooses how to publish a line that [`notify_of`](Ring::notify_of) follows: a peer that spins needs no fence.
     #[inline(always)]
     pub fn how_to_publish(&self) -> Publish {
         // Ordering: relaxed; it is looked at again.
@@ -96,8 +99,9 @@ impl Ring {
         if how == Publish::SeqCst {
             return self.notify(press);
         }
-        // Ordering: the publish before the load; the processor's half is what who stops spinning makes everybody do (`wait::arm`). If that was
-        // before our publish, or between the two, its flag is seen here; if it comes after the load, the line was shown by it.
+        // Ordering: the publish before the load. A peer that stops spinning makes every thread pass the processor's
+        // half of the fence (partner: `wait::arm`). If that fence came before this load, the peer's flag is seen here.
+        // If it comes after the load, the fence shows the line to the peer.
         light_fence();
         if self.theirs.front().asleep.load(Ordering::Relaxed) != SPINNING {
             self.notify_after_all(press);
@@ -109,7 +113,7 @@ impl Ring {
         self.fence_then_notify(press);
     }
 
-    /// We find no room for a line: for whoever watches.
+    /// Says, for observers, that this end finds no room for a line.
     #[cold]
     pub fn stall(&self) {
         self.own.front().stall();
@@ -136,11 +140,11 @@ impl Ring {
     /// [`Lazy`](crate::Waker::Lazy) waker.
     #[inline(always)]
     pub fn give_back(&self, head: u64) {
-        // Ordering: release; partner: the acquire in `their_head`: what was to be read and counted of the lines has been.
+        // Ordering: release; partner: the acquire in `their_head`. By then this end has read and counted the lines.
         self.own.front().head.store(head, Ordering::Release);
     }
 
-    /// The same, and a fence in the same instruction.
+    /// Gives lines back, with a full fence in the same instruction.
     #[inline]
     pub fn give_back_and_fence(&self, head: u64) {
         // Ordering: as above, and SeqCst: in the single total order it comes before notify's load of `asleep`.
@@ -157,9 +161,9 @@ impl Ring {
         self.their_lines().has(head)
     }
 
-    /// After a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): if the other end sleeps, ends that sleep.
-    /// `press` is called if it sleeps on its descriptor, and says whether that is readable now ([`doorbell`](crate::doorbell)).
-    /// Without a fence the sleeper must know ([`Waker::Lazy`](crate::Waker::Lazy)).
+    /// After a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): if the other end sleeps, ends that
+    /// sleep. `press` is called if it sleeps on its descriptor, and says whether that is readable now
+    /// ([`doorbell`](crate::doorbell)). Without a fence the sleeper must know ([`Waker::Lazy`](crate::Waker::Lazy)).
     #[inline(always)]
     pub fn notify(&self, press: impl FnOnce() -> bool) {
         // Ordering: SeqCst, after the SeqCst publish in the single total order; partner: the fence in arm.
@@ -181,7 +185,8 @@ impl Ring {
         });
     }
 
-    /// As [`notify`](Ring::notify), after any number of release publishes: one fence for all of them.
+    /// Does the work of [`notify`](Ring::notify) after any number of release publishes, with a single fence for all of
+    /// them.
     #[inline]
     pub fn fence_then_notify(&self, press: impl FnOnce() -> bool) {
         // Ordering: partner: the fence in arm.
@@ -189,15 +194,16 @@ impl Ring {
         self.notify(press);
     }
 
-    /// What to sleep on for the other end to do something.
+    /// Returns the point to sleep on until the other end acts.
     #[inline]
     pub fn point(&self) -> Point<'_> {
         Point::peer(&self.theirs.front().wake, &self.own.front().asleep)
     }
 
-    /// Says that we sleep on our descriptor. After it the caller **looks again**, and then either [`disarm`](Ring::disarm)s or
-    /// goes to wait until it is readable. Gives the other end's word: as long as that is the same it is the same sleep, of which a
-    /// [`Lazy`](crate::Waker::Lazy) waker learns within [`SETTLE`](crate::SETTLE).
+    /// Says that this end sleeps on its descriptor. The caller then **looks again**, and either
+    /// [`disarm`](Ring::disarm)s or waits until the descriptor is readable. Returns the other end's word. While that
+    /// word is unchanged it is the same sleep, and a [`Lazy`](crate::Waker::Lazy) waker learns of it within
+    /// [`SETTLE`](crate::SETTLE).
     pub fn arm(&self) -> u32 {
         let mut points = [self.point()];
         wait::arm(&mut points, Asleep::Descriptor);

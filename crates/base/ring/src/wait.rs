@@ -1,5 +1,5 @@
-//! Sleeping and waking across two domains (`docs/format.md`, links; the futex word lies in the waker's page,
-//! the flag that says "I sleep" in the sleeper's).
+//! Sleeping and waking across two domains (`docs/format.md`, links; the futex word lies in the waker's page, the flag
+//! that says "I sleep" in the sleeper's).
 //!
 //! | sleeper | waker |
 //! |---|---|
@@ -7,12 +7,12 @@
 //! | sets its `asleep` | fences |
 //! | fences | if the peer's `asleep` is set: |
 //! | looks again | increments its word, once a sleep |
-//! | waits on the word, if it is still what was read | wakes who waits on it |
+//! | waits on the word, if it is still what was read | wakes the waiters of its word |
 //!
-//! The two fences make it impossible that the sleeper does not see what was published *and* the waker does
-//! not see the flag. The word, read before the look again, makes a wake-up count that comes before the wait. The flag
-//! has the word in it, so that who was woken and did not run yet is not woken again.
-//! A peer that lies can only make its partner sleep a [`ROUND`] too long, or spin: every wait is bounded.
+//! The two fences exclude that the sleeper misses what was published *and* the waker misses the flag. The sleeper reads
+//! the word before it looks again, so that a wake-up before the wait counts. The flag contains the word. A sleeper that
+//! was woken but did not run yet is therefore not woken again. A peer that lies can only make its partner sleep a
+//! [`ROUND`] too long, or spin, because every wait is bounded.
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,13 @@ use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The most words of one system call.
 pub const MAX_WORDS: usize = 127;
-/// The longest single wait; then the condition is looked at again, whatever the peer does.
+/// The longest single wait. After it the sleeper checks its condition again, whatever the peer does.
 pub const ROUND: Duration = Duration::from_millis(100);
 /// The longest first wait of a sleep when a waker does not fence (see [`Waker::Lazy`]), and the longest wait on one of
 /// several groups of [`MAX_WORDS`].
 pub const SETTLE: Duration = Duration::from_millis(1);
 
-/// Why [`Futex::wait_any`] came back. Nobody may believe either: the caller looks again.
+/// The reason why [`Futex::wait_any`] returned. The caller must not rely on it, and looks again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
     /// Woken, interrupted, or one of the words was already another.
@@ -38,7 +38,7 @@ pub enum Waited {
 
 /// Waiting on shared words, as the kernel does it (or a model of it).
 pub trait Futex {
-    /// What the kernel may say.
+    /// The error of a failed wait.
     type Error;
     /// Waits until woken on one of 1 to [`MAX_WORDS`] points, unless one's word is not `seen`; at most `limit`.
     /// An interruption by a signal counts as woken.
@@ -52,13 +52,13 @@ pub struct Point<'a> {
     pub wake: &'a AtomicU32,
     /// The word's value when we looked.
     pub seen: u32,
-    /// Our flag, in our page, that this waker looks at; `None` if it wakes always (the manager's control page, who releases a
-    /// buffer). One thread at a time sleeps with a flag: whoever wakes up first clears it for all.
+    /// Our flag, in our page, that this waker reads. `None` if the waker always wakes (the manager's control page, a
+    /// domain that releases a buffer). One thread at a time sleeps with a flag: the first to wake up clears it for all.
     asleep: Option<&'a AtomicU32>,
 }
 
 impl<'a> Point<'a> {
-    /// A peer that wakes us if our flag says so.
+    /// Makes a point for a peer that wakes this end if its flag says so.
     pub(crate) fn peer(wake: &'a AtomicU32, asleep: &'a AtomicU32) -> Self {
         Self {
             asleep: Some(asleep),
@@ -66,12 +66,12 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// Somebody who always wakes.
+    /// Makes a point for a waker that always wakes.
     pub fn always(wake: &'a AtomicU32) -> Self {
         Self::seen(wake, 0)
     }
 
-    /// The same, for who has looked at the word already.
+    /// Makes a point for a waker that always wakes, with the value that the caller has already read.
     pub fn seen(wake: &'a AtomicU32, seen: u32) -> Self {
         Self {
             wake,
@@ -81,7 +81,7 @@ impl<'a> Point<'a> {
     }
 }
 
-/// How a domain sleeps: the two lowest bits of its flag `asleep`. The others say what the waker's word was.
+/// How a domain sleeps: the two lowest bits of its flag `asleep`. The other bits hold the waker's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Asleep {
@@ -91,25 +91,26 @@ pub(crate) enum Asleep {
     Descriptor = 2,
 }
 
-/// The flag of who is awake.
+/// The flag of an end that is awake.
 pub(crate) const AWAKE: u32 = 0;
-/// The flag of who looks again and again by itself: whoever publishes need not fence to find out that it sleeps.
+/// The flag of an end that checks its ring repeatedly without sleeping. A publisher then needs no fence to find out
+/// whether it sleeps.
 pub(crate) const SPINNING: u32 = 3;
 const HOW: u32 = 3;
 
-/// Whether somebody with this flag waits to be woken.
+/// Says whether an end with this flag waits to be woken.
 #[inline(always)]
 pub fn is_asleep(flag: u32) -> bool {
     flag != AWAKE && flag != SPINNING
 }
 
 impl Asleep {
-    /// The flag of who sleeps since the waker's word was that.
+    /// Makes the flag of an end that sleeps since the waker's word was `seen`.
     fn flag(self, seen: u32) -> u32 {
         (seen << HOW.count_ones()) | self as u32
     }
 
-    /// What a flag means that does not say [`AWAKE`]; whatever the format does not name gets a futex wake-up.
+    /// Decodes a flag that is not [`AWAKE`]. A value that the format does not name gets a futex wake-up.
     pub(crate) fn from_flag(flag: u32) -> Self {
         match flag & HOW {
             2 => Self::Descriptor,
@@ -118,14 +119,14 @@ impl Asleep {
     }
 }
 
-/// What the wakers of a sleep promise.
+/// The wakers' promise about fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waker {
     /// Every waker fences between publishing and reading our flag.
     Fences,
-    /// Some do not (a consumer that gives lines back with plain stores, to keep its path free of locked
-    /// instructions): the first wait of a sleep is at most [`SETTLE`], many times what a store takes to become visible,
-    /// after which the flag, which stays set, is seen by whoever publishes next.
+    /// Some wakers do not fence: a consumer that gives lines back with plain stores keeps locked instructions off its
+    /// path. The first wait of a sleep is then at most [`SETTLE`], many times the time that a store takes to become
+    /// visible. The flag stays set, and the next publisher sees it.
     Lazy,
 }
 
@@ -138,16 +139,16 @@ pub enum Slept<T> {
     TimedOut,
 }
 
-/// The sleeper's first three steps. After it the caller **looks again**, and then either [`disarm`]s or goes to wait (on the
-/// points, or, for [`Asleep::Descriptor`], in its poll loop until it is readable).
+/// The sleeper's first three steps. After it the caller **looks again**, and then either [`disarm`]s or goes to wait
+/// (on the points, or, for [`Asleep::Descriptor`], in its poll loop until it is readable).
 ///
 /// Says whether a word has changed since the last time: a sleep was ended, and goes on as a new one.
 pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     let mut new = false;
     for point in &mut *points {
-        // Ordering: acquire; partner: the release increment in `end_sleep`. If the word is already incremented, the look
-        // again sees what was published before. (With a waker that fences, the two fences give the same; a lazy
-        // one needs it.)
+        // Ordering: acquire; partner: the release increment in `end_sleep`. If the word is already incremented, the
+        // second look sees what was published before. (With a waker that fences, the two fences guarantee this too; a
+        // lazy waker needs this acquire.)
         let seen = point.wake.load(Ordering::Acquire);
         new |= seen != point.seen;
         point.seen = seen;
@@ -164,14 +165,15 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     // Ordering: partner: the waker's fence (or SeqCst publish) before it loads `asleep`.
     fence(Ordering::SeqCst);
     if spun {
-        // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does so now.
+        // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does
+        // so now.
         fence_everybody();
     }
     new
 }
 
-/// Says that we are awake, if we said that we sleep. Who spins goes on saying so: from there to awake it would be without the fence that
-/// publishers leave out for it.
+/// Clears the flag if it says that this end sleeps. An end that spins keeps its flag: publishers leave out their fence
+/// for it, so it would miss that fence between spinning and awake.
 // Crash: a sleeper that dies armed leaves its flag set; its peer makes useless wake-ups until it learns of the
 // death.
 pub(crate) fn disarm(points: &[Point<'_>]) {
@@ -183,10 +185,10 @@ pub(crate) fn disarm(points: &[Point<'_>]) {
     }
 }
 
-/// Sleeps until `ready` gives something or the deadline passes. `ready` is called at least once, and once more
-/// per wait; it must be cheap, and acquire what it looks at.
+/// Sleeps until `ready` returns a value or the deadline passes. `ready` is called at least once, and once more per
+/// wait. It must be cheap, and acquire what it reads.
 ///
-/// Without points there is nothing to wait on: that times out after the first look.
+/// Without points there is nothing to wait on: the call times out after the first look.
 pub fn sleep<F: Futex, T>(
     futex: &F,
     points: &mut [Point<'_>],
@@ -225,8 +227,9 @@ pub fn sleep<F: Futex, T>(
     result
 }
 
-/// One wait, at most that long, and no look at the clock: for who has been kept waiting briefly so far, where two readings
-/// of it would cost a tenth of the wait. `None`: nothing yet, for whatever reason; go on with [`sleep`].
+/// Waits once, for a bounded time, without reading the clock. It serves callers whose waits are short, because two
+/// clock readings would cost a tenth of the wait. Returns `None` if nothing is ready yet, for any reason; continue with
+/// [`sleep`].
 ///
 /// Every waker must fence ([`Waker::Fences`]).
 pub fn sleep_once<F: Futex, T>(
@@ -244,8 +247,8 @@ pub fn sleep_once<F: Futex, T>(
     result
 }
 
-/// The waker's second half, when it has found the peer's flag set: ends that sleep, once. `wake` wakes on the word, or
-/// by the peer's descriptor; where it says that it could not, whoever publishes next tries again.
+/// Does the waker's second half, after the peer's flag was found set: ends that sleep, once. `wake` wakes by the word
+/// or by the peer's descriptor. If it says that it could not, the next publisher tries again.
 #[cold]
 pub(crate) fn end_sleep(
     flag: u32,
@@ -253,13 +256,13 @@ pub(crate) fn end_sleep(
     my_wake: &AtomicU32,
     wake: impl FnOnce(Asleep) -> bool,
 ) {
-    // Ordering: relaxed; whoever ends a sleep has published before, so one end of it is enough for all. Who then sleeps
-    // again has seen another word, and after that looked at what the others published.
+    // Ordering: relaxed; a thread that ends a sleep has published before, so a single end is enough for all. A peer
+    // that sleeps again has seen another word, and after that looked at the lines that the others published.
     if ended.swap(flag, Ordering::Relaxed) == flag {
         return;
     }
-    // Crash: a waker that dies before the wake leaves its peer asleep for the rest of a round; then the peer
-    // looks again, and what was published is there.
+    // Crash: a waker that dies before the wake leaves its peer asleep for the rest of a round. Then the peer looks
+    // again and finds the published line.
     // Ordering: release; partner: arm's acquire load of the word. The kernel compares it under its own lock.
     my_wake.fetch_add(1, Ordering::Release);
     if !wake(Asleep::from_flag(flag)) {

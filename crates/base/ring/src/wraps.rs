@@ -1,4 +1,4 @@
-//! What happens where numbers of 32 bits begin anew: the sequence of lines, and the word by which a sleeper is woken.
+//! Tests of numbers of 32 bits that wrap around: the sequence of lines, and the word that wakes a sleeper.
 
 use crate::line::Line;
 use crate::{
@@ -17,7 +17,8 @@ fn push(producer: &mut Producer, lines: Lines<'_>, head: u64) -> bool {
     producer.try_push(lines, Publish::Release, words, || head) == Ok(Push::Done)
 }
 
-/// Positions are 64 bits, and the lower half of them is in the line: nothing of an earlier lap is taken for the next line.
+/// Positions are 64 bits, and the lower half of them is in the line: nothing of an earlier lap is taken for the next
+/// line.
 #[test]
 fn a_line_of_an_earlier_lap_is_not_there() {
     let memory: Vec<Line> = (0..COUNT).map(|_| Line::default()).collect();
@@ -58,7 +59,7 @@ fn a_head_of_32_bits_is_a_violation() {
     assert_eq!(producer.room(lines, 1, || WRAP), Ok(2));
 }
 
-/// The lines of a peer that goes on a whole lap of the sequence ahead, or behind, show what the peer wrote, and nothing else: it is the peer's word.
+/// A peer whose sequence is a whole cycle ahead or behind shows only its own words, and a peer may write any words.
 #[test]
 fn a_sequence_that_runs_ahead_is_no_line() {
     let memory: Vec<Line> = (0..COUNT).map(|_| Line::default()).collect();
@@ -74,7 +75,7 @@ fn a_sequence_that_runs_ahead_is_no_line() {
     assert_eq!(consumer.head(), WRAP);
 }
 
-/// A sleeper is woken also where the word begins anew, and where what its flag has of the word does.
+/// A sleeper is woken even if the word wraps around, or the part of the word in its flag does.
 #[test]
 fn a_word_that_begins_anew_wakes() {
     let _dog = Watchdog::new();

@@ -1,4 +1,4 @@
-//! Where everything is in a half, and what is refused.
+//! The place of everything in a half, and the halves that are refused.
 #![cfg(not(loom))]
 
 use std::sync::atomic::Ordering::Relaxed;

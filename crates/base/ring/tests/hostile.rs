@@ -29,7 +29,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What an honest end does that finds nothing to do: on one core the other one has to run. It ends a test that makes no progress.
+/// The work of an honest end that finds nothing to do: on one core the other end has to run. It also ends a test that
+/// makes no progress.
 struct Idle {
     since: Instant,
     looks: u32,
@@ -55,7 +56,7 @@ impl Idle {
     }
 }
 
-/// So many looks or lies go by before a thread lets the other one run.
+/// The number of looks or lies after which a thread lets the other one run.
 const LOOKS: u32 = 64;
 
 #[test]

@@ -13,7 +13,7 @@ use tranship_sync::atomic::yield_now;
 
 const MESSAGES: u64 = 4;
 
-/// Stands for what messages point to: whoever reuses a line may reuse this too.
+/// The memory that messages point to: a thread that reuses a line may reuse this too.
 type Payload = Arc<[UnsafeCell<u64>; 2]>;
 
 fn words(n: u64) -> [u64; 8] {
@@ -32,7 +32,7 @@ fn run(publish: Publish, give_back: fn(&Ring, u64)) {
                 yield_now();
             }
             theirs[n as usize % 2].with_mut(|cell| {
-                // SAFETY: what is tested: loom checks that the consumer's last read happened before.
+                // SAFETY: this is under test: loom checks that the consumer's last read happened before.
                 unsafe { *cell = n }
             });
             let pushed = producer.push(source.own_lines(), publish, words(n));

@@ -1,7 +1,9 @@
-//! A task that awaits a line, under loom: whatever is published after its last look finds its waker. The task's waker stands in a place
-//! under a lock, as in `session/tasks.rs`; a third thread is the one that sleeps on the bells (`link/reactor.rs`).
+//! A task that awaits a line, under loom: everything that is published after its last look finds its waker. The task's
+//! waker is in a place under a lock, as in `session/tasks.rs`; a third thread is the one that sleeps on the bells
+//! (`link/reactor.rs`).
 //!
-//! Seen failing: with the waker put down after the look; with the bell cleared after the waker was taken; without the look.
+//! Seen failing: with the waker stored after the look; with the bell cleared after the waker was taken; without the
+//! look.
 #![cfg(loom)]
 
 mod model;
@@ -35,7 +37,7 @@ impl Shared {
         });
     }
 
-    /// What the thread does that finds the bell readable, if it is.
+    /// Does the work of the thread that finds the bell readable, if it is.
     fn react(&self) {
         if self.bell.load(Ordering::Acquire) {
             self.bell.store(false, Ordering::Relaxed);
@@ -73,7 +75,7 @@ fn a_task_that_was_run_again_meanwhile_is_woken() {
     explore(true);
 }
 
-/// Once, and then when it is woken; `again`: a second time for whatever reason, a wake-up before that among them.
+/// Runs the task once, and then when it is woken; `again`: a second time for any reason, also a wake-up before that.
 fn explore(again: bool) {
     model::explore(3, move || {
         let (source, sink) = Ring::pair(2);

@@ -16,7 +16,7 @@ use tranship_ring::{
 };
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
-/// One direction: who publishes, who sleeps, and what is published.
+/// One direction: the publishing end, the sleeping end, and the published value.
 struct Way {
     waker: Ring,
     sleeper: Ring,
@@ -87,8 +87,8 @@ fn a_sleeper_of_single_waits_is_woken() {
     });
 }
 
-/// Who spun, and sleeps now, is woken by whoever found it spinning. (What makes everybody fence is here the publisher's
-/// light fence, which loom takes for a whole one; `tso_spin.rs` has it as it is.)
+/// An end that spun, and sleeps now, is woken by an end that found it spinning. (The fence on all threads is here the
+/// publisher's light fence, which loom takes for a full one; `tso_spin.rs` has it as it is.)
 #[test]
 fn who_spun_is_woken() {
     model::explore(3, || {
@@ -116,7 +116,7 @@ fn who_spun_is_woken() {
     });
 }
 
-/// Of what two threads publish the first wakes, and the other need not: what it published is looked at all the same.
+/// Of two threads that publish, the first wakes, and the other need not: its line is read nevertheless.
 #[test]
 fn two_wakers_of_one_end() {
     model::explore(2, || {
@@ -154,7 +154,7 @@ fn two_sleepers_wake_each_other() {
     });
 }
 
-/// A link's word and the manager's control page, which wakes whether or not somebody sleeps.
+/// A link's word and the manager's control page, which wakes whether or not a thread sleeps.
 #[test]
 fn one_sleeper_two_wakers() {
     model::explore(3, || {
@@ -207,7 +207,7 @@ impl Few {
     }
 }
 
-/// A domain's news: what its threads have taken of them, and up to which word.
+/// A domain's news: the part that its threads have taken, and up to which word.
 struct News {
     few: Few,
     sent: [AtomicU32; 2],
@@ -215,7 +215,7 @@ struct News {
 }
 
 impl News {
-    /// As a session's turn: what has come for any thread. The thread that takes something wakes the others.
+    /// Takes news as a session's turn does: news for any thread. The thread that takes some wakes the others.
     fn turn(&self, me: usize) -> bool {
         let mut taken = self.taken.lock().unwrap();
         let word = self.few.word.load(Ordering::Acquire);
@@ -230,8 +230,8 @@ impl News {
     }
 }
 
-/// Of two threads that await an answer each, the manager wakes one at a time, and not always the right one. Seen failing without the
-/// wake-up in `turn`.
+/// Of two threads that await an answer each, the manager wakes one at a time, and not always the right one. Seen
+/// failing without the wake-up in `turn`.
 #[test]
 fn the_thread_that_takes_the_news_wakes_the_others() {
     model::explore(3, || {
@@ -255,7 +255,7 @@ fn the_thread_that_takes_the_news_wakes_the_others() {
         });
         let await_answer = |news: &News, me| {
             loop {
-                // As `answer`: the word is read before the turn.
+                // As in `answer`, the word is read before the turn.
                 let seen = news.few.word.load(Ordering::Acquire);
                 if news.turn(me) {
                     return;
@@ -271,7 +271,7 @@ fn the_thread_that_takes_the_news_wakes_the_others() {
     });
 }
 
-/// Who sleeps on its descriptor: what is published after its look presses the bell.
+/// A line that is published after the look of an end that sleeps on its descriptor presses the bell.
 #[test]
 fn a_sleeper_on_its_descriptor_is_woken() {
     model::explore(3, || {

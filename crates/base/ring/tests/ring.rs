@@ -76,7 +76,7 @@ proptest! {
         }
     }
 
-    /// Whatever the head says: a possible one is believed, another is a violation that changes nothing.
+    /// A possible head is believed, and any other is a violation that changes nothing.
     #[test]
     fn a_lying_head_is_a_violation(
         power in 1u32..4,
@@ -104,8 +104,8 @@ proptest! {
         }
     }
 
-    /// A producer that writes what it likes, where it likes: the consumer takes a line exactly if it carries
-    /// the expected sequence, and gives out exactly its words.
+    /// With a producer that writes anything anywhere, the consumer takes a line exactly if it carries the expected
+    /// sequence, and returns exactly its words.
     #[test]
     fn a_consumer_takes_only_what_is_next(
         power in 1u32..4,

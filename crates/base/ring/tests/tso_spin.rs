@@ -1,8 +1,10 @@
-//! Publishing to a spinning peer under total store order, with store buffers and the fence that everybody passes: every interleaving of the
-//! product's own functions. Nothing stands in for the fence that the publisher leaves out. A wake-up that is lost is a sleep without end.
+//! Publishing to a spinning peer under total store order, with store buffers and the fence on all threads: every
+//! interleaving of the product's own functions. Nothing replaces the fence that the publisher leaves out. A lost
+//! wake-up is a sleep without end.
 //!
-//! Seen failing, besides what is kept as tests: without the fence that everybody passes; without the publisher's second look; a plain store where
-//! nobody said that he spins; without the fence after the second look; awake again without a fence.
+//! Seen failing, besides the cases kept as tests: without the fence on all threads; without the publisher's second
+//! look; a plain store although no end says that it spins; without the fence after the second look; awake again without
+//! a fence.
 #![cfg(loom)]
 
 use tranship_ring::{Consumer, Producer, Publish, Push, Ring, Slept, TIMED, Waker, sleep};
@@ -107,7 +109,7 @@ fn who_spun_is_woken_by_its_descriptor() {
     bell.holds("who spun sleeps on its descriptor");
 }
 
-/// Two threads of a sink's process: what one says, the other does not know.
+/// Two threads of a sink's process: neither knows of the other's words.
 #[test]
 fn who_is_said_to_spin_while_it_goes_to_sleep_is_woken() {
     let spins = model(1, |ways, consumer| ways.take(consumer));

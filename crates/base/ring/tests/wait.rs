@@ -1,8 +1,8 @@
-//! The sleeping protocol step by step, with a futex that records what it is asked. Lost wake-ups are loom's
-//! business (`loom_wait.rs`).
+//! The sleeping protocol step by step, with a futex that records the calls. Lost wake-ups are loom's task
+//! (`loom_wait.rs`).
 //!
-//! Seen failing: flags not cleared after a sleep; the first wait of a lazy waker not shortened; only the first
-//! group of words waited on; a wake-up although the flag says awake; a sleep that was ended going on as if it were not.
+//! Seen failing: flags not cleared after a sleep; the first wait of a lazy waker not shortened; only the first group of
+//! words waited on; a wake-up although the flag says awake; an ended sleep that goes on.
 #![cfg(not(loom))]
 
 use std::{
@@ -17,7 +17,7 @@ use tranship_ring::{
     Waited, Waker, doorbell, sleep, sleep_once,
 };
 
-/// The two ends of a ring: who sleeps here, and who wakes.
+/// The two ends of a ring: the sleeper here, and its waker.
 fn ends() -> [Ring; 2] {
     let half = |side| HalfRw::create(side, 2).expect("a half");
     let ((source, ours), (sink, theirs)) = (half(Side::Source), half(Side::Sink));
@@ -33,7 +33,7 @@ fn flag(end: &Ring) -> u32 {
     end.own().asleep().load(Ordering::Relaxed)
 }
 
-/// Whoever wakes this end has done so that often.
+/// Returns how often this end was woken.
 fn woken(end: &Ring) -> u32 {
     end.theirs().wake().load(Ordering::Relaxed)
 }
@@ -41,11 +41,11 @@ fn woken(end: &Ring) -> u32 {
 /// Returns at once from every wait, and remembers it.
 #[derive(Default)]
 struct Record<'a> {
-    /// Who sleeps.
+    /// The sleeping ends.
     ends: Vec<&'a Ring>,
     /// How many words, for how long, and the flag meanwhile.
     waits: RefCell<Vec<(usize, Duration, u32)>>,
-    /// What happens during each wait.
+    /// Runs during each wait.
     meanwhile: Option<&'a dyn Fn()>,
     fails: bool,
 }
@@ -122,8 +122,8 @@ fn waits_in_rounds() {
     }
 }
 
-/// A sleep shows one flag until it was ended, and then another; of a new one the first wait is short if a waker does not
-/// fence, as that waker may have seen the old one.
+/// A sleep shows one flag until it was ended, and then another; of a new one the first wait is short if a waker does
+/// not fence, as that waker may have seen the old one.
 #[test]
 fn a_sleep_that_was_ended_goes_on_as_another() {
     let [end, other] = ends();
@@ -283,7 +283,7 @@ fn an_end_wakes_itself_if_it_sleeps() {
     end.nudge();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            // Nobody ends it by the clock.
+            // No timer ends the wait.
             let kernel = tranship_ring::Kernel { timed: false };
             sleep_once(&kernel, &mut [end.point()], ROUND, || None::<()>)
         });
@@ -330,7 +330,7 @@ fn who_spins_is_published_to_without_a_fence_and_never_woken() {
     other.notify(never);
     end.nudge();
     assert_eq!(woken(&other), 0);
-    // Once it sleeps on its descriptor it does not spin, whatever it says then.
+    // Once it sleeps on its descriptor it does not spin, even if it says so then.
     end.arm();
     end.spin();
     assert_eq!(other.how_to_publish(), Publish::SeqCst);
@@ -342,7 +342,8 @@ fn who_spins_is_published_to_without_a_fence_and_never_woken() {
     assert_eq!(pressed.get(), 1);
 }
 
-/// Who publishes to one that spins has not fenced: only the next sleep may say otherwise, which has all fence.
+/// An end that publishes to a spinning one has not fenced. Only the next sleep may change that: it makes all threads
+/// fence.
 #[test]
 fn who_spins_does_so_until_it_sleeps() {
     let [end, other] = ends();
@@ -380,7 +381,7 @@ fn who_goes_over_from_spinning_to_sleeping_misses_nothing() {
         });
         for n in 1..=200 {
             sink.spin();
-            // Nobody ends it by the clock, and nobody else wakes it.
+            // No timer ends the wait, and no other thread wakes it.
             let kernel = tranship_ring::Kernel { timed: false };
             let ready = || (sent.load(Ordering::Acquire) == n).then_some(());
             while sleep_once(&kernel, &mut [sink.point()], ROUND, ready)

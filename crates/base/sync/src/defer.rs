@@ -1,6 +1,7 @@
-//! A defer queue: what one sender has sent of a pool, in its order, until the collector looks at it: a ring that the sender writes, and that whoever has
-//! the collector's lock takes from. Unlike the queue of all that is sent it costs the sender no locked instruction, and it says when each buffer
-//! was sent, so that the sender looks only at those whose receipt is likely over.
+//! A defer queue: the buffers of one pool that one sender has sent, in order, until the collector checks them. It is a
+//! ring that the sender writes, and that the holder of the collector's lock takes from. Unlike the queue of all sent
+//! buffers, it costs the sender no locked instruction. It also records when each buffer was sent, so that the sender
+//! checks only buffers that the receiver has probably released.
 
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ const LENGTH: u32 = if cfg!(loom) { 2 } else { 512 };
 /// How many messages the receiver must be past one that is looked at: it has let go of it, too, unless it keeps it.
 const LAG: u32 = 16;
 
-/// The ring, for who has the collector's lock.
+/// The ring. All reads of it need the collector's lock.
 #[derive(Debug)]
 pub struct DeferQueue {
     /// The message's number in the upper half, the slot in the lower.
@@ -49,22 +50,24 @@ impl DeferQueue {
         slot_of(self.entry(at))
     }
 
-    /// The slot that will be the last of the next `count` to be taken, or one of an earlier use of the queue: a hint. Where slots follow each other the
-    /// counters of the others lie beside its own, or beside those of the ones before. For who has the collector's lock.
+    /// Returns the slot that will be the last of the next `count` to be taken, or a slot of an earlier use of the
+    /// queue: a hint. If slots follow each other, the counters of the others lie beside the slot's own, or beside those
+    /// of the slots before. The caller holds the collector's lock.
     #[inline]
     pub fn ahead(&self, count: u32) -> u32 {
         let head = self.head.0.load(Ordering::Relaxed);
         self.slot(head.wrapping_add(count - 1))
     }
 
-    /// Whether the sender is gone and all that it pushed was taken. For who has the collector's lock.
+    /// Says whether the sender is gone and all that it pushed was taken. The caller holds the collector's lock.
     pub fn is_over(&self) -> bool {
-        // Ordering: acquire; partner is the release with which the sender's end went: what it pushed before is seen.
+        // Ordering: acquire; partner is the release with which the sender's end left: everything that it pushed before
+        // is seen.
         let is_left = self.is_left.load(Ordering::Acquire);
         is_left && self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Relaxed)
     }
 
-    /// The oldest slot. For who has the collector's lock.
+    /// Returns the oldest slot. The caller holds the collector's lock.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {
         // Relaxed, acquire: as in `take`.
@@ -73,7 +76,8 @@ impl DeferQueue {
         is_there.then(|| self.slot(head))
     }
 
-    /// The `N` oldest slots, or, if there are not as many, none. They stay until they are [taken](Self::take_oldest). For who has the collector's lock.
+    /// Returns the `N` oldest slots, or `None` if there are fewer. They stay until they are [taken](Self::take_oldest).
+    /// The caller holds the collector's lock.
     #[inline(always)]
     pub fn few<const N: usize>(&self) -> Option<[u32; N]> {
         // Relaxed, acquire: as in `take`.
@@ -91,7 +95,8 @@ impl DeferQueue {
         }
     }
 
-    /// Takes so many of those that [`few`](Self::few) has found. For who has had the collector's lock since.
+    /// Takes `count` of the slots that [`few`](Self::few) has found. The caller has held the collector's lock since
+    /// then.
     #[inline(always)]
     pub fn take_oldest(&self, count: u32) {
         let head = self.head.0.load(Ordering::Relaxed).wrapping_add(count);
@@ -99,7 +104,7 @@ impl DeferQueue {
         self.head.0.store(head, Ordering::Release);
     }
 
-    /// So many that lie around the ring's end.
+    /// Reads slots that lie around the ring's end.
     #[cold]
     #[inline(never)]
     fn slots_around<const N: usize>(&self, head: u32) -> [u32; N] {
@@ -107,7 +112,7 @@ impl DeferQueue {
         std::array::from_fn(|at| self.slot(head.wrapping_add(at as u32)))
     }
 
-    /// Takes the oldest slots, up to so many. For who has the collector's lock.
+    /// Takes up to `most` of the oldest slots. The caller holds the collector's lock.
     #[inline]
     pub fn take(&self, slots: &mut Vec<u32>, most: usize) {
         // Relaxed: written under the collector's lock.
@@ -151,14 +156,14 @@ impl DeferProducer {
         &self.queue
     }
 
-    /// Its own word: kept beside it would be one more store for each message.
+    /// Reads the sender's own word: a private copy beside it would be one more store for each message.
     #[inline(always)]
     fn tail(&self) -> u32 {
         self.queue.tail.0.load(Ordering::Relaxed)
     }
 
-    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the queue so far, modulo 2^32; `None` if
-    /// there is no room.
+    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the
+    /// queue so far, modulo 2^32; `None` if there is no room.
     #[inline(always)]
     pub fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
         let tail = self.tail();
@@ -167,7 +172,8 @@ impl DeferProducer {
         }
         let (queue, number) = (&*self.queue, tail.wrapping_add(1));
         let entry = u64::from(message) << 32 | u64::from(slot);
-        // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was acquired.
+        // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was
+        // acquired.
         queue.entry(tail).store(entry, Ordering::Relaxed);
         // Ordering: release; partner is the acquire in `take`.
         queue.tail.0.store(number, Ordering::Release);
@@ -182,8 +188,8 @@ impl DeferProducer {
         self.tail().wrapping_sub(self.head) < LENGTH
     }
 
-    /// Whether the receiver, which has taken that many messages, is well past the oldest `count` buffers. What it says is not believed: if they
-    /// are alive they are found so.
+    /// Says whether the receiver, which has taken `taken` messages, is well past the oldest `count` buffers. The
+    /// receiver's number is not trusted: a buffer that is alive is found to be alive.
     #[inline]
     pub fn is_due(&mut self, count: u32, taken: u32) -> bool {
         // Ordering: acquire; partner is the release in `take`, as in `look`: there may be room again.
@@ -286,7 +292,7 @@ mod tests {
         assert!(sender.is_due(8, last.wrapping_add(LAG + 1)));
         assert!(sender.is_due(4, last.wrapping_add(LAG - 3)));
         assert!(!sender.is_due(9, last.wrapping_add(LAG + 9)), "there are 8");
-        // What a receiver says is no promise.
+        // A receiver's number is no promise.
         for lie in [first, last, last.wrapping_add(1), 0] {
             assert!(!sender.is_due(8, lie));
         }

@@ -2,10 +2,10 @@
 
 use crate::atomic::Ordering;
 
-/// A sequentially consistent fence for who has just made a `SeqCst` read-modify-write and will load a word that it may
-/// not load with `SeqCst` (one in a mapping that is read-only here, of which Rust defines relaxed loads alone).
+/// Fences sequentially, after a `SeqCst` read-modify-write and before a load that cannot be `SeqCst`. For a word in a
+/// mapping that is read-only here, Rust defines relaxed loads only.
 ///
-/// On x86-64 every read-modify-write is a full barrier for the processor, so only the compiler is held back.
+/// On x86-64 every read-modify-write is a full barrier for the processor, so this holds back only the compiler.
 #[inline(always)]
 pub fn fence_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
@@ -14,8 +14,8 @@ pub fn fence_after_rmw() {
     crate::atomic::fence(Ordering::SeqCst);
 }
 
-/// The cheap half of a fence between a store and a load, of which another thread pays the processor's half: between its own store and load it has
-/// every thread pass a fence (`membarrier(2)`).
+/// Does the cheap half of a fence between a store and a load. Another thread pays for the processor's half: between its
+/// own store and load, it makes every thread pass a fence (`membarrier(2)`).
 #[inline(always)]
 pub fn light_fence() {
     #[cfg(not(loom))]

@@ -1,11 +1,13 @@
-//! Who is still inside something that it holds nothing of any more: whoever lets its hold go and has one more look marks
-//! what it looks at, and who would free that looks at the marks. Hazard pointers (Michael, IEEE TPDS 15(6), 2004), one a
-//! thread, set before a hold goes instead of being checked after.
+//! Marks (hazard pointers) that show which threads still read an object that they no longer hold. A thread that
+//! releases its hold and then looks once more marks the object first. A thread that would free the object checks the
+//! marks. See Michael, IEEE TPDS 15(6), 2004. Each thread has one mark. A mark is set before the hold is released, so
+//! it need not be checked afterwards.
 
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::ptr::{null, null_mut};
 
-/// One visitor's mark, on a cache line of its own. Never freed; who is done with it leaves it to the next one.
+/// One visitor's mark, on a cache line of its own. A mark is never freed: a thread that no longer needs it leaves it to
+/// the next thread.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Mark {
@@ -27,7 +29,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// None yet.
+    /// Makes an empty list of marks.
     #[cfg(not(loom))]
     pub const fn new() -> Marks {
         Marks {
@@ -35,10 +37,10 @@ impl Marks {
         }
     }
 
-    /// A mark that nobody has, or a new one. To be [given back](Mark::give_back).
+    /// Takes a free mark, or makes a new one. The caller [gives it back](Mark::give_back).
     pub fn take(&self) -> &'static Mark {
         for mark in self.all() {
-            // Ordering: acquire; partner is the release of who gives it back.
+            // Ordering: acquire; partner is the release in `give_back`.
             let taken =
                 mark.taken
                     .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
@@ -54,8 +56,8 @@ impl Marks {
         let mut first = self.first.load(Ordering::Relaxed);
         loop {
             new.next = first;
-            // Ordering: release shows the new mark's `next`; partner is the acquire in `all`. What others showed before
-            // stays shown, as this is a read-modify-write.
+            // Ordering: release shows the new mark's `next`; partner is the acquire in `all`. Marks of other threads
+            // stay visible, because this is a read-modify-write.
             match self
                 .first
                 .compare_exchange_weak(first, new, Ordering::Release, Ordering::Relaxed)
@@ -66,7 +68,8 @@ impl Marks {
         }
     }
 
-    /// Whether no visitor is there. For who has seen (with acquire) that nobody holds it and nobody can any more.
+    /// Says whether no visitor is at the object. The caller has seen (with acquire) that nothing holds the object and
+    /// nothing can hold it again.
     pub fn nobody<P>(&self, at: *const P) -> bool {
         // Ordering: acquire; partner is the release at the end of a visit.
         self.all()
@@ -96,21 +99,22 @@ impl Marks {
 }
 
 impl Mark {
-    /// Does what lets the caller's last hold go, and what is to be done there after that: until the end of it
-    /// [`nobody`](Marks::nobody) is false. Not nested.
+    /// Runs `what`, which releases the caller's last hold and then does the rest of the work there. Until it ends,
+    /// [`nobody`](Marks::nobody) is false. Calls do not nest.
     ///
     /// Cost: two plain stores.
     #[inline(always)]
     pub fn visit<P, R>(&self, at: *const P, what: impl FnOnce() -> R) -> R {
-        // Ordering: relaxed: whatever lets the hold go is a release, and who learns from it that nobody holds it sees this.
+        // Ordering: relaxed: the step that releases the hold is a release, and a thread that learns from it that
+        // nothing holds the object sees this mark.
         self.at.store(at.cast_mut().cast(), Ordering::Relaxed);
         let done = what();
-        // Ordering: release; partner is the acquire in `nobody`: what was done there is over.
+        // Ordering: release; partner is the acquire in `nobody`: by then the work at the object is over.
         self.at.store(null_mut(), Ordering::Release);
         done
     }
 
-    /// Whoever took it is done with it.
+    /// Gives the mark back for the next thread.
     pub fn give_back(&self) {
         // Ordering: release; partner is the acquire of the next one that takes it.
         self.taken.store(false, Ordering::Release);

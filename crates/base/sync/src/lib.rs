@@ -1,15 +1,15 @@
 //! Atomics facade, fences, lock-free pieces in private memory.
 //!
-//! * [`atomic`]: the atomics everybody uses, which loom can replace.
-//! * [`Marks`]: who still looks at something that it does not hold any more.
+//! * [`atomic`]: the atomics of all crates, which loom can replace.
+//! * [`Marks`]: which threads still read an object that they no longer hold.
 //! * [`SlotQueue`]: a private queue of slot numbers, many pushers, one taker.
-//! * [`DeferQueue`]: a ring of them with one pusher, and the number of its message with each.
+//! * [`DeferQueue`]: a ring of slot numbers with one pusher, and the number of its message with each.
 //! * [`prefetch_read`], [`prefetch_write`]: asking for a cache line before it is needed.
 //!
 //! NOT here: system calls, and anything in shared memory (`ring`, `region`).
 //!
-//! The lock-free pieces are model-checked with weak memory:
-//! `RUSTFLAGS="--cfg loom" cargo test -p tranship-sync --release --test 'loom_*' --target-dir target/loom`.
+//! The lock-free pieces are model-checked with weak memory: `RUSTFLAGS="--cfg loom" cargo test -p tranship-sync
+//! --release --test 'loom_*' --target-dir target/loom`.
 
 pub mod atomic;
 mod defer;

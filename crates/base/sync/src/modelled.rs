@@ -4,7 +4,7 @@ use crate::tso::{Change, Op, Word, is_running, perform};
 use loom::sync::atomic as weak;
 pub use loom::sync::atomic::Ordering;
 
-/// Does something with an atomic: what loom's does under that name, or in an exploration a step of it.
+/// Does an operation on an atomic: loom's of that name, or in an exploration one step.
 macro_rules! done {
     ($self:ident.$name:ident($($given:expr),*), $word:ident => $step:expr) => {
         match &$self.0 {
@@ -14,7 +14,7 @@ macro_rules! done {
     };
 }
 
-/// What changes a word in one step by a value, and gives what was there.
+/// Defines operations that change a word in one step by a value, and return the old value.
 macro_rules! changes {
     ($value:ty: $($name:ident = $change:ident),*) => { $(
         #[track_caller]
@@ -26,7 +26,7 @@ macro_rules! changes {
 
 macro_rules! atomic {
     ($name:ident $([$t:ident])?, $value:ty, $mask:expr) => {
-        /// As std's.
+        /// An atomic with the interface of std's.
         #[derive(Debug)]
         pub struct $name $(<$t>)? (Either<weak::$name $(<$t>)?>);
 
@@ -48,7 +48,7 @@ macro_rules! atomic {
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 done!(self.store(value, order), word => match order {
-                    // What the compiler makes of it: an exchange.
+                    // The compiler's translation: an exchange.
                     Ordering::SeqCst => Op::Locked(*word, Change::Swap(value.to_bits())),
                     _ => Op::Store(*word, value.to_bits()),
                 })
@@ -75,7 +75,7 @@ macro_rules! atomic {
                 }
             }
 
-            /// It never fails without a reason: neither loom's nor the processor's does.
+            /// Does not fail spuriously: neither loom's version nor the processor's does.
             #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
@@ -139,7 +139,7 @@ bits!(u32);
 bits!(u64);
 bits!(usize);
 
-/// Of what gives nothing.
+/// For operations that return nothing.
 impl Bits for () {
     fn to_bits(self) -> u64 {
         0
@@ -179,7 +179,7 @@ impl<T> Default for AtomicPtr<T> {
 }
 
 impl AtomicU32 {
-    /// Its place in an exploration.
+    /// Returns the word's place in an exploration.
     pub(crate) fn word(&self) -> Option<Word> {
         match &self.0 {
             Either::Loom(_) => None,
@@ -188,7 +188,8 @@ impl AtomicU32 {
     }
 }
 
-/// As std's. In an exploration acquire and release order nothing that is not in order anyway.
+/// Fences as std's function does. In an exploration acquire and release fences do nothing, because total store order
+/// gives that order anyway.
 pub fn fence(order: Ordering) {
     if !is_running() {
         weak::fence(order);
@@ -197,22 +198,22 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// See [`light_fence`](crate::light_fence). In an exploration nothing, as on the processor: whoever pays has the threads pass one. loom knows no such
-/// thing, so it is a whole fence there.
+/// Models [`light_fence`](crate::light_fence). In an exploration it does nothing, as on the processor: the paying
+/// thread makes the others pass a fence. loom has no such fence, so a full fence stands for it there.
 pub(crate) fn light_fence() {
     if !is_running() {
         weak::fence(Ordering::SeqCst);
     }
 }
 
-/// As std's.
+/// Yields as std's function does.
 pub fn yield_now() {
     if !Word::yields() {
         loom::thread::yield_now();
     }
 }
 
-/// As std's.
+/// Yields, as a spin loop does under exploration.
 pub fn spin_loop() {
     yield_now();
 }

@@ -6,7 +6,7 @@ use crate::atomic::{AtomicU32, Ordering};
 
 const NONE: u32 = u32::MAX;
 
-/// What a look at the queue found.
+/// The result of a look at the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Pop {

@@ -1,8 +1,11 @@
-//! Total store order, explored exhaustively: all that x86-64 may do with a few threads that run code over [`atomic`](crate::atomic).
+//! Total store order, explored exhaustively: all that x86-64 may do with a few threads that run code over
+//! [`atomic`](crate::atomic).
 //!
-//! Each thread has a store buffer, out of which its stores reach memory one by one, in their order, at any later moment. It sees them at once. Locked instructions and
-//! fences wait until it is empty. A fence that [everybody](fence_everybody) passes is over when each buffer was empty once since it began. So it shows what loom
-//! cannot: code that leaves a fence out because another thread pays for it. loom shows what this cannot: orders that the compiler may change.
+//! Each thread has a store buffer, out of which its stores reach memory one by one, in their order, at any later
+//! moment. It sees them at once. Locked instructions and fences wait until it is empty. A fence that [all
+//! threads](fence_everybody) pass is over when each buffer was empty once since it began. This model covers a case that
+//! loom cannot: code that leaves a fence out because another thread pays for it. loom covers a case that this model
+//! cannot: orders that the compiler may change.
 //!
 //! The code is the product's own. Nothing is bounded but what the threads do.
 
@@ -14,15 +17,16 @@ pub(crate) use session::{Change, Op, Word, is_running, perform};
 
 use crate::atomic::AtomicU32;
 
-/// Every thread has passed a fence when it returns: `membarrier(2)`. Under loom nothing: there [`light_fence`](crate::light_fence) is a whole one.
+/// Every thread has passed a fence when it returns: `membarrier(2)`. Under loom nothing: there
+/// [`light_fence`](crate::light_fence) is a whole one.
 pub fn fence_everybody() {
     if is_running() {
         perform(Op::FenceEverybody);
     }
 }
 
-/// Sleeps until one of the words is woken, unless one is not what was seen, as the kernel does it; without end, so that a wake-up that is lost is one that
-/// is noticed. False, and nothing is done, if no exploration runs here.
+/// Sleeps until one of the words is woken, unless a word differs from the value that was seen, as the kernel does. The
+/// sleep has no time limit, so that a lost wake-up is noticed. Returns false at once if no exploration runs here.
 pub fn sleep_on<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32)>) -> bool {
     let is_running = is_running();
     if is_running {

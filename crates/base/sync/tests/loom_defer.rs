@@ -1,9 +1,11 @@
-//! A defer queue of two entries under loom: a sender, and whoever has the collector's lock: the sender itself, and a second thread of the writer. What is
-//! taken is filled anew: a slot that comes before its sender has let go of it, or twice, is a data race.
+//! A defer queue of two entries under loom: a sender, and the holders of the collector's lock: the sender itself, and a
+//! second thread of the writer. A taken slot is filled anew: a slot that comes before its sender has released it, or
+//! twice, is a data race.
 //!
-//! Seen failing, besides what is kept as a test: the release of `push` and of the sender's end relaxed; each acquire of the tail, and that of `is_over`; a
-//! sender's end that is not said; one entry more than there are. Not seen: release and acquire of the head, without which an entry could be written before it is
-//! read: neither loom nor x86-64 has loads that see what is stored after them.
+//! Seen failing, besides the case kept as a test: the release of `push` and of the sender's end relaxed; each acquire
+//! of the tail, and that of `is_over`; a sender's end that is not said; one entry more than there are. Not seen:
+//! release and acquire of the head, without which an entry could be written before it is read. Neither loom nor x86-64
+//! has loads that see later stores.
 #![cfg(loom)]
 
 mod model;
@@ -65,7 +67,7 @@ impl Writer {
 
     fn fill(&self, slot: u32, was: u32) {
         self.buffers[slot as usize].with_mut(|bytes| {
-            // SAFETY: what is tested: loom checks that nobody else is at it.
+            // SAFETY: this is under test: loom checks that no other thread uses it.
             unsafe {
                 assert_eq!(*bytes, was, "the slot comes twice, or too early");
                 *bytes += 1;
@@ -73,7 +75,7 @@ impl Writer {
         });
     }
 
-    /// Fills and sends buffers; what there is no room for is the sender's still. How many were sent.
+    /// Fills and sends buffers; those without room stay with the sender. Returns the number sent.
     fn send(&self, producer: &mut DeferProducer, slots: std::ops::Range<u32>) -> u32 {
         for slot in slots.clone() {
             self.fill(slot, 0);
@@ -98,7 +100,8 @@ impl Writer {
         }
     }
 
-    /// The sender is gone, having sent so many: each was taken, once and in order, and nobody looks at the queue any more.
+    /// Checks, after the sender is gone, that each of its `sent` slots was taken, once and in order, and that no thread
+    /// reads the queue any more.
     fn ends(&self, sent: u32) {
         self.collect(|queue, slots| queue.take(slots, SLOTS));
         let gc = self.gc.lock().unwrap();
@@ -111,7 +114,7 @@ impl Writer {
     }
 }
 
-/// What the sender does until it is gone, beside a thread that collects twice in one of the ways.
+/// Runs `send` beside a thread that collects twice in one of the ways.
 fn beside_a_collector(send: impl Fn(&Writer, DeferProducer) -> u32 + Send + Sync + Copy + 'static) {
     for take in TAKES {
         model::explore(3, move || {
@@ -140,7 +143,7 @@ fn what_one_sends_another_collects() {
 fn what_the_sender_looks_at_itself_others_do_not() {
     beside_a_collector(|writer, mut producer| {
         let sent = writer.send(&mut producer, 0..2);
-        // It is far past: what a receiver says decides when to look, never what is found.
+        // The number is far past: a receiver's word decides when to look, never the result.
         if producer.is_due(1, 100) {
             writer.collect(|queue, slots| slots.extend(take_one(queue)));
         }

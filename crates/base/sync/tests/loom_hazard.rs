@@ -1,7 +1,7 @@
-//! Hazard pointers under loom: what somebody is still looking at is not freed.
+//! Hazard pointers under loom: an object that a thread is still reading is not freed.
 //!
-//! Seen failing, besides what is kept as tests: the end of a visit relaxed; `nobody` relaxed; the mark set after the hold
-//! went; a new mark shown relaxed, or looked for relaxed; marks given back and taken relaxed.
+//! Seen failing, besides the cases kept as tests: the end of a visit relaxed; `nobody` relaxed; the mark set after the
+//! hold went; a new mark shown relaxed, or searched for relaxed; marks given back and taken relaxed.
 #![cfg(loom)]
 
 mod model;
@@ -12,12 +12,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tranship_sync::Marks;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
-/// A pool, as far as its end goes: who holds it, and what is looked at after the last hold went.
+/// The end of a pool: its holders, and the words that are read after the last hold went.
 struct Pool {
     marks: Marks,
     holds: AtomicU32,
     words: UnsafeCell<u32>,
-    /// Of whoever has one of the marks.
+    /// Belongs to the thread that has one of the marks.
     scratch: UnsafeCell<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Pool {
     }
 
     fn look(&self) {
-        // SAFETY: what is tested: loom checks that nobody frees it meanwhile.
+        // SAFETY: this is under test: loom checks that no thread frees it meanwhile.
         self.words.with(|words| assert_eq!(unsafe { *words }, 0));
     }
 
@@ -94,7 +94,7 @@ fn two_visitors_keep_it() {
     model::explore(2, beside(2, |p| p.is_free() && p.marks.nobody(p.at())));
 }
 
-/// What one did under a mark is over when another takes it.
+/// Work under a mark is over when another thread takes the mark.
 #[test]
 fn a_mark_goes_on_to_the_next_thread() {
     model::explore(3, || {
@@ -102,7 +102,7 @@ fn a_mark_goes_on_to_the_next_thread() {
         let mine = pool.marks.take();
         let (first, second) = (Arc::clone(&pool), Arc::clone(&pool));
         let first = thread::spawn(move || {
-            // SAFETY: as in `look`: whoever has the mark is alone.
+            // SAFETY: as in `look`: the thread with the mark is alone.
             first.scratch.with_mut(|mine| unsafe { *mine += 1 });
             mine.give_back();
         });

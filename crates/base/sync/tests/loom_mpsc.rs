@@ -1,8 +1,8 @@
-//! The queue of slots under loom: nothing is lost, each pusher's order is kept, and who takes a slot sees what
-//! its pusher wrote before.
+//! The queue of slots under loom: nothing is lost, each pusher's order is kept, and a thread that takes a slot sees its
+//! pusher's earlier writes.
 //!
-//! Seen failing: link's store of the successor relaxed (the payload is read while it is written); the swap
-//! relaxed (a slot is lost: NONE overwrites a successor); pop giving out a slot whose successor is unknown.
+//! Seen failing: link's store of the successor relaxed (the payload is read while it is written); the swap relaxed (a
+//! slot is lost: NONE overwrites a successor); pop returning a slot whose successor is unknown.
 #![cfg(loom)]
 
 mod model;
@@ -29,7 +29,7 @@ impl Shared {
 
     fn push(&self, slot: u32, value: u32) {
         self.payload[slot as usize].with_mut(|cell| {
-            // SAFETY: what is tested: loom checks that nobody else is at it.
+            // SAFETY: this is under test: loom checks that no other thread uses it.
             unsafe { *cell = value }
         });
         self.queue.push(slot);

@@ -1,4 +1,5 @@
-//! What total store order allows and what it does not, by the litmus tests that everybody uses: that the explorer has neither too much nor too little.
+//! The behaviours that total store order allows and forbids, by the common litmus tests: the explorer has neither too
+//! many nor too few.
 #![cfg(loom)]
 
 use tranship_sync::atomic::{AtomicU32, Ordering, fence, yield_now};
@@ -18,7 +19,7 @@ impl Words {
         self.seen[at].store(1 + word.load(Ordering::Acquire), Ordering::Relaxed);
     }
 
-    /// What was seen, in the order of its places; nothing for what nobody looked at.
+    /// Returns the values that were seen, in the order of their places; a default for a place that no thread looked at.
     fn saw<const N: usize>(&self) -> [u32; N] {
         std::array::from_fn(|at| self.seen[at].load(Ordering::Relaxed).wrapping_sub(1))
     }
@@ -161,7 +162,8 @@ fn two_readers_agree_on_the_order_of_two_writers() {
     assert!(can(&all, [1, 1, 1, 0]));
 }
 
-/// A fence that everybody passes is none at one moment: what one thread stores after it has passed it, others may not see at its end.
+/// A fence on all threads does not happen at one moment: a thread's store after its own part of the fence may be
+/// invisible to others at the end of the fence.
 #[test]
 fn each_passes_the_fence_at_a_moment_of_its_own() {
     let all: [fn(&Words); 3] = [
@@ -169,7 +171,7 @@ fn each_passes_the_fence_at_a_moment_of_its_own() {
             set(&words.x);
             words.see(0, &words.y);
         },
-        // It stores before the fence begins, and that is seen after the first one's look.
+        // It stores before the fence begins, and that is seen after the first thread's look.
         |words| {
             set(&words.y);
             words.see(1, &words.z);

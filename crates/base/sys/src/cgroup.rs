@@ -1,7 +1,8 @@
 //! How much memory the cgroup still has for us.
 //!
-//! `fallocate` does not fail at a cgroup's limit, the OOM killer strikes instead, so this is asked first. What it
-//! needs it opens at the first question and keeps open, so that it works in a sandbox that was locked later.
+//! `fallocate` does not fail at a cgroup's limit: the kernel kills the process instead. The headroom is therefore asked
+//! first. The first question opens the needed files and keeps them open, so that later questions work in a sandbox that
+//! was locked meanwhile.
 
 use crate::ForkGuard;
 use std::fs::File;
@@ -23,7 +24,8 @@ pub fn headroom() -> Option<u64> {
     ask(Probe::headroom)
 }
 
-/// The smallest limit of the cgroups that we are in, whatever is in use. None: there is none, or it cannot be known.
+/// Returns the smallest limit of this process's cgroups, whatever is in use. Returns `None` if there is no limit, or it
+/// cannot be known.
 pub fn limit() -> Option<u64> {
     ask(|probe| probe.levels.iter().filter_map(Level::limit).min())
 }
@@ -74,7 +76,7 @@ impl Probe {
         })
     }
 
-    /// Are we another process, or was this one moved?
+    /// Says whether this is another process than before, or the process was moved to another cgroup.
     fn is_stale(&self) -> bool {
         self.guard.is_child() || read(&self.membership).is_ok_and(|now| now != self.as_of)
     }
@@ -107,7 +109,8 @@ impl Level {
         Some(limit.saturating_sub(used))
     }
 
-    /// What is used, without page cache that was not used lately, and the limit, if there is one.
+    /// Returns the bytes in use, without page cache that was not used lately, and the limit. Returns `None` if there is
+    /// no limit.
     pub fn filled(&self) -> Option<(u64, u64)> {
         let limit = self.limit()?;
         let usage: u64 = read(&self.usage).ok()?.trim().parse().ok()?;
@@ -125,7 +128,7 @@ impl Level {
     }
 }
 
-/// "max", and what version 1 says for it, are no limit.
+/// "max", and the corresponding number of version 1, mean that there is no limit.
 fn number(text: &str) -> Option<u64> {
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < 1 << 62).then_some(bytes)
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn this_machine_gives_an_answer_twice() {
-        // Whatever it is; the second comes out of the open files.
+        // The value does not matter; the second answer comes from the open files.
         assert_eq!(headroom().is_some(), headroom().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! What a process can take from itself for good: privileges, and more of anything than it needs.
+//! Rights that a process can give up for good: privileges, and resources beyond its needs.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -8,11 +8,11 @@ use rustix::thread::{
 };
 use std::io;
 
-/// This thread, and those that it starts, have no capability any more, and no program that they run gets any. `but_kill`: that to signal other
-/// users' processes stays, if it is there.
+/// This thread, and those that it starts, have no capability any more, and no program that they run gets any.
+/// `but_kill`: that to signal other users' processes stays, if it is there.
 pub fn drop_capabilities(but_kill: bool) -> io::Result<()> {
     set_no_new_privs(true)?;
-    // Only who has CAP_SETPCAP may; who has not gets no more than it has anyway.
+    // Only a process with CAP_SETPCAP may. A process without it gets no more than it has anyway.
     let kept = match but_kill {
         true => capabilities(None)?.permitted & CapabilitySet::KILL,
         false => CapabilitySet::empty(),

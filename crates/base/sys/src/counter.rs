@@ -1,10 +1,10 @@
-//! What the processor counts (perf_event_open(2)), where the machine lets a program have it.
+//! The processor's event counters (perf_event_open(2)), if the machine gives programs access to them.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, RawFd};
 
-/// What is counted.
+/// A kind of event to count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Instructions.
@@ -40,7 +40,8 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 pub struct Counter(File);
 
 impl Counter {
-    /// Begins to count. An error where the processor, the virtual machine or the kernel's settings (`perf_event_paranoid`) give it to nobody.
+    /// Begins to count. Fails if the processor, the virtual machine or the kernel's settings (`perf_event_paranoid`)
+    /// give no program access.
     pub fn new(event: Event) -> io::Result<Counter> {
         let attributes = Attributes {
             kind: HARDWARE,
@@ -69,7 +70,7 @@ impl Counter {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: just opened, and not owned elsewhere.
         let mut counter = Counter(unsafe { File::from_raw_fd(fd) });
         // An event that there is not may be found out only here.
         counter.read()?;

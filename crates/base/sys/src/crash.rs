@@ -1,15 +1,15 @@
 //! Named crash points: places at which a test kills the process.
 //!
-//! With the feature `crash-points` and `TRANSHIP_CRASH_AT=name[:nth]` in the environment, the nth time (counted
-//! from 1) that `point(name)` is reached the process kills itself with SIGKILL. Or a test puts something in between there
-//! (`insert`). Without the feature nothing is compiled.
+//! With the feature `crash-points` and `TRANSHIP_CRASH_AT=name[:nth]` in the environment, the nth time (counted from 1)
+//! that `point(name)` is reached the process kills itself with SIGKILL. A test can also run code at a point (`insert`).
+//! Without the feature nothing is compiled.
 
-/// Dies here if the environment says so.
+/// Kills the process here if the environment says so.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub fn point(_name: &str) {}
 
-/// Dies here if the environment says so, and does what was inserted here.
+/// Kills the process here if the environment says so, and runs the code that was inserted here.
 #[cfg(feature = "crash-points")]
 #[inline]
 pub fn point(name: &str) {
@@ -32,8 +32,8 @@ mod inserted {
         static INSERTS: RefCell<Vec<Insert>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// The next time that this thread reaches a point it does this there first: what another thread might do at that
-    /// moment, at exactly that moment.
+    /// Runs `what` before the next time that this thread passes a point. It stands for an action of another thread at
+    /// exactly that moment.
     pub fn insert(point: &'static str, what: impl FnOnce() + 'static) {
         INSERTS.with_borrow_mut(|all| all.push((point, Box::new(what))));
     }

@@ -80,7 +80,7 @@ pub fn wait_each(
     }
 }
 
-/// What to wait for, level-triggered unless it says otherwise. Hang-ups and errors are always reported.
+/// The events to wait for, level-triggered unless a variant says otherwise. Hang-ups and errors are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// Until it can be read.
@@ -93,9 +93,10 @@ pub enum Interest {
     HangUp,
     /// Until something urgent comes (`POLLPRI`): a trigger of the kernel's fired.
     Urgent,
-    /// Whenever something comes that can be read, once: also if what came before is still there.
+    /// Each time that new data can be read, once: also if earlier data is still there.
     News,
-    /// Until it can be read, once: then it is not watched until it is asked for again. Of those who wait one is told.
+    /// When it can be read, once. After that the descriptor is not watched until the caller asks again. Of the threads
+    /// that wait, one is told.
     ReadOnce,
     /// The same, read or written.
     ReadWriteOnce,
@@ -116,7 +117,7 @@ impl Interest {
     }
 }
 
-/// What happened to one descriptor.
+/// The events of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
     /// The number given to [`Epoll::add`].
@@ -139,7 +140,7 @@ impl Epoll {
         })
     }
 
-    /// Starts watching; `token` comes back with what happens.
+    /// Starts watching. The events carry `token`.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(
             &self.fd,
@@ -149,7 +150,7 @@ impl Epoll {
         )?)
     }
 
-    /// Changes what to wait for.
+    /// Changes the events to wait for.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(
             &self.fd,
@@ -228,7 +229,7 @@ mod tests {
         assert!(ready.is_empty());
     }
 
-    /// Also through another epoll instance, in which what came first is still to be taken.
+    /// New data is also reported through a second epoll instance, while the first event is still to be taken there.
     #[test]
     fn news_are_told_once() {
         let (inner, outer) = (Epoll::new().expect("epoll"), Epoll::new().expect("epoll"));

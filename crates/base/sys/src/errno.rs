@@ -1,6 +1,6 @@
 //! The C library's `errno`, for code that C programs call, and numbers in it that have no name in `std`.
 
-/// What it is now.
+/// Returns the current value.
 pub fn get() -> i32 {
     // SAFETY: the calling thread's own word, valid for as long as the thread runs.
     unsafe { *libc::__errno_location() }
@@ -20,7 +20,7 @@ pub const INVALID: i32 = libc::EINVAL;
 pub const NO_DESCRIPTORS: i32 = libc::EMFILE;
 /// `EPROTOTYPE`: the socket there is of another type.
 pub const WRONG_SOCKET_TYPE: i32 = libc::EPROTOTYPE;
-/// `EAFNOSUPPORT`: sockets of that kind are not made here, also because a sandbox says so.
+/// `EAFNOSUPPORT`: sockets of that kind cannot be made here, for example because a sandbox forbids them.
 pub const NO_ADDRESS_FAMILY: i32 = libc::EAFNOSUPPORT;
 /// `ENAMETOOLONG`.
 pub const NAME_TOO_LONG: i32 = libc::ENAMETOOLONG;

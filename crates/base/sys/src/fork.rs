@@ -1,8 +1,8 @@
-//! Noticing that we are a forked child.
+//! Noticing that this process is a forked child.
 //!
-//! One page that the kernel clears in a forked child (`MADV_WIPEONFORK`) holds a number for the process. A
-//! guard remembers the number of its birth. A child that wants to do work of its own gets a number of its own, so
-//! what it makes itself works, and what it inherited does not.
+//! A page that the kernel clears in a forked child (`MADV_WIPEONFORK`) holds a number for the process. A guard
+//! remembers the number of the process that made it. A child that does work of its own gets a number of its own. Its
+//! own objects then work, and the inherited ones do not.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static PAGE: OnceLock<&'static AtomicU32> = OnceLock::new();
-/// Not cleared by a fork, so a child's number differs from all its ancestors'.
+/// A fork does not clear this counter, so a child's number differs from those of all its ancestors.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Tells whether the process that made it has forked and we are the child.
@@ -43,7 +43,7 @@ impl ForkGuard {
         Ok(ForkGuard { word, born })
     }
 
-    /// Are we a child of the process that made this guard? One load.
+    /// Says whether this process is a child of the process that made the guard. Cost: one load.
     #[inline]
     pub fn is_child(&self) -> bool {
         // Relaxed: the kernel clears the page before the child runs its first instruction.
@@ -55,8 +55,8 @@ impl ForkGuard {
     }
 }
 
-/// Has these called at every `fork` of this process: before it by the thread that forks (those that were given last come
-/// first), after it in the parent and in the child. They may not unwind.
+/// Registers functions that run at every `fork` of this process. `before` runs in the thread that forks, the latest
+/// registration first. The others run after the fork, in the parent and in the child. The functions may not unwind.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -78,10 +78,11 @@ fn make_page() -> io::Result<&'static AtomicU32> {
     Ok(unsafe { page.cast::<AtomicU32>().as_ref() })
 }
 
-/// A page of private memory that a forked child finds full of zeros, whatever is in it here. It is never unmapped.
+/// Maps a page of private memory that a forked child finds full of zeros, whatever its contents here. The page is never
+/// unmapped.
 ///
 /// # Errors
-/// If the kernel has no memory, or cannot do that (Linux before 4.14).
+/// If the kernel has no memory, or lacks the feature (Linux before 4.14).
 pub fn wiped_page() -> io::Result<NonNull<u8>> {
     let page = crate::page_size();
     // SAFETY: a new private mapping at an address the kernel picks.

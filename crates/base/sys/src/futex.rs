@@ -1,10 +1,10 @@
 //! Futexes: shared ones, and those of one process ([`private`]).
 //!
-//! Any process that can read a shared word can queue as many waiters on it as it likes. The kernel walks them for the process that
-//! wakes. So a word that another domain can read is woken by [`wake_some`].
+//! Any process that can read a shared word can queue as many waiters on it as it likes. The kernel goes through all of
+//! them on behalf of the process that wakes. [`wake_some`] bounds this work, for words that another domain can read.
 //!
-//! All functions are safe: the kernel only reads the word, and answers `EFAULT` for an address that is not
-//! there. They work on read-only mappings.
+//! All functions are safe: the kernel only reads the word, and answers `EFAULT` for an address that is not mapped. The
+//! functions work on read-only mappings.
 
 use rustix::io::Errno;
 use std::io;
@@ -20,7 +20,7 @@ pub const WAITV_MAX: usize = 128;
 /// Why a wait came back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
-    /// Somebody woke us, or the kernel felt like it: look at the words again.
+    /// Another thread woke this one, or the kernel woke it without a reason: read the words again.
     Woken,
     /// The time is over.
     Timeout,
@@ -83,16 +83,17 @@ pub fn wake(word: *const AtomicU32, n: u32) -> io::Result<usize> {
     wake_as(libc::FUTEX_WAKE, word, n)
 }
 
-/// Wakes at most [`WAKE_MOST`] sleepers: for a word that another domain can read.
+/// Wakes at most [`WAKE_MOST`] sleepers, for a word that another domain can read.
 ///
-/// The oldest sleepers are woken first, and the other domain may have queued more than so many before. A sleeper that is to be
-/// woken in time either sleeps on a word on which only its own domain has a reason to sleep, or looks again by itself.
+/// The oldest sleepers are woken first, and the other domain may have queued more waiters before them. A sleeper that
+/// must be woken in time therefore has two ways. It sleeps on a word on which only its own domain has a reason to
+/// sleep, or it looks again by itself.
 pub fn wake_some(word: *const AtomicU32) -> io::Result<usize> {
     wake(word, WAKE_MOST)
 }
 
-/// Words on which only threads of this process sleep. Their queues are not in the table that all processes share (Linux 6.16
-/// and later), so nobody else's waiters stand in them.
+/// Futexes on words on which only threads of this process sleep. Their queues are not in the table that all processes
+/// share (Linux 6.16 and later), so other processes' waiters do not stand in them.
 pub mod private {
     use super::{AtomicU32, Duration, Woken, io, wait_as, wake_as};
 
@@ -137,7 +138,7 @@ pub fn waitv(words: &[(*const AtomicU32, u32)], timeout: Option<Duration>) -> io
         wait.address = word.expose_provenance() as u64;
         wait.flags = FUTEX2_SIZE_U32;
     }
-    // And a point in time, not a span.
+    // The kernel takes a point in time here, not a duration.
     let deadline = timeout.map(|timeout| {
         timespec(Duration::from_nanos(crate::time::monotonic_ns()).saturating_add(timeout))
     });

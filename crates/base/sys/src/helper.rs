@@ -1,4 +1,5 @@
-//! Processes and threads that have one descriptor of ours and nothing else: what they wait for, or lose, is theirs.
+//! Helper processes and threads that have one descriptor of this process and no other. Waiting or losing a descriptor
+//! concerns only the helper.
 
 use crate::{process, signals};
 use std::ffi::CStr;
@@ -13,7 +14,7 @@ pub struct Forked {
 }
 
 impl Forked {
-    /// Its process id.
+    /// Returns the helper's process id.
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
     }
@@ -25,13 +26,13 @@ impl Forked {
     }
 }
 
-/// Forks a process that runs `body` with `keep` as its only descriptor, beside standard error, and ends. No signal but SIGKILL
-/// reaches it; its own children are reaped by the kernel. It keeps nobody from ending: it sees our end by `keep`.
+/// Forks a process that runs `body` and then ends. `keep` is its only descriptor, beside standard error. Only SIGKILL
+/// reaches it, and the kernel reaps its children. It does not delay this process's end, which it notices by `keep`.
 ///
-/// `body` takes no lock that another thread of this process may hold, so it writes nothing through `std::io`.
+/// `body` must not take a lock that another thread of this process may hold, so it writes nothing through `std::io`.
 pub fn fork(name: &CStr, keep: OwnedFd, body: impl FnOnce(OwnedFd)) -> io::Result<Forked> {
-    // SAFETY: the child runs `body` alone, whose caller keeps it off locks, and leaves by _exit; the C library keeps its
-    // allocator usable after a fork.
+    // SAFETY: the child runs `body` alone, whose caller keeps it off locks, and leaves by _exit; the C library keeps
+    // its allocator usable after a fork.
     let pid = unsafe { libc::fork() };
     match pid {
         0 => child(name, keep, body),
@@ -43,7 +44,7 @@ pub fn fork(name: &CStr, keep: OwnedFd, body: impl FnOnce(OwnedFd)) -> io::Resul
 const STDERR: RawFd = 2;
 
 fn child(name: &CStr, keep: OwnedFd, body: impl FnOnce(OwnedFd)) -> ! {
-    // A panic would unwind into what the parent was doing.
+    // A panic would unwind into the parent's code.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = signals::block_all();
         // SAFETY: plain system calls on this process and its own numbers.
@@ -65,8 +66,8 @@ fn child(name: &CStr, keep: OwnedFd, body: impl FnOnce(OwnedFd)) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// A thread that runs `body` with descriptors of its own, of which `keep` is the only one: what it closes or waits for is not in
-/// this process's table. For who cannot fork.
+/// Starts a thread that runs `body` with its own table of descriptors. `keep` is the only one in it, so closing or
+/// waiting does not touch this process's table. This serves processes that cannot fork.
 pub fn thread(
     name: &str,
     keep: OwnedFd,
@@ -80,13 +81,13 @@ pub fn thread(
         .name(name.to_owned())
         .spawn(move || {
             let _ = signals::block_all();
-            // SAFETY: this thread's own table from here on; what lies below `number` is not even copied to it.
+            // SAFETY: this thread's own table from here on; descriptors below `number` are not even copied to it.
             let apart = unsafe { close_range(0, number - 1, CLOSE_RANGE_UNSHARE) };
             let _ = done.send(apart);
             if apart != 0 {
-                return; // `keep` is the caller's, who closes it.
+                return; // `keep` belongs to the caller, which closes it.
             }
-            // SAFETY: as above; nobody in this thread has anything up there. `number` is now this table's own.
+            // SAFETY: as above; this thread uses no descriptor above `number`. `number` is now this table's own.
             let keep = unsafe {
                 close_range(number + 1, RawFd::MAX, 0);
                 OwnedFd::from_raw_fd(number)
@@ -105,7 +106,7 @@ const FAR: RawFd = 4096;
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 
 /// # Safety
-/// Nobody has these numbers.
+/// No code uses these descriptor numbers.
 unsafe fn close_range(first: RawFd, last: RawFd, flags: u32) -> i64 {
     if last < first {
         return 0;
@@ -148,7 +149,7 @@ mod tests {
         let (ours, theirs) = socket::pair().expect("pair");
         thread("helper", theirs, answer).expect("thread");
         assert_eq!(asked(&ours), 2);
-        // Its end closes with it: nobody here has another.
+        // The helper's end closes with it: this process has no copy.
         let end = socket::recvmsg(&ours, &mut [0; 8], false).expect("the end");
         assert_eq!(end.bytes, 0);
         drop(spare);

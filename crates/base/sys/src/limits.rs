@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// How many mappings a process may have (`vm.max_map_count`), as read first; 65530 where nobody says.
+/// Returns the limit of mappings for a process (`vm.max_map_count`), as read first. If it cannot be read, the result is
+/// 65530.
 pub fn max_mappings() -> u64 {
     static COUNT: OnceLock<u64> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -11,7 +12,8 @@ pub fn max_mappings() -> u64 {
     })
 }
 
-/// Does the kernel give memfds huge pages: without being asked for each (`within_size`, `always`, `force`), or where somebody `asks`?
+/// Says whether the kernel gives memfds huge pages: without a request (`within_size`, `always`, `force`), or with one,
+/// if `asks` is set.
 pub fn shmem_huge_pages(asks: bool) -> bool {
     let path = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let text = std::fs::read_to_string(path).unwrap_or_default();

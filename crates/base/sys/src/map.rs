@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 
-/// What a mapping may be used for.
+/// The allowed use of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// `PROT_NONE`
@@ -42,26 +42,28 @@ fn invalid(what: &'static str) -> io::Error {
 /// of two, at least a page).
 pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     let base = reserve_as(Access::Read, len, align)?;
-    // SAFETY: exactly the reservation just made, which nobody else knows.
+    // SAFETY: exactly the reservation just made, which no other code knows.
     unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork)? };
     Ok(base)
 }
 
-/// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a copy. They
-/// count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them usable.
+/// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a
+/// copy. They count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them
+/// usable.
 pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     reserve_undumped(Access::None, len, align)
 }
 
-/// As [`reserve_closed`], of zeros that can be read, and written once [`open_private`] lets them be.
+/// Reserves addresses like [`reserve_closed`], but of zeros that can be read. They can be written once [`open_private`]
+/// allows it.
 pub fn reserve_read_only(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     reserve_undumped(Access::Read, len, align)
 }
 
 fn reserve_undumped(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8>> {
     let base = reserve_as(access, len, align)?;
-    // Debuggers write what is inaccessible, too. Only the size of their dumps depends on it.
-    // SAFETY: exactly the reservation just made, which nobody else knows.
+    // A debugger dumps inaccessible memory too. Only the size of its dumps depends on this hint.
+    // SAFETY: exactly the reservation just made, which no other code knows.
     let _ = unsafe { hint(base, len, Hint::DontDump) };
     Ok(base)
 }
@@ -80,8 +82,8 @@ fn reserve_as(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8
     let start = raw.addr();
     let before = start.next_multiple_of(align) - start;
     let after = padded - before - len;
-    // SAFETY: `before <= align - page`, so all three pieces lie inside the mapping just made, which
-    // nobody else knows; only the padding at both ends goes.
+    // SAFETY: `before <= align - page`, so all three pieces lie inside the mapping just made, which no other code
+    // knows; only the padding at both ends goes.
     unsafe {
         let base = raw.cast::<u8>().add(before).cast();
         if before > 0 {
@@ -112,7 +114,7 @@ impl Within {
         to: usize::MAX,
     };
 
-    /// As it is, and aligned to at least so much.
+    /// Raises the alignment to at least `align`.
     #[must_use]
     pub fn aligned(self, align: usize) -> Within {
         let align = self.align.max(align);
@@ -125,7 +127,7 @@ const PROBES: usize = 4096;
 /// User addresses end there, or behind.
 const TOP: usize = 1 << 47;
 
-/// As [`reserve`], within a range, where there are free addresses at one of the places that it tries.
+/// Reserves addresses like [`reserve`], but within a range. Fails if none of the places that it tries is free.
 pub fn reserve_within(len: usize, within: Within) -> io::Result<NonNull<u8>> {
     let page = crate::page_size();
     let align = within.align.max(page);
@@ -145,9 +147,9 @@ pub fn reserve_within(len: usize, within: Within) -> io::Result<NonNull<u8>> {
         let addr = std::ptr::with_exposed_provenance_mut(at);
         // SAFETY: NOREPLACE touches nothing that is mapped.
         let raw = unsafe { rustix::mm::mmap_anonymous(addr, len, ProtFlags::READ, flags) };
-        // Taken, or below what a process may map.
+        // The place is taken, or below the addresses that a process may map.
         let Ok(raw) = raw else { continue };
-        // SAFETY: exactly the mapping just made, which nobody else knows.
+        // SAFETY: exactly the mapping just made, which no other code knows.
         unsafe { rustix::mm::madvise(raw, len, Advice::LinuxDontFork)? };
         return non_null(raw);
     }
@@ -159,7 +161,7 @@ pub fn reserve_within(len: usize, within: Within) -> io::Result<NonNull<u8>> {
 pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     // Closed at first: the padding of an alignment counts for no limit, and a locked process fills nothing of it.
     let base = reserve_closed(len, align)?;
-    // SAFETY: exactly the reservation just made, which nobody else knows.
+    // SAFETY: exactly the reservation just made, which no other code knows.
     let opened = unsafe { open_private(base, len) };
     if let Err(error) = opened {
         // SAFETY: as above.
@@ -169,8 +171,9 @@ pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// Lets a part of a [closed reservation](reserve_closed) be read and written: zeros at first. Fails where a limit of the process, or of
-/// a machine that promises no more than it has, forbids it. In a process that locks its memory it takes memory at once.
+/// Lets a part of a [closed reservation](reserve_closed) be read and written: zeros at first. Fails where a limit of
+/// the process, or of a machine that promises no more than it has, forbids it. In a process that locks its memory it
+/// takes memory at once.
 ///
 /// # Safety
 /// The caller owns the range, page-aligned.
@@ -185,23 +188,23 @@ pub unsafe fn open_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
 /// Gives the memory of private pages back, and makes the range a part of a [closed reservation](reserve_closed) again.
 ///
 /// # Safety
-/// The range is page-aligned private memory of the caller's, and nobody uses it any more.
+/// The range is page-aligned private memory of the caller's, and nothing uses it any more.
 pub unsafe fn close_private(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     // SAFETY: passed on to the caller.
     unsafe {
         rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)?;
-        // As in `reserve_undumped`.
+        // For the reason in `reserve_undumped`.
         let _ = hint(addr, len, Hint::DontDump);
     }
     Ok(())
 }
 
-/// Gives private memory another length, moving it if it must; what is there stays.
+/// Changes the length of private memory, and moves it if necessary. The contents stay.
 ///
 /// # Safety
-/// The range is a whole mapping of the caller's, made by [`reserve_private`], and nothing points into it any more when this
-/// returns.
+/// The range is a whole mapping of the caller's, made by [`reserve_private`], and nothing points into it any more when
+/// this returns.
 pub unsafe fn resize_private(
     addr: NonNull<u8>,
     len: usize,
@@ -215,7 +218,7 @@ pub unsafe fn resize_private(
 /// Gives the memory of private pages back to the kernel at once; they read as zeros from then on.
 ///
 /// # Safety
-/// The range is page-aligned private memory of the caller's, and nobody needs its contents.
+/// The range is page-aligned private memory of the caller's, and nothing needs its contents.
 pub unsafe fn discard(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     let at = addr.as_ptr().cast::<core::ffi::c_void>();
     // SAFETY: passed on to the caller.
@@ -249,7 +252,7 @@ pub fn map_shared(
             offset,
         )?
     };
-    // SAFETY: exactly the mapping just made, which nobody else knows.
+    // SAFETY: exactly the mapping just made, which no other code knows.
     unsafe {
         if let Err(error) = rustix::mm::madvise(raw, len, Advice::LinuxDontFork) {
             rustix::mm::munmap(raw, len)?;
@@ -269,14 +272,13 @@ pub fn map_shared_ro(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNu
     map_shared(fd, Access::Read, len, offset)
 }
 
-/// Maps `fd` at `addr`, replacing what is there.
+/// Maps `fd` at `addr`, and replaces the mapping there.
 ///
-/// If the kernel fails half-way it may leave a hole there; the hole is closed again with zeros that can only be
-/// read.
+/// If the kernel fails half-way it may leave a hole there. The hole is closed again with zeros that can only be read.
 ///
 /// # Safety
-/// `addr..addr + len` is page-aligned and belongs to the caller's own reservation, and nobody uses what is
-/// mapped there.
+/// `addr..addr + len` is page-aligned and belongs to the caller's own reservation, and nothing uses the memory mapped
+/// there.
 pub unsafe fn map_fixed(
     addr: NonNull<u8>,
     fd: impl AsFd,
@@ -288,10 +290,11 @@ pub unsafe fn map_fixed(
     unsafe { map_at(addr, fd.as_fd(), access, len, offset, MapFlags::SHARED) }
 }
 
-/// As [`map_fixed`], privately: what is written there is this process's alone, and takes memory of its own.
+/// Maps `fd` privately, in place of the mapping at `addr`. Written pages belong to this process alone, and take memory
+/// of their own.
 ///
 /// # Safety
-/// As [`map_fixed`].
+/// The rules of [`map_fixed`] hold.
 pub unsafe fn map_private_fixed(
     addr: NonNull<u8>,
     fd: impl AsFd,
@@ -299,7 +302,7 @@ pub unsafe fn map_private_fixed(
     len: usize,
     offset: u64,
 ) -> io::Result<()> {
-    // Without NORESERVE the kernel counts what could be written, and refuses what it can never back.
+    // Without NORESERVE the kernel counts all pages that could be written, and refuses a size that it can never back.
     // SAFETY: passed on to the caller.
     unsafe { map_at(addr, fd.as_fd(), access, len, offset, MapFlags::PRIVATE) }
 }
@@ -307,18 +310,18 @@ pub unsafe fn map_private_fixed(
 /// How a mapping that forked children inherit shows its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// Writes go to the file, and all its mappings show them: a child writes what its parent sees.
+    /// Writes go to the file, and all its mappings show them: the parent sees its child's writes.
     Shared,
     /// Writes go to a private copy of the page. No swap is reserved for them.
     Private,
 }
 
-/// Maps `fd` at `addr`, replacing what is there at one instant: a thread that writes meanwhile has written either to what was
-/// there or to the new mapping. Unlike all others here, forked children inherit it.
+/// Maps `fd` at `addr`, and replaces the mapping there in one step. A concurrent write goes either to the old mapping
+/// or to the new one. Forked children inherit this mapping, unlike all others here.
 ///
 /// # Safety
-/// `addr..addr + len` is page-aligned and belongs to the caller's own reservation; who uses what is mapped there can live with
-/// the exchange.
+/// `addr..addr + len` is page-aligned and belongs to the caller's own reservation. Code that uses the memory there
+/// tolerates the exchange.
 pub unsafe fn map_inherited(
     addr: NonNull<u8>,
     fd: impl AsFd,
@@ -332,13 +335,13 @@ pub unsafe fn map_inherited(
         Sharing::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
     };
     let (at, flags) = (addr.as_ptr().cast(), kind | MapFlags::FIXED);
-    // SAFETY: the caller owns the range and answers for who uses it.
+    // SAFETY: the caller owns the range and answers for the code that uses it.
     unsafe { rustix::mm::mmap(at, len, access.prot(), flags, fd, offset)? };
     Ok(())
 }
 
 /// # Safety
-/// As [`map_fixed`].
+/// The rules of [`map_fixed`] hold.
 unsafe fn map_at(
     addr: NonNull<u8>,
     fd: BorrowedFd<'_>,
@@ -348,7 +351,7 @@ unsafe fn map_at(
     kind: MapFlags,
 ) -> io::Result<()> {
     let flags = kind | MapFlags::FIXED;
-    // SAFETY: the caller owns the range and nobody uses what is there.
+    // SAFETY: the caller owns the range and nothing uses the memory there.
     let mapped =
         unsafe { rustix::mm::mmap(addr.as_ptr().cast(), len, access.prot(), flags, fd, offset) };
     if let Err(error) = mapped {
@@ -368,29 +371,30 @@ unsafe fn map_at(
     Ok(())
 }
 
-/// Replaces whatever is mapped in the range with zeros that can be read and never written. They take no memory.
+/// Replaces the mappings in the range with zeros that can be read and never written. They take no memory.
 ///
 /// # Safety
-/// As [`map_fixed`].
+/// The rules of [`map_fixed`] hold.
 pub unsafe fn make_blank(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: passed on to the caller.
     unsafe { make_anonymous(addr, len, ProtFlags::READ) }
 }
 
-/// The same, but zeros that can be written: what is, this process keeps for itself until something else is mapped there.
+/// Replaces the mappings in the range with zeros that can be written. Written bytes stay private to this process until
+/// something else is mapped there.
 ///
 /// # Safety
-/// As [`map_fixed`].
+/// The rules of [`map_fixed`] hold.
 pub unsafe fn make_scratch(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: passed on to the caller.
     unsafe { make_anonymous(addr, len, ProtFlags::READ | ProtFlags::WRITE) }
 }
 
 /// # Safety
-/// As [`map_fixed`].
+/// The rules of [`map_fixed`] hold.
 unsafe fn make_anonymous(addr: NonNull<u8>, len: usize, prot: ProtFlags) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-    // SAFETY: the caller owns the range and nobody uses what is there.
+    // SAFETY: the caller owns the range and nothing uses the memory there.
     unsafe {
         let raw = rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, prot, flags)?;
         rustix::mm::madvise(raw, len, Advice::LinuxDontFork)?;
@@ -401,8 +405,8 @@ unsafe fn make_anonymous(addr: NonNull<u8>, len: usize, prot: ProtFlags) -> io::
 /// Moves a mapping onto another one of the same length, which it replaces in one step.
 ///
 /// # Safety
-/// Both ranges are mappings of the caller's; nothing points into the first one any more, and whatever points into
-/// the second one bears to find the other's contents there.
+/// Both ranges are mappings of the caller's. Nothing points into the first one any more. Code that points into the
+/// second one tolerates the first one's contents there.
 pub unsafe fn move_onto(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io::Result<()> {
     // SAFETY: passed on to the caller.
     unsafe {
@@ -417,10 +421,10 @@ pub unsafe fn move_onto(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io:
     Ok(())
 }
 
-/// Shows pages of a shared mapping once more elsewhere, in place of what is there, for reading.
+/// Maps pages of a shared mapping a second time at `onto`, for reading, in place of the mapping there.
 ///
 /// # Safety
-/// `from..from + len` is one file's, and mapped shared; the caller owns `onto..onto + len`, which nobody uses.
+/// `from..from + len` is one file's, and mapped shared; the caller owns `onto..onto + len`, which nothing uses.
 pub unsafe fn show_again(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io::Result<()> {
     // SAFETY: an old length of 0 leaves the first mapping as it is; the rest is the caller's word.
     unsafe {
@@ -430,10 +434,10 @@ pub unsafe fn show_again(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io
     }
 }
 
-/// Unmaps.
+/// Unmaps the range.
 ///
 /// # Safety
-/// The caller owns the range and nobody uses what is mapped there, now or later.
+/// The caller owns the range and nothing uses the memory there, now or later.
 pub unsafe fn unmap(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: handed on to the caller.
     unsafe { rustix::mm::munmap(addr.as_ptr().cast(), len) }.map_err(Into::into)
@@ -453,10 +457,11 @@ pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Resu
     unsafe { rustix::mm::mprotect(addr.as_ptr().cast(), len, flags) }.map_err(Into::into)
 }
 
-/// Can this process read the page at an address? Any number may be asked about; nothing is read here, and no memory is changed.
+/// Says whether this process can read the page at an address. Any address may be asked about: nothing is read here, and
+/// no memory is changed.
 ///
-/// By rt_sigprocmask(2) with an operation that there is not: the kernel reads the signals that it names before it says so. Sandboxes allow that call,
-/// as the C library needs it.
+/// The check calls rt_sigprocmask(2) with an invalid operation: the kernel reads the signal set before it rejects the
+/// operation. Sandboxes allow that call, because the C library needs it.
 #[must_use]
 pub fn can_read(page: usize) -> bool {
     // SAFETY: an operation that there is not changes nothing.
@@ -506,7 +511,7 @@ mod tests {
     use super::*;
     use crate::memfd;
 
-    /// What the kernel says of the mapping that contains the address (it merges neighbours that are alike).
+    /// Returns the kernel's description of the mapping that contains the address. The kernel merges similar neighbours.
     fn smaps_of(addr: NonNull<u8>) -> String {
         let contains = |line: &str| {
             let (from, to) = line.split_once(' ')?.0.split_once('-')?;

@@ -13,8 +13,8 @@ pub const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// Makes a memfd: close-on-exec, never executable (which also allows seals), mode 0.
 ///
-/// Mode 0 makes reopening it by path through `/proc` a matter of capabilities; the seals are what
-/// makes it harmless.
+/// With mode 0, a process needs capabilities to reopen the memfd by its path in `/proc`. The seals make even that
+/// harmless.
 pub fn create(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create(name, flags)?;
@@ -55,14 +55,14 @@ pub fn fallocate(fd: impl AsFd, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes `len` bytes of memory behind what was written before: one copy, made by the kernel, which takes memory for it as it
-/// goes. As [`fallocate`] at a cgroup's limit.
+/// Appends `len` bytes of memory to the file, in a single copy by the kernel. The kernel takes memory as it copies. At
+/// a cgroup's limit it behaves like [`fallocate`].
 ///
 /// # Safety
 /// The range can be read; it may change meanwhile.
 pub unsafe fn append(fd: impl AsFd, mut from: *const u8, mut len: usize) -> io::Result<()> {
     while len > 0 {
-        // SAFETY: what is left of the range, which can be read, says the caller. The kernel copes with changes.
+        // SAFETY: the rest of the range, which can be read, as the caller promises. The kernel copes with changes.
         let written = unsafe { libc::write(fd.as_fd().as_raw_fd(), from.cast(), len) };
         match usize::try_from(written) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -82,7 +82,7 @@ pub unsafe fn append(fd: impl AsFd, mut from: *const u8, mut len: usize) -> io::
     Ok(())
 }
 
-/// Gives a part of the file memory, within its size. As [`fallocate`] at a cgroup's limit.
+/// Gives a part of the file memory, within the file's size. At a cgroup's limit it behaves like [`fallocate`].
 pub fn fallocate_range(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     retry(|| rustix::fs::fallocate(fd.as_fd(), FallocateFlags::KEEP_SIZE, offset, len))
 }
@@ -102,7 +102,7 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What the kernel says about a file that somebody showed us.
+/// The kernel's facts about a file from a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Size, bytes.
@@ -115,7 +115,7 @@ pub struct Facts {
     pub fs_type: u64,
     /// A regular file on tmpfs (and so not on hugetlbfs).
     pub is_tmpfs: bool,
-    /// Its inode's number.
+    /// The inode's number.
     pub inode: u64,
 }
 
@@ -154,8 +154,8 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// Is it a memfd, or a file on tmpfs? Of any other kind of file the kernel says so at once, whatever its maker does with it:
-/// to be asked first of what an untrusted peer sends.
+/// Says whether the file is a memfd, or a file on tmpfs. The kernel rejects any other kind of file at once, whatever
+/// its maker does with it. Ask this first about a descriptor from an untrusted peer.
 pub fn has_seals(fd: impl AsFd) -> bool {
     seals(fd).is_ok()
 }
@@ -178,19 +178,20 @@ pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
     })
 }
 
-/// What a glance at a descriptor's number shows.
+/// A quick look at a descriptor's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Glance {
     /// Size, bytes.
     pub size: u64,
     /// Memory behind it, bytes.
     pub resident: u64,
-    /// Its inode's number.
+    /// The inode's number.
     pub inode: u64,
 }
 
-/// What a number stands for in this process now; `None`: for no descriptor. For who watches all of a process's files, which come and go meanwhile, and has
-/// to take no descriptor of them, which would keep their memory alive.
+/// Returns the file that a number stands for in this process now, or `None` for no descriptor. It serves observers of
+/// all files of a process, which come and go meanwhile. It takes no descriptor of them, because that would keep their
+/// memory alive.
 pub fn glance(number: RawFd) -> Option<Glance> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel writes a local, which is as large as it expects; a number that is no descriptor is an error.

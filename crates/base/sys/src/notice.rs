@@ -1,4 +1,4 @@
-//! Being told that somebody opens a file, once: until it is asked for again nobody who opens it costs us anything.
+//! A notice when another process opens a file, once. Until the next request, further opens cost this process nothing.
 
 use rustix::fs::inotify;
 use rustix::io::Errno;
@@ -18,14 +18,14 @@ impl Notice {
         Ok(Notice(inotify::init(flags)?))
     }
 
-    /// Asks to be told of the next one who opens the file at a path.
+    /// Asks for a notice when the file at a path is opened next.
     pub fn ask(&self, path: &Path) -> io::Result<()> {
         let once = inotify::WatchFlags::OPEN | inotify::WatchFlags::ONESHOT;
         inotify::add_watch(&self.0, path, once)?;
         Ok(())
     }
 
-    /// Makes it unreadable; says whether somebody had opened the file. What was asked for and did not happen stays asked for.
+    /// Clears the notice; says whether the file was opened. A request that was not answered yet stays.
     pub fn drain(&self) -> bool {
         let mut room = [MaybeUninit::<u8>::uninit(); 512];
         let mut reader = inotify::Reader::new(&self.0, &mut room);

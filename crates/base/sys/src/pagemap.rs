@@ -1,7 +1,7 @@
 //! Which pages of a private mapping of a file are still the file's.
 //!
-//! A page of such a mapping is the file's own until it is written; then the kernel puts a private copy there. The page
-//! tables say which, and so whether a file still is what the mapping shows.
+//! A page of such a mapping is the file's own until it is written. Then the kernel puts a private copy there. The page
+//! tables show which pages are copies, and so whether the mapping still shows the file.
 
 use std::fs::File;
 use std::io;
@@ -42,10 +42,10 @@ struct ScanArg {
     return_mask: u64,
 }
 
-/// This process's page tables, to be asked.
+/// This process's page tables.
 ///
-/// Opened once and kept: a process that makes itself undumpable later cannot open it any more, unless it is root. It
-/// shows the memory of the process that opened it, and so is of no use in a forked child.
+/// The file is opened once and kept, because a process that makes itself undumpable later can no longer open it, unless
+/// it is root. It shows the memory of the process that opened it, so it is useless in a forked child.
 #[derive(Debug)]
 pub struct Pagemap(File);
 
@@ -61,15 +61,15 @@ impl Pagemap {
         File::open("/proc/self/pagemap").map(Pagemap)
     }
 
-    /// Has any page of the range been written since it was mapped? The range is whole pages, mapped privately from
-    /// a file. Cost: one system call; before Linux 6.7 one for every 4096 pages.
+    /// Says whether any page of the range has been written since it was mapped. The range is whole pages, mapped
+    /// privately from a file. Cost: one system call; before Linux 6.7 one for every 4096 pages.
     pub fn is_touched(&self, addr: NonNull<u8>, len: usize) -> io::Result<bool> {
         let mut first = [const { 0..0 }; 1];
         Ok(self.touched(addr, len, &mut first)? > 0)
     }
 
-    /// The runs of pages in such a range that have been written, bytes from its start: as many as there is room for, the first ones.
-    /// Says how many.
+    /// The runs of pages in such a range that have been written, bytes from its start: as many as there is room for,
+    /// the first ones. Says how many.
     pub fn touched(
         &self,
         addr: NonNull<u8>,
@@ -208,7 +208,7 @@ mod tests {
             unsafe { base.add(number * page).write_volatile(1) };
         }
         assert!(both(4400, 300));
-        // SAFETY: our own, and nobody uses it.
+        // SAFETY: this test's own mapping, and nothing uses it.
         unsafe { map::unmap(base, len) }.expect("unmap");
     }
 }

@@ -7,7 +7,8 @@ use std::ptr::NonNull;
 /// Bytes of a page here. Where the kernel's are larger the kernel refuses to take one back.
 pub const PAGE: usize = 4096;
 
-/// So many pages of zeros, which take no memory before they are written, each for itself: no huge ones are made of them.
+/// A number of pages of zeros. Each page takes memory when it is first written; the kernel does not merge them into
+/// huge pages.
 ///
 /// ```
 /// use tranship_sys::pages::Pages;
@@ -70,7 +71,7 @@ impl Pages {
     /// If there are not so many.
     #[must_use]
     pub fn get(&self, number: usize) -> &[u8] {
-        // SAFETY: a page of our own mapping, initialised by the kernel; it is written only by who has `&mut self`.
+        // SAFETY: a page of our own mapping, initialised by the kernel; only code with `&mut self` writes it.
         unsafe { std::slice::from_raw_parts(self.at(number).as_ptr(), PAGE) }
     }
 
@@ -79,17 +80,17 @@ impl Pages {
     /// # Panics
     /// If there are not so many.
     pub fn get_mut(&mut self, number: usize) -> &mut [u8] {
-        // SAFETY: as in `get`, and nobody else has a reference to it.
+        // SAFETY: as in `get`, and there is no other reference to it.
         unsafe { std::slice::from_raw_parts_mut(self.at(number).as_ptr(), PAGE) }
     }
 
-    /// Gives a page's memory to the kernel: it is zeros from then on. Where the kernel refuses (a locked page, or pages that are larger there), its
-    /// memory stays, and so may what is in it.
+    /// Gives a page's memory to the kernel: it is zeros from then on. The kernel may refuse (a locked page, or larger
+    /// pages). The memory then stays, perhaps with its contents.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there is no page of this number.
     pub fn discard(&mut self, number: usize) {
-        // SAFETY: a page of our own mapping, to which nobody has a reference.
+        // SAFETY: a page of our own mapping, to which there is no reference.
         let _ = unsafe { map::discard(self.at(number), PAGE) };
     }
 }
@@ -97,7 +98,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: the whole mapping, ours, and nobody has a reference into it any more.
+            // SAFETY: the whole mapping, ours, and there is no reference into it any more.
             let _ = unsafe { map::unmap(self.base, self.len) };
         }
     }

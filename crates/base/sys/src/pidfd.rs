@@ -16,7 +16,7 @@ pub fn open(pid: u32) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Has the process exited? A zombie has.
+/// Says whether the process has exited. A zombie has.
 pub fn is_dead(pidfd: impl AsFd) -> io::Result<bool> {
     wait_dead(pidfd, Some(Duration::ZERO))
 }

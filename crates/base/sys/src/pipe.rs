@@ -5,19 +5,20 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A pipe: its end to read and its end to write. Both close on exec.
+/// Makes a pipe: the end to read and the end to write. Both close on exec.
 pub fn new() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-/// As [`new`]; neither end blocks.
+/// Makes a pipe of which neither end blocks. Both close on exec.
 pub fn nonblocking() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(
         PipeFlags::CLOEXEC | PipeFlags::NONBLOCK,
     )?)
 }
 
-/// Gives a pipe room for so many bytes' worth of whole pages; says for how many. Above the user's limit: `PermissionDenied`.
+/// Gives a pipe room for so many bytes' worth of whole pages; says for how many. Above the user's limit:
+/// `PermissionDenied`.
 pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes)?)
 }
@@ -27,11 +28,11 @@ pub fn room(pipe: impl AsFd) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_getpipe_size(pipe)?)
 }
 
-/// Puts references to pages of this process's memory into a pipe: what is written to them afterwards is what comes out. Says how
-/// many bytes found room; each page takes one of the pipe's places, however few of its bytes are named.
+/// Puts references to pages of this process's memory into a pipe: later writes to the pages show in the pipe. Returns
+/// the number of bytes that found room. Each page takes one of the pipe's places, however few of its bytes are named.
 ///
 /// # Safety
-/// The pieces are mapped memory, whose bytes the caller keeps as they are until they have been taken from wherever they go.
+/// The pieces are mapped memory. The caller does not change their bytes until the last reader has taken them.
 pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
     let mut raw = [const { MaybeUninit::<IoSliceRaw<'_>>::uninit() }; 64];
     let count = pieces.len().min(raw.len());
@@ -43,13 +44,14 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
     }
     // SAFETY: as many were just written.
     let raw = unsafe { std::slice::from_raw_parts(raw.as_ptr().cast::<IoSliceRaw<'_>>(), count) };
-    // Nothing waits, so no signal ends it.
+    // The call never waits, so no signal interrupts it.
     // SAFETY: passed on to the caller.
     Ok(unsafe { rustix::pipe::vmsplice(&pipe, raw, SpliceFlags::NONBLOCK)? })
 }
 
-/// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the socket
-/// waits for more before it sends a packet that is not full. A socket that blocks is waited for; a signal ends that as it ends send(2).
+/// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the
+/// socket waits for more before it sends a packet that is not full. A socket that blocks is waited for; a signal ends
+/// that as it ends send(2).
 pub fn splice(
     from: impl AsFd,
     offset: Option<&mut u64>,

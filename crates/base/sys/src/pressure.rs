@@ -1,4 +1,5 @@
-//! Whether memory is short on this machine, or in a cgroup: the kernel's stall figures (PSI), and how full cgroups are, of either version.
+//! Whether memory is short on this machine, or in a cgroup: the kernel's stall figures (PSI), and how full cgroups are,
+//! of either version.
 
 use crate::cgroup::place::{self, Version};
 use crate::cgroup::{Level, field, read};
@@ -8,10 +9,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What an unprivileged process may ask to be woken by: windows of two seconds (Linux 6.5).
+/// The window for which an unprivileged process may ask to be woken: two seconds (Linux 6.5).
 const WINDOW_US: u64 = 2_000_000;
 
-/// The share of a window in which some task stalled for memory at which the kernel wakes us at the least: it takes nothing below half a millisecond.
+/// The smallest stall time in a window at which the kernel wakes a process: it accepts nothing below half a
+/// millisecond.
 const LEAST_US: u64 = 500;
 
 /// Everything that is watched.
@@ -23,7 +25,7 @@ pub struct Watch {
     missing: Vec<String>,
 }
 
-/// What was found. Shares are 0 to 1.
+/// The result of a look. Shares are 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Seen {
     /// Of the last 10 s, in which at least one task waited for memory.
@@ -32,7 +34,7 @@ pub struct Seen {
     pub full: f64,
     /// Of its limit, that is used of the fullest cgroup.
     pub filled: f64,
-    /// Since the last look, a cgroup was slowed down for what it used (`memory.high`).
+    /// Since the last look, the kernel slowed a cgroup down because of its use (`memory.high`).
     pub slowed: bool,
     /// Since the last look, a cgroup was at its limit, and the kernel took memory back, or killed.
     pub at_limit: bool,
@@ -57,9 +59,9 @@ struct Group {
 }
 
 impl Watch {
-    /// What there is to watch: the machine's figures, the cgroups from this process's own up, and `also`, directories of cgroups.
-    /// `root` is where `/proc` and cgroups are mounted below, `/` but for tests. `some`: the share of time at which
-    /// a trigger is to fire.
+    /// Finds the sources to watch: the machine's figures, the cgroups from this process's own up, and `also`,
+    /// directories of cgroups. `root` is the directory in which `/proc` and cgroups are mounted: `/`, except for tests.
+    /// `some` is the share of time at which a trigger fires.
     pub fn new(root: &Path, also: &[PathBuf], some: f64) -> Watch {
         let mut watch = Watch::default();
         watch.add_stall(root, Path::new("/proc/pressure/memory"), some);
@@ -86,7 +88,7 @@ impl Watch {
                 watch.lack(&dir.display().to_string(), &error);
             }
         }
-        // What has happened before is no news.
+        // Events before this point are not reported.
         let _ = watch.look();
         watch
     }
@@ -143,12 +145,12 @@ impl Watch {
         Ok(())
     }
 
-    /// What is watched, for people.
+    /// Returns the watched sources, as text for people.
     pub fn sources(&self) -> &[String] {
         &self.sources
     }
 
-    /// What is not there, and why, for people.
+    /// Returns the sources that are missing, and why, as text for people.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -158,7 +160,7 @@ impl Watch {
         self.stalls.iter().filter_map(|s| s.trigger.as_ref())
     }
 
-    /// Reads all of it. Of what cannot be read nothing is said.
+    /// Reads all sources. A source that cannot be read is left out.
     pub fn look(&mut self) -> Seen {
         let mut seen = Seen::default();
         for stall in &self.stalls {
@@ -207,7 +209,7 @@ fn average(text: &str, line: &str) -> f64 {
     (percent / 100.0).clamp(0.0, 1.0)
 }
 
-/// Asks the kernel to be woken. Not of a file that only looks like one of the kernel's: it would be overwritten.
+/// Asks the kernel to wake this process. A file that only looks like the kernel's is refused: it would be overwritten.
 fn trigger(path: &Path, some: f64) -> io::Result<File> {
     /// `PROC_SUPER_MAGIC`, `CGROUP2_SUPER_MAGIC`, and that of kernfs' files of version 1.
     const KERNELS: [i64; 3] = [0x9fa0, 0x6367_7270, 0x27_e0eb];

@@ -1,4 +1,4 @@
-//! The own process: limits, identity, who may look inside.
+//! This process: limits, identity, and which others may look inside.
 
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
@@ -30,7 +30,7 @@ pub fn may_make_in(dir: &Path) -> bool {
     matches!(may, Ok(()) | Err(rustix::io::Errno::NOSYS))
 }
 
-/// Raises the soft limit of open files to the hard one; says what it is now.
+/// Raises the soft limit of open files to the hard one; returns the new limit.
 pub fn raise_nofile_soft_to_hard() -> io::Result<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -50,7 +50,7 @@ pub fn nofile_soft() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Writes to standard error at once, past what other threads may have locked.
+/// Writes to standard error at once, without the locks that other threads may hold.
 pub fn last_words(words: &str) {
     // SAFETY: the kernel reads `words`, within its length.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
@@ -64,43 +64,45 @@ pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {
 
 /// Closes a descriptor of ours that is known by its number only.
 pub fn close(fd: std::os::fd::RawFd) {
-    // SAFETY: a number that stands for nothing is refused; that it stands for something of the caller's is up to the caller,
-    // and touches no memory.
+    // SAFETY: a number that stands for nothing is refused; that it stands for something of the caller's is up to the
+    // caller, and touches no memory.
     unsafe { libc::close(fd) };
 }
 
-/// Device and inode of what a descriptor's number stands for: what tells whether it is still the same.
+/// Returns device and inode of a descriptor. They show whether a number still stands for the same file.
 pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::fstat(fd)?;
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Does this process have privileges that whoever started it has not (set-uid, set-gid, file capabilities; `AT_SECURE`, see
-/// getauxval(3))? Then its environment is not to be trusted.
+/// Says whether this process has privileges that the process which started it has not (set-uid, set-gid, file
+/// capabilities; `AT_SECURE`, see getauxval(3)). If so, its environment is not trusted.
 pub fn is_privileged() -> bool {
     // SAFETY: reads a word that the kernel gave this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// A variable of the environment that says what is run, joined or read; unset where nobody may say so.
+/// Returns a variable of the environment that names something to run, join or read. It counts as unset if the
+/// environment is not trusted.
 pub fn trusted_env(name: &str) -> Option<std::ffi::OsString> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty());
     value.filter(|_| !is_privileged())
 }
 
-/// A variable of the C library's environment, as it is now; `None` in a [privileged](is_privileged) process, and before the C library has one.
+/// Returns the current value of a variable in the C library's environment. Returns `None` in a
+/// [privileged](is_privileged) process, and before the C library has an environment.
 ///
-/// It reads without the lock of [`std::env`], which a program in C would not take either: call it early.
+/// It reads without the lock of [`std::env`], which a C program would not take either: call it early.
 pub fn early_env(name: &std::ffi::CStr) -> Option<Vec<u8>> {
     early_env_as(name, <[u8]>::to_vec)
 }
 
-/// What `read` makes of the value that [`early_env`] returns. It allocates nothing by itself.
+/// Applies `read` to the value that [`early_env`] returns. It allocates nothing by itself.
 pub fn early_env_as<T>(name: &std::ffi::CStr, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
     if !has_environment() || is_privileged() {
         return None;
     }
-    // SAFETY: `name` ends in 0. Nobody else writes the environment as early as this may be called.
+    // SAFETY: `name` ends in 0. No other code writes the environment as early as this may be called.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
@@ -118,7 +120,7 @@ pub fn has_environment() -> bool {
     unsafe { !environ.is_null() }
 }
 
-/// What the kernel calls the process: the first 15 bytes of its program's name.
+/// Returns the kernel's name for the process: the first 15 bytes of its program's name.
 pub fn command_name() -> String {
     let name = rustix::thread::name().unwrap_or_default();
     name.to_string_lossy().into_owned()
@@ -134,7 +136,8 @@ pub fn geteuid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// What the kernel says where a user has no number in the own user namespace: anybody (`/proc/sys/kernel/overflowuid`).
+/// The kernel's number for a user without a number in this user namespace (`/proc/sys/kernel/overflowuid`). It may
+/// stand for any such user.
 pub const NO_USER: u32 = 65534;
 
 /// Real group id.
@@ -187,13 +190,13 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// What the calling thread has used of a processor.
+/// Returns the processor time that the calling thread has used.
 pub fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Gives back to the kernel what the C library's allocator keeps for later; nothing where there is another one.
+/// Gives memory that the C library's allocator keeps for later back to the kernel. Does nothing with another allocator.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no precondition.

@@ -1,5 +1,5 @@
-//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): its pages are looked up and held once, when they
-//! are registered, and not for each send.
+//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): its pages are looked up and held
+//! once, when they are registered, and not for each send.
 
 use crate::map;
 use crate::segment::{FLAGS, with_message};
@@ -69,13 +69,13 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody else has its address.
+        // SAFETY: ours, and no other code has its address.
         let _ = unsafe { map::unmap(self.at, self.len) };
     }
 }
 
 impl Ring {
-    /// A ring. Its descriptor is closed on exec.
+    /// Makes a ring. Its descriptor is closed on exec.
     ///
     /// # Errors
     /// If there is no io_uring, or it is forbidden.
@@ -98,14 +98,14 @@ impl Ring {
         })
     }
 
-    /// Registers the pages that lie at an address now, once for each ring. They are held until the ring and all that it sent are gone, whatever
-    /// becomes of the mapping; they are named by the addresses that they have now.
+    /// Registers the pages that are mapped at an address now, once for each ring. They are held until the ring and all
+    /// its sends are gone, whatever becomes of the mapping. Sends name them by their present addresses.
     ///
     /// # Errors
     /// ENOMEM beyond RLIMIT_MEMLOCK, EFAULT if not all of it is mapped for writing.
     ///
     /// # Safety
-    /// The range is the caller's.
+    /// The range belongs to the caller.
     pub unsafe fn register(&self, at: NonNull<u8>, len: usize) -> io::Result<()> {
         let one = libc::iovec {
             iov_base: at.as_ptr().cast(),
@@ -123,15 +123,17 @@ impl Ring {
         Ok(())
     }
 
-    /// As [`crate::segment::send_pieces`], by reference to registered pages. True if a notification with this mark comes when the kernel is done
-    /// with them, maybe within this call ([`Ring::notified`]): so it is for what fails, too, once the kernel has taken it. Each is told with whether the
-    /// kernel copied all the same (as it says of what failed, too).
+    /// Sends pieces like [`crate::segment::send_pieces`], by reference to registered pages. Returns true if a
+    /// notification with this mark comes when the kernel no longer needs the pages, maybe within this call
+    /// ([`Ring::notified`]). That also holds for a send that fails after the kernel has taken it. Each notification
+    /// says whether the kernel copied the bytes after all.
     ///
     /// # Errors
-    /// As sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that cannot, or that refuses the call itself; ENOBUFS where it has no room for it.
+    /// Those of sendmsg(2); EINVAL or EOPNOTSUPP from a kernel that lacks the operation, or that refuses the call
+    /// itself; ENOBUFS if the kernel has no room.
     ///
     /// # Safety
-    /// All pieces are registered. Their bytes stay as they are until nobody needs them.
+    /// All pieces are registered. Their bytes do not change until the last reader has taken them.
     pub unsafe fn send(
         &mut self,
         socket: impl AsFd,
@@ -159,7 +161,8 @@ impl Ring {
         })
     }
 
-    /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a notification follows.
+    /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a
+    /// notification follows.
     fn submit(
         &mut self,
         entry: io_uring_sqe,
@@ -194,7 +197,7 @@ impl Ring {
                 Ok(_) => {}
                 // Only a wait is interrupted.
                 Err(rustix::io::Errno::INTR) if taken => {}
-                // What became of it is not known, so a notification may come.
+                // The result of the send is not known, so a notification may come.
                 Err(error) if taken => return (Err(error.into()), true),
                 Err(error) => {
                     // Ordering: release, as above: it was not taken, and is taken back.
@@ -220,10 +223,10 @@ impl Ring {
         }
     }
 
-    /// Tells the marks of sends with whose pages the kernel is done, and whether it copied all the same.
+    /// Tells the marks of sends whose pages the kernel no longer needs, and whether it copied them after all.
     ///
     /// # Errors
-    /// As io_uring_enter(2).
+    /// Those of io_uring_enter(2).
     pub fn notified(&mut self, tell: &mut impl FnMut(u64, bool)) -> io::Result<()> {
         // SAFETY: nothing is handed over.
         unsafe { io_uring_enter(&self.fd, 0, 0, IoringEnterFlags::GETEVENTS)? };
@@ -231,7 +234,8 @@ impl Ring {
         Ok(())
     }
 
-    /// What the kernel has said: mark, result, whether more comes; the mark of a notification is without [`SEND`].
+    /// Takes the kernel's completions: mark, result, and whether more comes. The mark of a notification is without
+    /// [`SEND`].
     fn completed(&self, tell: &mut impl FnMut(u64, i32, bool)) {
         let offsets = &self.params.cq_off;
         let head = self.completions.number(offsets.head);
@@ -275,7 +279,7 @@ fn refusal(error: rustix::io::Errno) -> io::Error {
     })
 }
 
-/// What a notification has in place of a result.
+/// Decodes the field that a notification has in place of a result.
 fn is_copied(usage: i32) -> bool {
     usage & IORING_NOTIF_USAGE_ZC_COPIED != 0
 }
@@ -335,7 +339,7 @@ mod tests {
                         .expect("enter");
                 }
                 assert_eq!(marks, [(3, true)], "the kernel copies what it loops");
-                // What is too long for a datagram fails, and is told of as well if the kernel says so.
+                // A piece too long for a datagram fails, and is reported as well if the kernel reports it.
                 let long = [(room.as_ptr().cast_const(), len); 3];
                 // SAFETY: as above.
                 let (sent, follows) = unsafe {

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Pieces in one call: `IOV_MAX`.
 pub const MOST: usize = 1024;
 
-/// Sends the pieces in order, copied; says how many bytes had room. Waits if the socket does, until a signal's handler has run (`Interrupted`). With `more`, a packet that is not
-/// full waits for what comes.
+/// Sends copies of the pieces in order; returns the number of bytes that had room. Waits if the socket does, until a
+/// signal's handler has run (`Interrupted`). With `more`, a packet that is not full waits for further bytes.
 ///
 /// # Safety
 /// The pieces are mapped memory; at most [`MOST`] of them.
@@ -21,10 +21,10 @@ pub unsafe fn send(
     unsafe { send_flagged(socket, pieces, more) }
 }
 
-/// As [`send`], and never waits: `WouldBlock` where there is no room, whatever the socket does else.
+/// Sends copies of the pieces and never waits: `WouldBlock` without room, whatever the socket's own mode.
 ///
 /// # Safety
-/// As [`send`].
+/// The rules of [`send`] hold.
 pub unsafe fn send_now(
     socket: impl AsFd,
     pieces: impl ExactSizeIterator<Item = (*const u8, usize)>,
@@ -35,17 +35,17 @@ pub unsafe fn send_now(
     unsafe { send_flagged(socket, pieces, more | libc::MSG_DONTWAIT) }
 }
 
-/// As [`send`], by reference to the pages. A notification comes when they are free: [`notification`].
+/// Sends the pieces by reference to their pages. A notification comes when the pages are free: [`notification`].
 ///
 /// # Safety
-/// As [`send`], and the bytes stay as they are until nobody needs them.
+/// The rules of [`send`] hold, and the bytes do not change until the last reader has taken them.
 pub unsafe fn send_zerocopy(socket: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
     // SAFETY: passed on to the caller.
     unsafe { send_flagged(socket, pieces.iter().copied(), libc::MSG_ZEROCOPY) }
 }
 
 /// # Safety
-/// As [`send`].
+/// The rules of [`send`] hold.
 unsafe fn send_flagged(
     socket: impl AsFd,
     pieces: impl ExactSizeIterator<Item = (*const u8, usize)>,
@@ -74,7 +74,7 @@ unsafe fn send_flagged(
         many = pieces.collect();
         &many[..]
     };
-    // SAFETY: all zeros is a message of nothing to nobody in particular.
+    // SAFETY: all zeros is an empty message without an address.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = iov.as_ptr().cast_mut();
     message.msg_iovlen = iov.len();
@@ -108,7 +108,7 @@ pub fn allow_zerocopy(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// May the socket send with MSG_ZEROCOPY: has somebody called [`allow_zerocopy`]?
+/// Says whether the socket may send with MSG_ZEROCOPY, that is, whether [`allow_zerocopy`] was called.
 pub fn allows_zerocopy(socket: impl AsFd) -> io::Result<bool> {
     let mut on: libc::c_int = 0;
     let mut len = libc::socklen_t::try_from(size_of_val(&on)).expect("four");
@@ -132,7 +132,8 @@ pub fn allows_zerocopy(socket: impl AsFd) -> io::Result<bool> {
 /// That the pages of some sends are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// The number of the first of them: sends of a socket with MSG_ZEROCOPY are numbered from 0 on, and begin again after 2^32.
+    /// The number of the first of them: sends of a socket with MSG_ZEROCOPY are numbered from 0 on, and begin again
+    /// after 2^32.
     pub first: u32,
     /// Of how many sends.
     pub count: u32,

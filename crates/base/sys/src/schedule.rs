@@ -1,11 +1,11 @@
-//! What a thread asks of the scheduler.
+//! A thread's requests to the scheduler.
 
 use std::io;
 use std::time::Duration;
 
-/// Asks for the processor in slices of about this length (0.1 to 100 ms), for this thread and those that it will start. A thread
-/// that asks for less at a time is let in sooner when it wakes, and gets no more in all. Needs no privilege; kernels before
-/// 6.12 pay no attention, and who is scheduled by another policy keeps it.
+/// Asks for processor slices of about this length (0.1 to 100 ms), for this thread and those that it will start. A
+/// thread with shorter slices gets the processor sooner after it wakes, and no more in total. This needs no privilege.
+/// Kernels before 6.12 ignore it, and a thread with another scheduling policy keeps that policy.
 pub fn ask_for_slices(length: Duration) -> io::Result<()> {
     let size = u32::try_from(size_of::<libc::sched_attr>()).map_err(io::Error::other)?;
     // SAFETY: integers only.

@@ -7,15 +7,16 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Datagrams in one call.
 pub const MOST: usize = 64;
-/// Bytes in one call: what an IP packet of IPv6 or IPv4 holds besides its headers.
+/// Most bytes in one call: the contents of an IP packet of IPv6 or IPv4 without its headers.
 pub const MOST_BYTES: usize = 65_000;
 
-/// Sends the pieces in a row to an address (or to whom the socket is connected), without waiting, cut into datagrams of `size` bytes, the
-/// last one perhaps shorter; uncut if there is no `size`. All or nothing. With `zerocopy` by reference to the pages, on a socket that
-/// [may](crate::scatter::allow_zerocopy); a notification comes when they are free: [`crate::scatter::notification`].
+/// Sends the pieces in a row, without waiting, to an address or to the socket's peer. They are cut into datagrams of
+/// `size` bytes, of which the last may be shorter; without a `size` they are not cut. All bytes are sent or none. With
+/// `zerocopy` they are sent by reference to the pages, on a socket that [may](crate::scatter::allow_zerocopy). A
+/// notification comes when the pages are free: [`crate::scatter::notification`].
 ///
 /// # Safety
-/// The pieces are mapped memory. With `zerocopy` the bytes stay as they are until nobody needs them.
+/// The pieces are mapped memory. With `zerocopy` the bytes do not change until the last reader has taken them.
 pub unsafe fn send_pieces(
     socket: impl AsFd,
     to: Option<SocketAddr>,

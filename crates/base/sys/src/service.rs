@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 pub struct Notifier(UnixDatagram);
 
 impl Notifier {
-    /// As the environment says (`NOTIFY_SOCKET`), if it does. No call waits if it is not to.
+    /// Makes a notifier from the environment (`NOTIFY_SOCKET`), if it names one. Calls wait only if `waits` is set.
     pub fn from_environment(waits: bool) -> io::Result<Option<Notifier>> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
             return Ok(None);
@@ -32,13 +32,14 @@ impl Notifier {
         self.0.send(text.as_bytes()).map(drop)
     }
 
-    /// Has a descriptor kept, until it is removed or the service ends for good. It is not looked at there, so that only we say when it goes.
+    /// Asks the service manager to keep a descriptor until it is removed or the service ends for good. The service
+    /// manager does not poll it, so it goes only when this process says so.
     pub fn store(&self, name: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
         let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
         socket::sendmsg(&self.0, text.as_bytes(), &[fd], false)
     }
 
-    /// Has what is kept under a name closed.
+    /// Asks the service manager to close the descriptors kept under a name.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         self.say(&format!("FDSTOREREMOVE=1\nFDNAME={name}"))
     }

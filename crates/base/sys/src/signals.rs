@@ -13,7 +13,7 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-/// Blocks all signals for this thread (and threads it starts); returns what was blocked before.
+/// Blocks all signals for this thread (and threads that it starts); returns the former mask.
 pub fn block_all() -> io::Result<Mask> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -38,7 +38,8 @@ pub fn ignores_sigpipe() -> bool {
     }
 }
 
-/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores it anyway.
+/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores
+/// it anyway.
 pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
     if ignores_sigpipe() {
         return work();
@@ -61,7 +62,7 @@ pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
     };
     // SAFETY: as above, and they are filled now.
     unsafe {
-        // What was waiting before is somebody else's.
+        // A signal that was pending before belongs to other code.
         if !waited {
             libc::sigtimedwait(only.as_ptr(), std::ptr::null_mut(), &raw const none);
         }

@@ -15,7 +15,8 @@ pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvm
 /// The longest path that a socket can have, unix(7).
 pub const MAX_PATH_BYTES: usize = 107;
 
-/// Can a socket have this path? Said before anything else is, for what is found at a path that is cut says nothing.
+/// Checks whether a socket can have this path. This check comes first, because a lookup of a shortened path tells
+/// nothing.
 pub fn check_path(path: &Path) -> io::Result<()> {
     let bytes = path.as_os_str().len();
     if bytes <= MAX_PATH_BYTES {
@@ -30,7 +31,7 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     listen_with(path, mode, |_| Ok(())).map(|(fd, ())| fd)
 }
 
-/// The same after `prepare`: what that sets holds for the first connection too.
+/// Listens at a path after `prepare` ran on the socket, so that its settings hold for the first connection too.
 pub fn listen_with<T>(
     path: &Path,
     mode: u32,
@@ -40,7 +41,8 @@ pub fn listen_with<T>(
     let fd = seqpacket()?;
     let prepared = prepare(&fd)?;
     let mode = rustix::fs::Mode::from_bits_truncate(mode & 0o777);
-    // Before bind, so that it is never open to more than `mode`; after it, for what the umask took away.
+    // The mode is set before bind, so that the socket is never open to more than `mode`, and again after it, because of
+    // the umask.
     rustix::fs::fchmod(&fd, mode)?;
     rustix::net::bind(&fd, &address)?;
     rustix::fs::chmod(path, mode)?;
@@ -66,7 +68,7 @@ pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// As [`connect`], for who may not wait: `WouldBlock` if the listener's queue is full, and calls on the socket return that
+/// Connects without waiting: `WouldBlock` if the listener's queue is full. Later calls on the socket also return that
 /// instead of blocking.
 pub fn connect_now(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
@@ -97,7 +99,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// As [`pair`]; the first only receives, and where the kernel can say so no descriptors, and the second only sends.
+/// Makes a pair of sockets for one direction. The first only receives, without descriptors if the kernel can forbid
+/// them. The second only sends.
 pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (to, from) = pair()?;
     rustix::net::shutdown(&from, rustix::net::Shutdown::Read)?;
@@ -105,7 +108,7 @@ pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((to, from))
 }
 
-/// Has the other end gone, whatever is left to be taken?
+/// Says whether the other end is gone, even if messages are left to be taken.
 pub fn is_hung_up(fd: impl AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let fd = fd.as_fd();
@@ -117,13 +120,13 @@ pub fn is_hung_up(fd: impl AsFd) -> bool {
             .intersects(PollFlags::RDHUP | PollFlags::HUP)
 }
 
-/// Takes what is queued, at most so many messages, without their bytes and descriptors.
+/// Takes at most `most` queued messages, without their bytes and descriptors.
 pub fn discard(fd: impl AsFd, most: usize) {
     let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::TRUNC;
     for _ in 0..most {
         match rustix::net::recv(fd.as_fd(), &mut [0u8; 1], flags) {
             Ok((_, 1..)) => {}
-            // Nothing more, now or ever.
+            // No more messages, now or later.
             _ => return,
         }
     }
@@ -143,13 +146,14 @@ pub fn set_nonblocking(fd: impl AsFd, on: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, on)?)
 }
 
-/// Did the other end go with messages of ours unread? Asked once, and before anything is received.
+/// Says whether the other end left with messages of this end unread. Ask it once, before anything is received.
 pub fn was_reset(fd: impl AsFd) -> bool {
     let error = sockopt::socket_error(fd);
     error == Ok(Err(rustix::io::Errno::CONNRESET))
 }
 
-/// With how much the kernel charges this end for what it has sent and the other end has not taken, in bytes; 0: all is taken.
+/// Returns the bytes that the kernel charges this end for sent messages which the other end has not taken; 0: all are
+/// taken.
 pub fn unread(fd: impl AsFd) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one int.
@@ -193,7 +197,7 @@ pub fn local_path(fd: impl AsFd) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes())))
 }
 
-/// Who connected (or listened, seen from the other end).
+/// Returns the credentials of the process that connected (or listened, seen from the other end).
 pub fn peer_credentials(fd: impl AsFd) -> io::Result<Creds> {
     let mut raw = libc::ucred {
         pid: 0,
@@ -205,7 +209,8 @@ pub fn peer_credentials(fd: impl AsFd) -> io::Result<Creds> {
     Ok(raw.into())
 }
 
-/// A pidfd of who connected. None: the kernel (before 6.5) cannot, or the process is gone.
+/// Returns a pidfd of the process that connected. Returns `None` if the kernel (before 6.5) has no such call, or the
+/// process is gone.
 pub fn peer_pidfd(fd: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let mut raw: RawFd = -1;
     // SAFETY: SO_PEERPIDFD fills in a descriptor.
@@ -214,7 +219,7 @@ pub fn peer_pidfd(fd: impl AsFd) -> io::Result<Option<OwnedFd>> {
         Ok(()) => Ok(control::own(raw)),
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOPROTOOPT | libc::ESRCH | libc::ENODATA) => Ok(None),
-            // What a process that was reaped gave before 6.16.
+            // The error for a reaped process before Linux 6.16.
             Some(libc::EINVAL) => Ok(None),
             _ => Err(error),
         },
@@ -271,8 +276,8 @@ unsafe fn get_option<T>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::R
     }
 }
 
-/// Did the kernel refuse for want of something that may be there again later: memory, room for descriptors on their way, or in
-/// the table of this process or of all?
+/// Says whether the kernel refused for lack of something that may be available again later: memory, room for
+/// descriptors in transit, or room in this process's or the system's table.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,4 +1,4 @@
-//! Stream sockets: bytes between them and memory or files, and the options of TCP that tell when the other end is gone.
+//! Stream sockets: transfer of bytes to and from memory or files, and the TCP options that detect a lost peer.
 //!
 //! Nothing here blocks, and nothing raises SIGPIPE.
 
@@ -8,11 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Takes at most `len` bytes that wait in a socket to `to`; 0: the end of the stream.
+/// Takes at most `len` bytes that wait in a socket to `to`; returns 0 at the end of the stream.
 ///
 /// # Safety
-/// The range is memory of this process's own of which no reference exists; the kernel checks that it is writable
-/// (`EFAULT`).
+/// The range is this process's own memory, without references to it. The kernel checks that it is writable (`EFAULT`).
 pub unsafe fn recv_into(socket: impl AsFd, to: *mut u8, len: usize) -> io::Result<usize> {
     loop {
         // SAFETY: as the caller promises.
@@ -49,7 +48,7 @@ pub fn discard(socket: impl AsFd, len: usize) -> io::Result<usize> {
     recv(socket, &mut nowhere[..len])
 }
 
-/// Has the kernel forget at most `len` bytes that wait in a TCP socket, without a copy of them; 0: the end of the stream.
+/// Discards at most `len` bytes that wait in a TCP socket, without copying them; returns 0 at the end of the stream.
 pub fn drop_unread(socket: impl AsFd, len: usize) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     let fd = socket.as_fd().as_raw_fd();
@@ -95,7 +94,7 @@ pub unsafe fn send_with(
             iov_len: len,
         },
     ];
-    // SAFETY: all zeros is a message of nothing to nobody in particular.
+    // SAFETY: all zeros is an empty message without an address.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_ptr().cast_mut();
     message.msg_iovlen = pieces.len();
@@ -131,8 +130,8 @@ pub fn has_input(socket: impl AsFd) -> bool {
     crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
 }
 
-/// Waits until a socket has something to be taken (or, with `room`, has room), or a doorbell rings (is readable); at most
-/// `limit`. A signal ends it early.
+/// Waits until a socket has something to be taken (or, with `room`, has room), or a doorbell rings (is readable); at
+/// most `limit`. A signal ends it early.
 pub fn wait(
     socket: Option<impl AsFd>,
     room: bool,
@@ -191,9 +190,9 @@ pub fn watch(socket: impl AsFd, idle: Duration, limit: Duration) -> io::Result<(
     Ok(())
 }
 
-/// Has a connection that stays on this machine send as fast as the other end takes: algorithms that pace for a network
-/// make it wait for timers. One that was made with such an algorithm keeps some of them, so a listener is to be told, whose connections
-/// begin as it is. tcp(7): `TCP_CONGESTION`; every kernel has `reno`.
+/// Makes a connection on this machine send as fast as the other end takes. Congestion algorithms that pace for a
+/// network would make it wait for timers. A connection made with such an algorithm keeps some of these timers. Call
+/// this on the listener, whose connections inherit the setting. See tcp(7), `TCP_CONGESTION`; every kernel has `reno`.
 pub fn hurry(socket: impl AsFd) -> io::Result<()> {
     set_congestion(socket, "reno")
 }
@@ -210,7 +209,7 @@ pub fn congestion(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket.as_fd())?)
 }
 
-/// Has a TCP socket use an algorithm.
+/// Sets a TCP socket's congestion algorithm.
 ///
 /// # Errors
 /// ENOENT if the kernel has none of this name, EPERM if only root may use it.

@@ -23,10 +23,11 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Attached to all threads of a process, those that start later included, or to one thread; detaches when dropped.
+/// Counts the system calls of all threads of a process, later ones included, or of one thread. It detaches when
+/// dropped.
 ///
-/// The tracer is a process of its own: a tracing thread of the process that is also the child's parent would
-/// take its ends and stops away from who waits for them.
+/// The tracer is a process of its own. If it were a thread of the child's parent, it would take the child's stops and
+/// exits away from the parent's own wait calls.
 #[derive(Debug)]
 pub struct SyscallCounter {
     shared: &'static Shared,
@@ -42,7 +43,7 @@ impl SyscallCounter {
         Self::attach_to(Whom::Process(pid))
     }
 
-    /// Attaches to one thread: what others of its process do by the clock is not counted.
+    /// Attaches to one thread. Calls that other threads of its process make periodically are not counted.
     ///
     /// # Errors
     /// When the kernel refuses to trace it.
@@ -97,7 +98,7 @@ impl SyscallCounter {
     /// All system calls entered so far, by number.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        // Relaxed: who takes a mark has heard from the traced process by other means before.
+        // Relaxed: a caller that takes a mark has already heard from the traced process by other means.
         let now = self.shared.counts.iter().map(|n| n.load(Ordering::Relaxed));
         (0..).zip(now).filter(|(_, n)| *n > 0).collect()
     }
@@ -108,7 +109,7 @@ impl SyscallCounter {
         self.counts().values().sum()
     }
 
-    /// What was entered since an earlier [`SyscallCounter::counts`].
+    /// Returns the system calls entered since an earlier [`SyscallCounter::counts`].
     #[must_use]
     pub fn since(&self, mark: &Counts) -> Counts {
         let now = self.counts().into_iter();

@@ -1,6 +1,6 @@
 //! The one clock of the project.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: the same in all processes of the machine.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`, which is equal in all processes of the machine.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -10,7 +10,7 @@ pub fn monotonic_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// The same by the last tick of the system's timer: cheaper, and up to 10 ms late.
+/// Returns nanoseconds of `CLOCK_MONOTONIC` at the system timer's last tick: cheaper, and up to 10 ms late.
 #[inline]
 pub fn coarse_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);

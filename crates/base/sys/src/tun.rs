@@ -24,14 +24,14 @@ struct Request {
     rest: [u8; 22],
 }
 
-/// Makes a TAP device in the calling thread's network namespace; it goes with its descriptor, which does not block. With
-/// `segments`, a `struct virtio_net_hdr` (10 bytes) is in front of each frame, checksums may be partial, and TCP
+/// Makes a TAP device in the calling thread's network namespace; it goes with its descriptor, which does not block.
+/// With `segments`, a `struct virtio_net_hdr` (10 bytes) is in front of each frame, checksums may be partial, and TCP
 /// segments over IPv4 are up to 64 KiB long. Needs CAP_NET_ADMIN.
 pub fn tap(name: &str, segments: bool) -> io::Result<OwnedFd> {
     device(name, IFF_TAP, segments)
 }
 
-/// The same without link headers: IP packets.
+/// Opens a network device without link headers, for IP packets.
 pub fn tun(name: &str, segments: bool) -> io::Result<OwnedFd> {
     device(name, IFF_TUN, segments)
 }

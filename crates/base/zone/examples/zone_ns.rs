@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tranship_zone::{Arena, Backend, Bytes, ItemKeg, ItemOptions, ItemZone, Zone, ZoneConfig};
 
-/// Numbers counted up; what comes back is forgotten.
+/// Numbers counted up; returned ones are forgotten.
 struct Endless(std::sync::atomic::AtomicU32);
 
 impl Backend for Endless {

@@ -1,8 +1,8 @@
-//! An arena: a window of addresses, cut into runs of pages, with a map from each page to whose it is.
+//! An arena: a window of addresses, cut into runs of pages, with a map from each page to its owner.
 //!
-//! Kegs take their slabs from it; whoever needs pages by themselves (a large allocation) takes them with
-//! [`Arena::alloc_pages`]. Everything about the pages is kept outside them: [`Arena::owner`] says whose an address is
-//! by one load from a table beside the window.
+//! Kegs take their slabs from it. A caller that needs pages by themselves (a large allocation) takes them with
+//! [`Arena::alloc_pages`]. All records about the pages lie outside of them. [`Arena::owner`] finds the owner of an
+//! address by one load from a table beside the window.
 
 mod map;
 mod memory;
@@ -84,10 +84,10 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena over private anonymous memory of at most `bytes` (a promise of addresses only).
+    /// Makes an arena over private anonymous memory of at most `bytes` (a promise of addresses only).
     ///
     /// # Errors
-    /// What `mmap` says.
+    /// The error of `mmap`.
     pub fn private(bytes: u64) -> io::Result<Self> {
         Self::new(Private::reserve(bytes.min(MAX_BYTES))?)
     }
@@ -138,7 +138,7 @@ impl Arena {
         self.bytes
     }
 
-    /// What the pages are made of.
+    /// Returns the memory of the pages.
     #[must_use]
     pub fn memory(&self) -> &dyn Memory {
         &*self.memory
@@ -152,8 +152,9 @@ impl Arena {
         (offset < self.bytes).then_some(offset)
     }
 
-    /// The tag of the keg that an address belongs to, [`PAGES_TAG`] for pages, 0 for neither and outside the window.
-    /// One comparison and one load. Exact for who holds what is there, a hint for others.
+    /// Returns the tag of the keg that an address belongs to, [`PAGES_TAG`] for pages, and 0 for neither and outside of
+    /// the window. Cost: one comparison and one load. The answer is exact for a caller that holds memory at the
+    /// address, and a hint for others.
     #[inline]
     #[must_use]
     pub fn tag_of(&self, address: *const u8) -> u8 {
@@ -161,7 +162,7 @@ impl Arena {
         self.map.get(offset / PAGE).tag
     }
 
-    /// Whose an address is; `None` if nobody's.
+    /// Returns the owner of an address, or `None` if there is none.
     #[must_use]
     pub fn owner(&self, address: *const u8) -> Option<Owner> {
         let entry = self.map.get(self.offset_of(address)? / PAGE);
@@ -210,10 +211,10 @@ impl Arena {
     /// Takes pages back.
     ///
     /// # Safety
-    /// Nobody uses the pages any more.
+    /// Nothing uses the pages any more.
     ///
     /// # Panics
-    /// If `first` is not what `alloc_pages` returned.
+    /// If `first` is not a result of `alloc_pages`.
     pub unsafe fn free_pages(&self, first: NonNull<u8>) {
         let Some(Owner::Pages(Some(pages))) = self.owner(first.as_ptr()) else {
             panic!("{first:p} is not the first of some pages");
@@ -227,8 +228,8 @@ impl Arena {
         self.free_run(run);
     }
 
-    /// Gives the memory back that free pages have had for at least one period; who keeps time calls it once a period.
-    /// Returns how many pages.
+    /// Gives back the memory that free pages have had for at least one period. The thread that keeps time calls it once
+    /// a period. Returns the number of pages.
     pub fn age(&self) -> u64 {
         let mut pages = self.pages.lock();
         let given = pages.age(|range| self.memory.decommit(range));
@@ -246,8 +247,8 @@ impl Arena {
         given
     }
 
-    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some. Returns
-    /// how many pages.
+    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some.
+    /// Returns how many pages.
     pub fn trim(&self, keep: u64) -> u64 {
         let mut pages = self.pages.lock();
         let given = pages.trim(keep, |range| self.memory.decommit(range));
@@ -300,10 +301,10 @@ impl Arena {
         self.tags.hold();
     }
 
-    /// Gives them back.
+    /// Releases the arena's locks.
     ///
     /// # Safety
-    /// As [`Lock::release`].
+    /// The rules of [`Lock::release`] hold.
     pub(crate) unsafe fn release(&self) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -344,7 +345,7 @@ impl Arena {
             self.note(state);
             return Some(run);
         }
-        // What lies around free may be what is missing.
+        // Memory of free pages may be the memory that is missing.
         let given = state.purge(|range| self.memory.decommit(range));
         self.given_back.fetch_add(given, Ordering::Relaxed);
         let run = (given > 0).then(|| attempt(&mut state)).flatten();

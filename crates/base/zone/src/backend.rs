@@ -1,4 +1,4 @@
-//! What is behind a zone's caches.
+//! The backend behind a zone's caches.
 
 /// Where a zone's items come from and go to.
 ///
@@ -8,7 +8,7 @@ pub trait Backend: Send + Sync + 'static {
     fn import(&self, out: &mut Vec<u32>, want: usize);
     /// Takes items back.
     fn release(&self, items: &[u32]);
-    /// Under pressure, after items were released: somebody who waits may be served.
+    /// Tells, under pressure, that items were released, so that a waiting thread may be served.
     fn pressure_free(&self) {}
     /// A period of reclamation is over (only for zones that take part in it). Returns whether there may be more to do.
     fn period(&self) -> bool {

@@ -142,16 +142,18 @@ impl Drop for Bucket {
     }
 }
 
-/// Pushes all of them, in their order, to where the next item of a bucket goes; false, and nothing is done, if there is no room for all.
+/// Pushes all items, in order, from the position of a bucket's next item. Returns false, and does nothing, if there is
+/// no room for all.
 ///
 /// # Safety
-/// The next item goes to `next`, the bucket ends at `end`, and nobody else has its memory.
+/// The next item goes to `next`, the bucket ends at `end`, and no other code has its memory.
 #[inline(always)]
 pub(crate) unsafe fn push_many(next: *mut u32, end: *mut u32, items: &[u32]) -> bool {
     if end.addr() - next.addr() < size_of_val(items) {
         return false;
     }
-    // SAFETY: below the end, as there is room. Of a number that is known where this is compiled into it is a move or two.
+    // SAFETY: below the end, as there is room. Of a number that is known where this is compiled into it is a move or
+    // two.
     unsafe { next.copy_from_nonoverlapping(items.as_ptr(), items.len()) };
     true
 }

@@ -1,10 +1,10 @@
-//! One thread's two buckets of one zone, and how somebody else may take them.
+//! One thread's two buckets of one zone, and how another thread may take them.
 //!
-//! The owner's fast path takes no lock and does no atomic read-modify-write. It says that it is busy, compares
-//! `seen` with the zone's control word, works, and says that it is done. Everything else, the owner's slow path
-//! included, happens under `lock`. A thief (a drain by another thread) takes the lock, clears `seen`, makes every
-//! running thread pass a fence (`membarrier`), and waits until the owner is not busy: from then on the owner finds
-//! `seen` cleared and goes to the lock.
+//! The owner's fast path takes no lock and does no atomic read-modify-write. It says that it is busy, compares `seen`
+//! with the zone's control word, works, and says that it is done. Everything else, the owner's slow path included,
+//! happens under `lock`. A thief is another thread that drains. It takes the lock, clears `seen`, makes every running
+//! thread pass a fence (`membarrier`), and waits until the owner is not busy. From then on the owner finds `seen`
+//! cleared and takes the lock.
 //!
 //! ```text
 //! owner: busy; [compiler fence]; seen == control?        thief: seen = 0; membarrier; busy?
@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// What a cache's items go back to when its thread ends.
+/// The destination of a cache's items when its thread ends.
 pub(crate) trait Home: Send + Sync {
     /// The calling thread owns `cache` and uses it no more.
     fn thread_exit(&self, cache: &Cache);
@@ -55,8 +55,8 @@ impl std::fmt::Debug for Cache {
 }
 
 // SAFETY: the buckets are all that is not Sync by itself. The owner touches the front's while `busy` with `seen` found
-// equal to the control word, anyone else (and the owner too) touches them while holding `lock` when the owner
-// cannot be in its fast path, see `Shut::steal`.
+// equal to the control word. Any thread, the owner too, touches them while it holds `lock` and the owner cannot be in
+// its fast path, see `Shut::steal`.
 unsafe impl Sync for Cache {}
 // SAFETY: nothing in it belongs to a thread but by the protocol above.
 unsafe impl Send for Cache {}
@@ -82,7 +82,7 @@ impl Cache {
         }
     }
 
-    /// What the owner's fast path touches.
+    /// Returns the part that the owner's fast path touches.
     pub(crate) fn front(&self) -> &Front {
         &self.front
     }
@@ -90,7 +90,7 @@ impl Cache {
     /// A period is over; for how many the owner has done nothing.
     pub(crate) fn period(&self) -> u32 {
         let acts = self.front.allocs() + self.front.frees();
-        // Only whoever keeps time writes these.
+        // Only the thread that keeps time writes these.
         let idle = if self.acts.swap(acts, Ordering::Relaxed) == acts {
             self.idle.load(Ordering::Relaxed).saturating_add(1)
         } else {
@@ -122,7 +122,7 @@ impl Cache {
     }
 
     /// # Safety
-    /// As [`Lock::release`].
+    /// The rules of [`Lock::release`] hold.
     pub(crate) unsafe fn release(&self) {
         // SAFETY: passed on to the caller.
         unsafe { self.lock.release() };
@@ -164,11 +164,12 @@ impl<'a> Shut<'a> {
     pub(crate) unsafe fn steal(self) -> Option<Claim<'a>> {
         for round in 0..1 << 16 {
             if !self.cache.front.is_busy() {
-                // SAFETY: the owner has ended what it had begun, and begins nothing new.
+                // SAFETY: the owner has ended its operation, and begins no new one.
                 return Some(unsafe { Claim::of(self.cache, self.lock) });
             }
             if self.cache.is_orphan() {
-                // It was left behind in the middle: its buckets may be half changed, and stay as they are.
+                // The owner was left behind in the middle of an operation: its buckets may be half changed, and stay as
+                // they are.
                 return None;
             }
             if round % 64 == 63 {
@@ -183,7 +184,8 @@ impl<'a> Shut<'a> {
 
 impl<'a> Claim<'a> {
     /// # Safety
-    /// The lock is the cache's, and the owner is not in its fast path as long as it is held: it holds it itself, or was excluded, see `steal`.
+    /// The lock is the cache's, and the owner is not in its fast path as long as it is held: it holds it itself, or was
+    /// excluded, see `steal`.
     unsafe fn of(cache: &'a Cache, lock: Guard<'a, ()>) -> Self {
         Claim {
             cache,

@@ -1,8 +1,8 @@
 //! Size classes: four steps per doubling, every item aligned to at least a cache line.
 //!
-//! Up to 4 KiB a class is a multiple of 64 bytes, above it a multiple of 4 KiB, so an item's alignment is the
-//! largest power of two that divides its class's size, at most a page. The largest class is one chunk; what is
-//! larger is "huge": a run of its own, in no class and in no cache.
+//! Up to 4 KiB a class is a multiple of 64 bytes, above it a multiple of 4 KiB, so an item's alignment is the largest
+//! power of two that divides its class's size, at most a page. The largest class is one chunk. A larger item is "huge":
+//! a run of its own, in no class and in no cache.
 
 use crate::runs::PAGE;
 
@@ -80,10 +80,10 @@ impl Classes {
         Self::up_to(chunk_bytes, chunk_bytes)
     }
 
-    /// The same, in which everything above `max_bytes` counts as huge, too.
+    /// Makes classes in which everything above `max_bytes` counts as huge.
     ///
     /// # Panics
-    /// As [`new`](Classes::new).
+    /// Like [`new`](Classes::new).
     #[must_use]
     pub fn up_to(chunk_bytes: u64, max_bytes: u64) -> Self {
         assert!(

@@ -1,4 +1,4 @@
-//! How a zone caches, and what it counts.
+//! How a zone caches, and its counters.
 
 /// Bytes that a thread's bucket may hold, for items of more than a kilobyte.
 const BUCKET_BYTES: u64 = 256 << 10;
@@ -16,13 +16,14 @@ pub struct ZoneConfig {
     pub max: u32,
     /// Items that the depot keeps before it gives some back.
     pub depot_items: u32,
-    /// Lets a drain take what other threads have cached. Without it they are asked, and give it back at their next
-    /// call.
+    /// Lets a drain take items that other threads have cached. Without it those threads are asked, and give the items
+    /// back at their next call.
     pub barrier: Option<Barrier>,
-    /// Whether the program's allocator is made of it. Then nobody keeps time for it (it is told by
-    /// [`ItemZone::period_over`](crate::ItemZone::period_over)), and its locks are the innermost: others allocate under theirs.
+    /// Whether the program's allocator consists of this zone. Then no reaper keeps time for it (it is told by
+    /// [`ItemZone::period_over`](crate::ItemZone::period_over)). Its locks are the innermost, because other code
+    /// allocates while it holds locks of its own.
     pub allocator: bool,
-    /// Whether a forked child finds all caches shut, by itself, so that it cannot get at what it has inherited.
+    /// Whether a forked child finds all caches shut, so that it cannot use inherited items.
     pub shut_in_child: bool,
 }
 
@@ -42,8 +43,8 @@ impl ZoneConfig {
         }
     }
 
-    /// A configuration for a pool in which only `items` can exist: a thread's two buckets hide no more than a quarter of them
-    /// (until somebody is short of them: a drain takes them back).
+    /// Limits the caches for a pool in which only `items` can exist. A thread's two buckets then hide at most a quarter
+    /// of them, until a shortage: a drain takes them back.
     #[must_use]
     pub fn capped(self, items: u64) -> Self {
         let cap = u32::try_from(items / 8).unwrap_or(u32::MAX).max(1);
@@ -84,10 +85,10 @@ impl ZoneConfig {
     }
 }
 
-/// What a drain empties.
+/// The caches that a drain empties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What the depot has beyond its working set: what was really taken out of it lately.
+    /// The part of the depot beyond its working set, that is, beyond the items really taken out of it lately.
     WorkingSet,
     /// The depot.
     Depot,
@@ -97,7 +98,7 @@ pub enum Level {
     All,
 }
 
-/// What a zone has done.
+/// A zone's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ZoneStats {
     /// Items handed out.
@@ -129,7 +130,7 @@ impl ZoneStats {
         self.allocs.saturating_sub(self.frees)
     }
 
-    /// Items in the caches and the depot; exact when nobody allocates or frees.
+    /// Returns the number of items in the caches and the depot; exact while no thread allocates or frees.
     #[must_use]
     pub fn cached(&self) -> u64 {
         self.imported

@@ -1,4 +1,4 @@
-//! The depot: what threads exchange buckets with.
+//! The depot: threads exchange buckets with it.
 
 use crate::bucket::Bucket;
 use crate::wss::WorkingSet;
@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 /// Empty buckets that are kept rather than given to the heap.
 const EMPTIES: usize = 8;
 
-/// Buckets with items and without. Its zone locks it.
+/// Buckets with items and without. The zone locks it.
 #[derive(Debug, Default)]
 pub(crate) struct Depot {
-    /// Those that came last at the back.
+    /// Full buckets, the latest at the back.
     full: VecDeque<Bucket>,
     empty: Vec<Bucket>,
     items: usize,
@@ -68,7 +68,7 @@ impl Depot {
         let bucket = self.full.pop_front()?;
         self.items -= bucket.len();
         self.needed.trimmed(bucket.len(), self.items);
-        // What a spike needed of table goes too.
+        // A table that grew in a peak of use is shrunk too.
         if self.full.len() < self.full.capacity() / 4 {
             self.full.shrink_to(self.full.len() * 2);
         }

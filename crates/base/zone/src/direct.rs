@@ -1,9 +1,9 @@
 //! The calling thread's table of fronts, one word for each zone that has a place in it.
 //!
-//! In a shared library the compiler's thread-locals are found by a call, which costs as much as an allocation. With the feature
-//! `static-tls` the table is where the loader puts what is there when the program begins (the initial-exec model), and is
-//! found by one load. A library with it can be preloaded and linked; one that is loaded later takes 1 KiB of the
-//! little that the C library keeps for such.
+//! In a shared library the compiler's thread-locals are found by a call, which costs as much as an allocation. With the
+//! feature `static-tls` the table lies in the area that the loader lays out when the program begins (the initial-exec
+//! model), and is found by one load. A library with this feature can be preloaded and linked. If it is loaded later, it
+//! takes 1 KiB of the small area that the C library reserves for this purpose.
 
 use crate::front::{Front, NOBODYS};
 
@@ -14,8 +14,8 @@ const PLACES: usize = ZONES + 1;
 
 const _: () = assert!(PLACES.is_power_of_two() && PLACES <= 1 << u8::BITS);
 
-/// Where each thread finds its cache of a zone ([`Zone::place`](crate::Zone::place)): who keeps it beside what a zone is found by saves the
-/// loads of it.
+/// The place at which each thread finds its cache of a zone ([`Zone::place`](crate::Zone::place)). A caller that keeps
+/// it beside the zone's key saves the loads of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachePlace(u8);
 
@@ -26,7 +26,7 @@ impl CachePlace {
         CachePlace(index.min(ZONES) as u8)
     }
 
-    /// As a number.
+    /// Returns the place as a number.
     #[inline(always)]
     #[must_use]
     pub fn number(self) -> u8 {
@@ -41,10 +41,10 @@ impl CachePlace {
         CachePlace(number & (PLACES - 1) as u8)
     }
 
-    /// The same without a look at the number.
+    /// Makes a place from a number without a check.
     ///
     /// # Safety
-    /// It is a place's ([`number`](Self::number)).
+    /// The number belongs to a place ([`number`](Self::number)).
     #[inline(always)]
     #[must_use]
     pub unsafe fn numbered_unchecked(number: u8) -> CachePlace {

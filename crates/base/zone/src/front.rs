@@ -1,6 +1,6 @@
 //! The part of a thread's cache that its fast path touches: one cache line.
 //!
-//! See [`Cache`](crate::cache::Cache) for who may touch it when.
+//! [`Cache`](crate::cache::Cache) says which thread may touch it when.
 
 use crate::bucket::{self, Bucket};
 use crate::lock::Lock;
@@ -11,8 +11,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use tranship_sys::fork;
 
-/// The counters, the first bucket, and whether it may be used. Two cache lines, of which the first is used, so that neighbours do not
-/// share, nor are fetched together. All zeros: shut, and empty.
+/// The counters, the first bucket, and whether it may be used. It takes two cache lines and uses the first, so that
+/// neighbours neither share a line nor are fetched together. All zeros mean shut and empty.
 #[repr(C, align(128))]
 pub(crate) struct Front {
     /// The control word for which the fast path may be taken; 0 for none.
@@ -21,7 +21,7 @@ pub(crate) struct Front {
     /// that is the busy mark as well saves a store; marks of one byte were measured to cost 2 ns more each, as they
     /// defeat store forwarding.
     allocs: AtomicU64,
-    /// The same for items taken back.
+    /// Items taken back, counted as in `allocs`.
     frees: AtomicU64,
     /// Used by both alloc and free, last in first out.
     top: UnsafeCell<Top>,
@@ -30,8 +30,9 @@ pub(crate) struct Front {
     slow_frees: AtomicU64,
 }
 
-/// The first bucket. Where the next item goes is not in it: the counts say so, which `alloc` and `free` change anyway, each its own. With a word that
-/// both change each would wait for what the other has just stored.
+/// The first bucket. It stores no index: the difference of the two counts gives its fill level. `alloc` and `free`
+/// update these counts anyway, each its own. With an index that both write, each would wait for the other's latest
+/// store.
 struct Top {
     /// Where the next item would go if both counts were the same. An address alone: it may lie outside of the bucket.
     origin: *mut u32,
@@ -63,7 +64,7 @@ impl Top {
 // SAFETY: `top` is the only field that is not Sync by itself; see `Cache`.
 unsafe impl Sync for Front {}
 
-/// What a thread finds where it has no cache: always shut.
+/// The front of a thread without a cache: always shut.
 pub(crate) static NOBODYS: Front = Front::shut();
 
 /// The owner is busy from here on; returns the count.
@@ -80,13 +81,14 @@ fn begin(count: &AtomicU64) -> u64 {
 /// The owner is busy no more.
 #[inline(always)]
 fn end(count: &AtomicU64, value: u64) {
-    // Ordering: pairs with the acquire in `is_busy` (what was done to the bucket is seen by the thief) and in `allocs`
-    // and `frees` (who sees a free counted sees the alloc that came before it).
+    // Ordering: pairs with the acquire in `is_busy` (the thief sees the changes of the bucket) and in `allocs` and
+    // `frees` (a thread that sees a free counted sees the alloc before it).
     count.store(value, Ordering::Release);
 }
 
-/// The owner is busy no more, and has done nothing. Not `end`, so that this and the fast path have no store in common, behind
-/// which it would have to be asked again which of the two it was; not a call, for which registers would be saved.
+/// Says that the owner is no longer busy, and has done nothing. It is not `end`: if this and the fast path shared a
+/// store, the code behind it would have to ask again which of the two it was. It is not a call either, which would save
+/// registers.
 #[inline(always)]
 fn end_for_nothing(count: &AtomicU64) {
     cold_path();
@@ -94,7 +96,7 @@ fn end_for_nothing(count: &AtomicU64) {
     count.fetch_sub(1, Ordering::Release);
 }
 
-/// So many more. One writer, so no read-modify-write.
+/// Adds to a counter. There is one writer, so no read-modify-write is needed.
 fn count_more(count: &AtomicU64, more: u64) {
     // Ordering: as in `end`.
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Release);
@@ -112,16 +114,16 @@ impl Front {
         }
     }
 
-    /// An item from the bucket, if `control` is what was seen last.
+    /// Takes an item from the bucket, if `control` is unchanged since it was last seen.
     ///
     /// # Safety
-    /// The calling thread owns it, or it is always shut.
+    /// The calling thread owns the front, or it is always shut.
     #[inline(always)]
     pub(crate) unsafe fn pop(&self, control: &AtomicU64) -> Option<u32> {
         let before = begin(&self.allocs);
         if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
-            // SAFETY: nobody else touches the bucket: a thief that does has cleared `seen`, made this thread pass a
-            // fence after that, and then found it not busy; so this thread would have found `seen` cleared.
+            // SAFETY: no other thread touches the bucket. A thief that does has cleared `seen`, made this thread pass a
+            // fence after that, and then found it not busy. This thread would have found `seen` cleared.
             let top = unsafe { &*self.top.get() };
             let next = top.next(before, self.frees.load(Ordering::Relaxed));
             if next != top.first {
@@ -135,10 +137,10 @@ impl Front {
         None
     }
 
-    /// Puts an item into the bucket, if `control` is what was seen last and there is room.
+    /// Puts an item into the bucket, if `control` is unchanged since it was last seen and there is room.
     ///
     /// # Safety
-    /// As [`pop`](Self::pop).
+    /// The rules of [`pop`](Self::pop) hold.
     #[inline(always)]
     pub(crate) unsafe fn push(&self, control: &AtomicU64, item: u32) -> bool {
         let before = begin(&self.frees);
@@ -147,7 +149,7 @@ impl Front {
             let top = unsafe { &*self.top.get() };
             let next = top.next(self.allocs.load(Ordering::Relaxed), before);
             if next != top.end {
-                // SAFETY: below the end; nobody else has the bucket's memory.
+                // SAFETY: below the end; no other code has the bucket's memory.
                 unsafe { next.write(item) };
                 end(&self.frees, before + 2);
                 return true;
@@ -157,10 +159,11 @@ impl Front {
         false
     }
 
-    /// As [`push`](Self::push), of several, if there is room for all. The last of them is handed out first.
+    /// Puts several items into the bucket, under the conditions of [`push`](Self::push), if there is room for all. The
+    /// last of them is handed out first.
     ///
     /// # Safety
-    /// As [`pop`](Self::pop).
+    /// The rules of [`pop`](Self::pop) hold.
     #[inline(always)]
     pub(crate) unsafe fn push_many(&self, control: &AtomicU64, items: &[u32]) -> bool {
         let before = begin(&self.frees);
@@ -168,7 +171,7 @@ impl Front {
             // SAFETY: as in `pop`.
             let top = unsafe { &*self.top.get() };
             let next = top.next(self.allocs.load(Ordering::Relaxed), before);
-            // SAFETY: up to the end; nobody else has the bucket's memory.
+            // SAFETY: up to the end; no other code has the bucket's memory.
             if unsafe { bucket::push_many(next, top.end, items) } {
                 end(&self.frees, before.wrapping_add(2 * items.len() as u64));
                 return true;
@@ -189,14 +192,14 @@ impl Front {
         let next = top.next(allocs, frees);
         let Top { first, end, .. } = std::mem::replace(top, Top::none());
         top.origin = Top::none().next(frees, allocs);
-        // SAFETY: the parts of one that `put_top` got, and of what was pushed since.
+        // SAFETY: the parts of a bucket that `put_top` got, and of the items pushed since.
         unsafe { Bucket::from_parts(next, first, end) }
     }
 
-    /// Puts a bucket there, where one for no items is.
+    /// Puts a bucket in place of the one for no items.
     ///
     /// # Safety
-    /// As [`take_top`](Self::take_top).
+    /// The rules of [`take_top`](Self::take_top) hold.
     pub(crate) unsafe fn put_top(&self, bucket: Bucket) {
         let [allocs, frees] = self.settled();
         let [next, first, end] = bucket.into_parts();
@@ -230,7 +233,7 @@ impl Front {
         self.count_frees(1);
     }
 
-    /// The same of several.
+    /// Counts several frees.
     pub(crate) fn count_frees(&self, items: usize) {
         count_more(&self.slow_frees, items as u64);
     }
@@ -256,28 +259,28 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows it any more.
+        // SAFETY: no other code knows it any more.
         drop(unsafe { self.take_top() });
     }
 }
 
-/// A front of one's own.
+/// A front that belongs to its holder.
 pub(crate) struct OwnFront {
     at: NonNull<Front>,
     wiped: bool,
 }
 
-// SAFETY: what it points to is Sync, and its own.
+// SAFETY: the front that it points to is Sync, and belongs to it.
 unsafe impl Send for OwnFront {}
 // SAFETY: as above.
 unsafe impl Sync for OwnFront {}
 
-/// Fronts that nobody uses, of memory that the kernel clears in a forked child. They are never unmapped.
+/// Unused fronts, in memory that the kernel clears in a forked child. They are never unmapped.
 static WIPED: Lock<Vec<Free>> = Lock::new(Vec::new());
 
 struct Free(NonNull<Front>);
 
-// SAFETY: nobody uses it.
+// SAFETY: nothing uses it.
 unsafe impl Send for Free {}
 
 impl OwnFront {
@@ -289,8 +292,8 @@ impl OwnFront {
         }
     }
 
-    /// One that is shut in a forked child, whatever it was in the parent: what a child may not touch it then does not find
-    /// in its caches, without having to ask whether it is a child. `None` if there is no memory.
+    /// Makes a front that is shut in a forked child, whatever its state in the parent. The child then finds no
+    /// inherited items in its caches, and need not ask whether it is a child. Returns `None` if there is no memory.
     pub(crate) fn wiped() -> Option<Self> {
         let mut free = WIPED.lock();
         if free.is_empty() {
@@ -316,7 +319,7 @@ impl Deref for OwnFront {
 
 impl Drop for OwnFront {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows it any more.
+        // SAFETY: no other code knows it any more.
         unsafe {
             if self.wiped {
                 self.at.replace(Front::shut());
@@ -333,10 +336,10 @@ pub(crate) fn hold() {
     WIPED.hold();
 }
 
-/// Gives it back.
+/// Releases the lock.
 ///
 /// # Safety
-/// As [`Lock::release`].
+/// The rules of [`Lock::release`] hold.
 pub(crate) unsafe fn release() {
     // SAFETY: passed on to the caller.
     unsafe { WIPED.release() };

@@ -1,15 +1,15 @@
 //! A keg: slabs of one size of item.
 //!
-//! A slab is a run of pages, cut into items; which of them are free is a bitmap here, outside the items. Items come
-//! from the fullest slab that has one, so that the others become empty; an empty slab goes back to its source, but
-//! for one that is kept against going back and forth. A slab in a chunk that drains is frozen: it hands out
-//! nothing and goes back as soon as it is empty.
+//! A slab is a run of pages, cut into items. A bitmap here, outside of the items, says which of them are free. Items
+//! come from the fullest slab with a free item, so that the other slabs become empty. An empty slab goes back to its
+//! source, except one that is kept, so that slabs do not go back and forth. A slab in a chunk that drains is frozen: it
+//! hands out nothing and goes back as soon as it is empty.
 //!
-//! Where an item lies is its [`Place`]; the hooks are told all places when a slab is cut and keep them beside
-//! whatever else they know about a slot, so that [`Keg::free`] looks nothing up.
+//! An item's position is its [`Place`]. When a slab is cut, the hooks are told all places. They keep them beside their
+//! other data about a slot, so that [`Keg::free`] looks nothing up.
 //!
-//! Where slot numbers are short, a slab has fewer of them than items. The items without one are handed out when
-//! [`Keg::name_more`] has got them one; [`Keg::trim`] takes the numbers of free items away again.
+//! When slot numbers are short, a slab has fewer of them than items. An item without a number is handed out when
+//! [`Keg::name_more`] has got a number for it; [`Keg::trim`] takes the numbers of free items away again.
 
 use crate::runs::{PAGE, Run, RunAllocator};
 use crate::slots::SlotSet;
@@ -50,7 +50,7 @@ impl SlabSource for RunAllocator {
 pub struct NewSlab<'a> {
     /// The slab's number in its keg.
     pub slab: u32,
-    /// Its pages.
+    /// The slab's pages.
     pub run: Run,
     /// Bytes of an item.
     pub item_bytes: u64,
@@ -58,7 +58,7 @@ pub struct NewSlab<'a> {
     pub items: &'a [u16],
 }
 
-/// What happens with a slab's items when they get slots and when they lose them.
+/// Callbacks when a slab's items get slots and when they lose them.
 pub trait SlabHooks {
     /// Gives the items their slot numbers, in the order of `slab.items`. Where there are fewer the last items get
     /// none; `None` if there is no number at all.
@@ -148,7 +148,7 @@ impl SlabShape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Live,
-    /// Its chunk drains.
+    /// The slab's chunk drains.
     Frozen,
 }
 
@@ -167,7 +167,7 @@ struct Slab {
     next: u32,
 }
 
-/// Slabs of one size of item. Not synchronised: its owner locks it.
+/// Slabs of one size of item. Not synchronised: the owner locks it.
 #[derive(Debug)]
 pub struct Keg {
     shape: SlabShape,
@@ -314,7 +314,7 @@ impl Keg {
         Ok(())
     }
 
-    /// Has items of one slab, which have none, get slots. Whether some did.
+    /// Gives slots to the items of a slab without slots. Returns whether any item got one.
     pub fn name_more(&mut self, hooks: &mut impl SlabHooks) -> bool {
         let items = self.shape.items;
         let is_short = |slab: &Slab| slab.named < items && slab.state == State::Live;
@@ -415,7 +415,7 @@ impl Keg {
         self.reap_some(usize::MAX, source, hooks)
     }
 
-    /// As [`reap`](Self::reap), at most `most` slabs.
+    /// Gives back at most `most` empty slabs, by the rules of [`reap`](Self::reap).
     pub fn reap_some(
         &mut self,
         most: usize,
@@ -433,7 +433,7 @@ impl Keg {
         given
     }
 
-    /// Lets low numbers of slabs be used first, so that the table can give back what it needed in a spike.
+    /// Sorts the free numbers of slabs, so that low ones are used first and the table can shrink after a peak.
     pub fn compact(&mut self) {
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
         self.vacant.shrink_to_fit();

@@ -20,12 +20,12 @@
 //!   └────────────────────┘ └────────────────────┘
 //! ```
 //!
-//! To a [`Zone`] an item is a number, a `u32`; what it stands for is up to the backend, and nothing is ever written into
-//! items. [`Classes`] maps sizes to classes; [`RunAllocator`], [`SlotNumbers`] and [`Keg`] are plain structures which
-//! their owner locks. The buffers of pools are made of these.
+//! To a [`Zone`] an item is a number, a `u32`. The backend gives it a meaning, and nothing is ever written into items.
+//! [`Classes`] maps sizes to classes; [`RunAllocator`], [`SlotNumbers`] and [`Keg`] are plain structures which their
+//! owner locks. The buffers of pools are made of these.
 //!
-//! For items in a process's own memory there is all of it put together: an [`Arena`] (private memory, a memfd, or
-//! somebody else's [`Memory`](arena::Memory)), [`ItemKeg`]s over it, and [`ItemZone`]s over these, which hand out addresses:
+//! For items in a process's own memory, complete parts exist: an [`Arena`] (private memory, a memfd, or the caller's
+//! own [`Memory`](arena::Memory)), [`ItemKeg`]s over it, and [`ItemZone`]s over these. Zones hand out addresses:
 //!
 //! ```
 //! # mod tranship { pub use tranship_zone as zone; }
@@ -42,10 +42,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Object`] says what happens to items on their way, [`item::Request`] how long an allocation may wait, [`reaper`] when memory
-//! goes back and what a fork does, [`item::DebugOptions`] how wrong use is found.
+//! - [`Object`]: callbacks for items on their way.
+//! - [`item::Request`]: how long an allocation may wait.
+//! - [`reaper`]: when memory goes back, and the effects of a fork.
+//! - [`item::DebugOptions`]: how wrong use is found.
 //!
-//! NOT here: shared memory between domains, liveness of what was sent, quotas. They sit behind [`Backend`],
+//! NOT here: shared memory between domains, liveness of sent buffers, quotas. They are behind [`Backend`],
 //! [`SlabSource`], [`SlabHooks`] and [`Memory`](arena::Memory).
 
 #![warn(missing_docs, clippy::missing_errors_doc)]

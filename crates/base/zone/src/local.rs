@@ -1,7 +1,7 @@
 //! The calling thread's caches: a table by zone index.
 //!
-//! The fast path reads one word of thread-local storage that needs no initialisation and no destructor (for zones of a high
-//! index, three more); the owner of the caches is another thread-local, touched in slow paths only, whose
+//! The fast path reads one word of thread-local storage that needs no initialisation and no destructor (for zones of a
+//! high index, three more); the owner of the caches is another thread-local, touched in slow paths only, whose
 //! destructor gives everything back.
 
 use crate::cache::Cache;
@@ -21,7 +21,8 @@ thread_local! {
     static RECLAIMING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// As long as this lives the calling thread gets no new caches: what it frees while it gives back goes straight back.
+/// While this value lives, the calling thread gets no new caches: items that it frees while it gives memory back go to
+/// the backend.
 pub(crate) struct Reclaiming {
     before: bool,
 }
@@ -53,19 +54,20 @@ struct Caches {
     owned: Vec<Option<Arc<Cache>>>,
     /// Their fronts as plain pointers, for the fast path.
     table: Vec<*const Front>,
-    /// What the last of the direct places has once zones of a high index are used: [`NOBODYS`](crate::front::NOBODYS) is written to by all
-    /// threads that come by, which would be too many.
+    /// The last direct place's front once zones of a high index are used. All threads without a cache write to
+    /// [`NOBODYS`](crate::front::NOBODYS), and with these zones there would be too many of them.
     shut: Option<OwnFront>,
 }
 
-/// This thread's front at `place`, or one that is always shut. It may belong to a zone that is gone: its `seen`
-/// is then no current zone's control word. Not to be kept: slow paths replace it.
+/// Returns this thread's front at `place`, or one that is always shut. It may belong to a zone that is gone: its `seen`
+/// is then no current zone's control word. Do not keep the pointer: slow paths replace the front.
 #[inline(always)]
 pub(crate) fn front(place: CachePlace) -> *const Front {
     direct::get(place)
 }
 
-/// The same for a zone of a high index; `None`: there is none, or the zone has a place of its own.
+/// Returns this thread's front for a zone of a high index. Returns `None` if there is none, or the zone has a place of
+/// its own.
 pub(crate) fn far_front(index: usize) -> Option<*const Front> {
     let (table, len) = TABLE.get();
     if index < ZONES || index >= len {
@@ -77,7 +79,7 @@ pub(crate) fn far_front(index: usize) -> Option<*const Front> {
     (!front.is_null()).then_some(front)
 }
 
-/// This thread's cache at `index`, whoever's it is.
+/// Returns this thread's cache at `index`, whichever zone it belongs to.
 pub(crate) fn get(index: usize) -> Option<Arc<Cache>> {
     OWNED
         .try_with(|owned| owned.caches.borrow().owned.get(index)?.clone())

@@ -1,8 +1,8 @@
 //! A lock that survives `fork`.
 //!
-//! A mutex that another thread holds at a fork stays locked in the child for ever. These are all taken before a fork and
-//! released on both sides after it (see `fork`), which the mutexes of the standard library do not offer without a
-//! guard that lives across. There is no poisoning: what runs under these locks does not panic but for broken invariants.
+//! A mutex that another thread holds at a fork stays locked in the child for ever. These are all taken before a fork
+//! and released on both sides after it (see `fork`), which the mutexes of the standard library do not offer without a
+//! guard that lives across. There is no poisoning: code under these locks panics only if an invariant is broken.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use tranship_sys::futex;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep.
+/// The lock is held, and a thread may sleep for it.
 const WAITED: u32 = 2;
 
 const SPINS: u32 = 100;
@@ -22,7 +22,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: whoever reaches `value` holds the lock.
+// SAFETY: only the holder of the lock reaches `value`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl<T: Send> Send for Lock<T> {}
@@ -76,7 +76,7 @@ impl<T> Lock<T> {
 
     #[inline]
     fn give(&self) {
-        // Ordering: Release pairs with the acquire of whoever takes it next.
+        // Ordering: Release pairs with the acquire of the thread that takes the lock next.
         if self.word.swap(FREE, Ordering::Release) == WAITED {
             let _ = futex::private::wake(&raw const self.word, 1);
         }
@@ -87,7 +87,7 @@ impl<T> Lock<T> {
         std::mem::forget(self.lock());
     }
 
-    /// Gives back what [`hold`](Self::hold) took.
+    /// Releases a lock that [`hold`](Self::hold) took.
     ///
     /// # Safety
     /// The calling thread (or the one it was forked from) called `hold`, and there is no guard.
@@ -97,10 +97,10 @@ impl<T> Lock<T> {
 }
 
 impl<T> Lock<T> {
-    /// The value, while the lock is held without a guard.
+    /// Returns the value, while the lock is held without a guard.
     ///
     /// # Safety
-    /// As [`release`](Self::release), and there is no other reference to the value.
+    /// The rules of [`release`](Self::release) hold, and there is no other reference to the value.
     #[allow(clippy::mut_from_ref, reason = "who holds the lock has the value")]
     pub(crate) unsafe fn held(&self) -> &mut T {
         // SAFETY: passed on to the caller.

@@ -1,7 +1,7 @@
-//! Work that zones do of their own accord: when a thread ends, when a period is over, around a fork.
+//! Work that zones do without a request: when a thread ends, when a period is over, around a fork.
 //!
-//! If the program's allocator is made of zones it has to know of it: what is allocated meanwhile must not come from those
-//! very zones, whose locks may be held.
+//! A program's allocator that consists of zones has to know of this work. Allocations meanwhile must not come from
+//! those zones, because their locks may be held.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,8 @@ type Hooks = (fn(), fn());
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
-/// Has these called, in pairs, by the thread that does such work, before and after it. Once in a process: by its allocator.
+/// Registers a pair of functions. The thread that does such work calls one before it and the other after it. A
+/// process's allocator registers them once.
 pub fn around_own_work(before: fn(), after: fn()) {
     let _ = HOOKS.set((before, after));
 }

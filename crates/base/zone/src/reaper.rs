@@ -1,15 +1,20 @@
-//! Who keeps time for reclamation, and what all zones have in common: the list of them, and what a fork does to them.
+//! Timekeeping for reclamation, the list of all zones, and the effects of a fork on them.
 //!
-//! Every [`period`](set_period) (a quarter of a second) each item zone gives back what lay in its depot untouched for two
-//! periods (beyond the working set: the most that was lately taken out of it), what threads have cached that did nothing
-//! for four, and the memory of its arena that has been free through a whole one. By default a thread of this process does it. It is started when a zone first has something cached,
-//! sleeps without waking as long as no zone has, has a small stack and all signals blocked. If it cannot be started, or
-//! was told not to, the allocations and frees that leave their thread's cache keep time instead.
+//! Every [`period`](set_period) (a quarter of a second) each item zone gives back three kinds of memory:
 //!
-//! **Fork.** The locks of all item zones, kegs and arenas are taken before a fork and released after it, so the child finds
-//! them whole. Private memory is copied with everything in it; both go on alone. What the parent's other threads had
-//! cached goes back in the child after a period, but for a cache whose thread was in the middle of an allocation or
-//! free: that is lost to the child. Memory of a memfd is not inherited: the child must not touch items in it.
+//! - Items that lay in its depot untouched for two periods, beyond the working set: the most that was lately taken out
+//!   of it.
+//! - Items cached by threads that did nothing for four periods.
+//! - The memory of its arena that has been free through a whole period.
+//!
+//! By default a thread of this process does it. The thread is started when a zone first caches something, and sleeps
+//! without waking while no zone does. It has a small stack, and all signals are blocked. If it cannot be started, or
+//! the program forbids it, the allocations and frees that leave their thread's cache keep time instead.
+//!
+//! **Fork.** The locks of all item zones, kegs and arenas are taken before a fork and released after it, so the child
+//! finds them whole. Private memory is copied with its contents, and both processes continue alone. Items that the
+//! parent's other threads had cached go back in the child after a period. A cache whose thread was in the middle of an
+//! allocation or free is lost to the child. Memory of a memfd is not inherited: the child must not touch items in it.
 
 use crate::config::Level;
 use crate::item::{ItemKeg, ItemStats};
@@ -21,7 +26,7 @@ use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 use tranship_sys::{fork, futex, signals, time};
 
-/// Who keeps time.
+/// The component that keeps time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     /// A thread of this process.
@@ -29,16 +34,16 @@ pub enum Driver {
     /// Allocations and frees that leave their thread's cache, whichever thread they are on. A process that does
     /// nothing any more gives nothing back.
     Calls,
-    /// Nobody: the program calls [`period_over`].
+    /// No thread keeps time: the program calls [`period_over`].
     Nobody,
 }
 
 /// A zone's name and figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What the zone is called.
+    /// The zone's name.
     pub name: String,
-    /// What it has done and has.
+    /// The zone's counters and present state.
     pub stats: ItemStats,
 }
 
@@ -50,7 +55,7 @@ pub(crate) trait Managed: Send + Sync {
     fn report(&self) -> Report;
     fn drain(&self, level: Level);
     fn keg(&self) -> &Arc<ItemKeg>;
-    /// Runs what waits for a moment without locks.
+    /// Runs actions that wait for a moment without locks.
     fn act(&self);
     /// Takes the locks of a phase, before a fork.
     fn hold(&self, phase: Phase);
@@ -87,7 +92,7 @@ const NOBODY: u32 = 2;
 static PERIOD_NS: AtomicU64 = AtomicU64::new(250_000_000);
 /// Periods that are over.
 static PERIODS: AtomicU64 = AtomicU64::new(0);
-/// Whether something may be cached, and so somebody keeps time. The thread sleeps on it.
+/// Whether items may be cached, so that a thread has to keep time. That thread sleeps on this word.
 static ARMED: AtomicU32 = AtomicU32::new(0);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// When calls keep time: when the period is over.
@@ -97,7 +102,8 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 /// One at a time.
 static KEEPING: AtomicBool = AtomicBool::new(false);
 
-/// Says who keeps time from now on. A thread that was started already goes on sleeping until it is wanted again.
+/// Sets the component that keeps time from now on. A thread that was started already goes on sleeping until it is
+/// needed again.
 pub fn set_driver(driver: Driver) {
     let driver = match driver {
         Driver::Thread => THREAD,
@@ -140,8 +146,8 @@ pub fn reports() -> Vec<Report> {
     zones().iter().map(|zone| zone.report()).collect()
 }
 
-/// Drains all item zones of this process, and gives all free memory of their arenas back: for who is short of memory now.
-/// Returns how many bytes went back to the system.
+/// Drains all item zones of this process, and gives all free memory of their arenas back. It serves a process that is
+/// short of memory now. Returns the number of bytes that went back to the system.
 pub fn reclaim(level: Level) -> u64 {
     let _work = OwnWork::begin();
     let zones = zones();
@@ -178,7 +184,7 @@ pub(crate) fn join(zone: Weak<dyn Managed>) {
     ZONES.lock().push(zone);
 }
 
-/// Something is cached: somebody must keep time. Called in slow paths, without locks.
+/// Makes sure that a thread keeps time, because something is cached. Called in slow paths, without locks.
 #[inline]
 pub(crate) fn arm() {
     if ARMED.load(Ordering::Relaxed) == 0 || DRIVER.load(Ordering::Relaxed) == CALLS {
@@ -231,8 +237,10 @@ fn run() {
         }
         rest(period);
         if !period_over() {
-            // Whoever caches something from here on finds it 0 and sets it; what was cached before is found below.
-            // Ordering: SeqCst: before the second look; the locks that it takes order it against those who cache.
+            // A thread that caches something from here on finds the word 0 and sets it; items that were cached before
+            // are found below.
+            // Ordering: SeqCst: before the second look; its locks order it against the threads that cache (partner:
+            // the swap in `keep_time`).
             ARMED.store(0, Ordering::SeqCst);
             if period_over() {
                 ARMED.store(1, Ordering::SeqCst);
@@ -241,7 +249,7 @@ fn run() {
     }
 }
 
-/// Lets a period pass, and acts whenever somebody wants it.
+/// Waits for a period, and acts whenever a thread asks for it.
 fn rest(period: Duration) {
     let begun = std::time::Instant::now();
     loop {
@@ -255,7 +263,7 @@ fn rest(period: Duration) {
     }
 }
 
-/// Runs the actions that zones want done by somebody who holds nothing.
+/// Runs the zones' actions that need a thread without locks.
 fn act() {
     zones().iter().for_each(|zone| zone.act());
 }
@@ -265,7 +273,7 @@ pub(crate) fn wake_to_act() {
     if DRIVER.load(Ordering::Relaxed) == THREAD {
         keep_time();
     }
-    // There may be no thread after all.
+    // The thread may not exist after all.
     if DRIVER.load(Ordering::Relaxed) == THREAD {
         WANTED.fetch_add(1, Ordering::Relaxed);
         let _ = futex::private::wake(&raw const WANTED, 1);
@@ -274,7 +282,7 @@ pub(crate) fn wake_to_act() {
     }
 }
 
-/// What is held over a fork. Only the forking thread touches it, between `before_fork` and the release.
+/// The locks that are held over a fork. Only the forking thread touches it, between `before_fork` and the release.
 static HELD: Lock<Held> = Lock::new(Held {
     zones: Vec::new(),
     kegs: Vec::new(),
@@ -291,7 +299,7 @@ extern "C" fn before_fork() {
     let mut held = HELD.lock();
     // No allocation from here on but these two, before any lock of a zone is held.
     let mut zones = zones();
-    // Those that an allocator is made of come last: others allocate under their locks.
+    // Zones of an allocator come last: other zones allocate under their own locks.
     zones.sort_by_key(|zone| zone.is_allocator());
     let mut kegs: Vec<(Arc<ItemKeg>, bool)> = Vec::with_capacity(zones.len());
     for keg in zones.iter().map(|zone| zone.keg()) {

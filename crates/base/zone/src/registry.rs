@@ -52,10 +52,10 @@ pub(crate) fn hold() {
     REGISTRY.hold();
 }
 
-/// Gives it back.
+/// Releases the lock.
 ///
 /// # Safety
-/// As [`Lock::release`].
+/// The rules of [`Lock::release`] hold.
 pub(crate) unsafe fn release() {
     // SAFETY: passed on to the caller.
     unsafe { REGISTRY.release() };
@@ -74,7 +74,7 @@ mod tests {
         fn release(&self, _items: &[u32]) {}
     }
 
-    /// A fork waits for whoever has the lock, also where no zone takes part in reclamation.
+    /// A fork waits for the holder of the lock, even if no zone takes part in reclamation.
     #[test]
     fn a_child_can_make_zones_whatever_its_parents_threads_were_doing() {
         let make = || drop(Zone::new(ZoneConfig::for_item(64), Nothing));

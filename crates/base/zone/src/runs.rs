@@ -1,9 +1,9 @@
 //! Runs of pages out of chunks that come and go.
 //!
-//! A pool's window has room for a number of chunks; each that is present is cut into pages of 4 KiB. A run of
-//! up to one chunk lies inside one chunk, a longer one begins at a chunk's start and takes its neighbours whole
-//! (what it leaves of the last one can be used by others). Among the chunks in which a run fits, the fullest
-//! is taken, so that the others become empty and can be given back.
+//! A pool's window has room for a number of chunks; each that is present is cut into pages of 4 KiB. A run of up to one
+//! chunk lies inside one chunk. A longer run begins at a chunk's start and takes the following chunks; other runs can
+//! use the rest of the last one. Among the chunks in which a run fits, the fullest is taken, so that the others become
+//! empty and can be given back.
 
 use crate::bits::Bits;
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ struct Chunk {
     draining: bool,
 }
 
-/// Hands out runs of pages. Not synchronised: its owner locks it.
+/// An allocator of runs of pages. Not synchronised: the owner locks it.
 #[derive(Debug)]
 pub struct RunAllocator {
     chunk_pages: u32,
@@ -54,7 +54,7 @@ pub struct RunAllocator {
     occupied: Bits,
     present: u32,
     used: u64,
-    /// Chunks of which something is in use, and the most of them since somebody asked.
+    /// Chunks that are partly in use, and the most of them since the last query.
     busy: u32,
     most_busy: u32,
 }
@@ -106,7 +106,7 @@ impl RunAllocator {
         self.used
     }
 
-    /// Chunks of which something is in use.
+    /// Returns the number of chunks that are partly in use.
     #[must_use]
     pub fn busy(&self) -> u32 {
         self.busy
@@ -246,7 +246,8 @@ impl RunAllocator {
         free.then(|| self.change(run, true)).map(|()| run)
     }
 
-    /// Places side by side for so many chunks that are all absent: the highest, so that what grows chunk by chunk has the others.
+    /// Finds adjacent places for `count` absent chunks: the highest, so that the others remain for growth chunk by
+    /// chunk.
     #[must_use]
     pub fn plan_absent(&self, count: u32) -> Option<Range<u32>> {
         let mut length = 0;

@@ -1,8 +1,8 @@
 //! Slot numbers: the names of items.
 //!
-//! An item is named by a `u32`. When a keg cuts a slab it asks for as many numbers as there are items, consecutive
-//! ones when possible, and gives them back with the slab. What a number means elsewhere (an entry of a shared slot
-//! table, counters) is the business of whoever implements [`SlabHooks`](crate::SlabHooks).
+//! An item is named by a `u32`. When a keg cuts a slab it asks for as many numbers as there are items, consecutive ones
+//! when possible, and gives them back with the slab. An implementation of [`SlabHooks`](crate::SlabHooks) gives a
+//! number its meaning (an entry of a shared slot table, counters).
 
 use crate::bits::Bits;
 
@@ -66,7 +66,7 @@ impl SlotSet {
     }
 }
 
-/// Which of the numbers `0 .. count` are free. Not synchronised.
+/// The free numbers among `0 .. count`. Not synchronised.
 #[derive(Debug)]
 pub struct SlotNumbers {
     used: Bits,

@@ -1,10 +1,10 @@
-//! The working-set estimate of a depot, and what lies there untouched.
+//! The working-set estimate of a depot, and the items that lie there untouched.
 //!
-//! The largest fall of the number of items in a row of periods is what was really taken out of the depot, and so what it is
-//! worth keeping. The estimate loses a quarter each period in which less was taken (the formula of UMA since FreeBSD
-//! 14). What lay untouched through two whole periods beyond that is surplus.
+//! The largest fall of the number of items during a row of periods is the number really taken out of the depot, and so
+//! the number worth keeping. The estimate loses a quarter in each period in which less was taken (the formula of UMA
+//! since FreeBSD 14). Items beyond it that lay untouched through two whole periods are surplus.
 
-/// Counts what goes in and out, and estimates what is worth keeping.
+/// A counter of items that come and go, with the estimate of the number worth keeping.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct WorkingSet {
     /// The most items since the period began, and the fewest after that.
@@ -17,7 +17,7 @@ pub(crate) struct WorkingSet {
 }
 
 impl WorkingSet {
-    /// There are now `items`, after some came.
+    /// Records that there are now `items`, after some came.
     pub(crate) fn rose(&mut self, items: usize) {
         if items > self.most {
             self.estimate = self.estimate.max(self.most - self.least_after);
@@ -26,13 +26,13 @@ impl WorkingSet {
         }
     }
 
-    /// There are now `items`, after some were taken because they were needed.
+    /// Records that there are now `items`, after some were taken because they were needed.
     pub(crate) fn fell(&mut self, items: usize) {
         self.least_after = self.least_after.min(items);
         self.least = self.least.min(items);
     }
 
-    /// There are now `items`, after some were given back: that is no need of anybody's.
+    /// Records that there are now `items`, after some were given back. Giving back does not count as a need.
     pub(crate) fn trimmed(&mut self, by: usize, items: usize) {
         self.most = self.most.saturating_sub(by).max(items);
         self.least_after = self.least_after.saturating_sub(by).min(items);
@@ -53,7 +53,7 @@ impl WorkingSet {
         items.saturating_sub(surplus)
     }
 
-    /// What is worth keeping, as far as known.
+    /// Returns the number of items worth keeping, as far as known.
     pub(crate) fn estimate(&self) -> usize {
         self.estimate.max(self.most - self.least_after)
     }

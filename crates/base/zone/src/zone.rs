@@ -18,8 +18,8 @@ use std::sync::{Arc, Weak};
 
 /// Items of one class, cached per thread.
 ///
-/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write. When `alloc`
-/// fails, items may still lie in other threads' caches: [`drain`](Self::drain) brings them to the backend.
+/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write. When
+/// `alloc` fails, items may still lie in other threads' caches: [`drain`](Self::drain) brings them to the backend.
 pub struct Zone<B: Backend> {
     inner: Arc<Inner<B>>,
 }
@@ -29,7 +29,7 @@ const PRESSURE: u64 = 1;
 const EPOCH: u64 = 2;
 const EPOCH_MASK: u64 = (1 << 24) - 1;
 
-/// What fast paths read. In cache lines of its own, which change seldom.
+/// The words that fast paths read, in cache lines of their own, which change seldom.
 #[repr(align(128))]
 struct Hot {
     /// Caches whose `seen` equals this may be used by their owners without a lock. Changes with every request to all
@@ -140,7 +140,7 @@ impl<B: Backend> Zone<B> {
         self.alloc_cached().or_else(|| self.inner.alloc_slow())
     }
 
-    /// What `alloc` does when `alloc_cached` found nothing, without counting a failure.
+    /// Does the work of `alloc` after `alloc_cached` found nothing, without counting a failure.
     pub(crate) fn obtain(&self) -> Option<u32> {
         self.inner.obtain()
     }
@@ -168,16 +168,16 @@ impl<B: Backend> Zone<B> {
         self.inner.closed.load(Ordering::Relaxed)
     }
 
-    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure, once
-    /// the zone is closed, and if there were 127 zones before it (whose caches `alloc` looks for elsewhere).
+    /// Allocates out of the calling thread's cache or not at all. Returns `None` under pressure and once the zone is
+    /// closed. It also does if there were 127 zones before this one, whose caches `alloc` finds elsewhere.
     #[inline(always)]
     #[must_use]
     pub fn alloc_cached(&self) -> Option<u32> {
         self.alloc_cached_at(self.place())
     }
 
-    /// As [`alloc_cached`](Self::alloc_cached), with the zone's [`place`](Self::place) at hand: to find it takes as long as all the rest. With
-    /// another place: `None`.
+    /// Allocates like [`alloc_cached`](Self::alloc_cached), with the zone's [`place`](Self::place) at hand: finding the
+    /// place takes as long as the rest. With another place the result is `None`.
     #[inline(always)]
     #[must_use]
     pub fn alloc_cached_at(&self, place: CachePlace) -> Option<u32> {
@@ -185,7 +185,7 @@ impl<B: Backend> Zone<B> {
         unsafe { (*local::front(place)).pop(&self.inner.hot.control) }
     }
 
-    /// Where threads find their caches of it. It stays the same.
+    /// Returns the place at which threads find their caches of this zone. It never changes.
     #[inline(always)]
     #[must_use]
     pub fn place(&self) -> CachePlace {
@@ -200,14 +200,15 @@ impl<B: Backend> Zone<B> {
         }
     }
 
-    /// As [`free`](Self::free), into the calling thread's cache; `false` if it has no room: nothing has changed then.
+    /// Frees an item into the calling thread's cache. Returns `false`, and changes nothing, if the cache has no room.
     #[inline(always)]
     #[must_use]
     pub fn free_cached(&self, item: u32) -> bool {
         self.free_cached_at(self.place(), item)
     }
 
-    /// As [`free_cached`](Self::free_cached), with the zone's [`place`](Self::place) at hand. With another place: `false`.
+    /// Frees like [`free_cached`](Self::free_cached), with the zone's [`place`](Self::place) at hand. With another
+    /// place the result is `false`.
     #[inline(always)]
     #[must_use]
     pub fn free_cached_at(&self, place: CachePlace, item: u32) -> bool {
@@ -215,8 +216,8 @@ impl<B: Backend> Zone<B> {
         unsafe { (*local::front(place)).push(&self.inner.hot.control, item) }
     }
 
-    /// As [`free_cached`](Self::free_cached), of several, if one of the thread's buckets has room for all: they stay together. The last of them is handed out
-    /// first.
+    /// Frees several items like [`free_cached`](Self::free_cached), if one of the thread's buckets has room for all, so
+    /// that they stay together. The last of them is handed out first.
     #[inline(always)]
     #[must_use]
     pub fn free_cached_all(&self, items: &[u32]) -> bool {
@@ -226,13 +227,13 @@ impl<B: Backend> Zone<B> {
         pushed || self.inner.stash_all(items)
     }
 
-    /// Gives what is cached to the backend.
+    /// Gives cached items to the backend.
     pub fn drain(&self, level: Level) {
         self.inner.drain_to(level);
     }
 
-    /// While set, nothing is cached: a freed item goes to the backend, which is told (`pressure_free`). Setting it
-    /// also brings to the backend what is cached now.
+    /// Sets or clears the pressure. Under pressure nothing is cached: a freed item goes to the backend, which is told
+    /// (`pressure_free`). Setting it also gives cached items to the backend.
     pub fn set_pressure(&self, pressure: bool) {
         let closed = self.inner.closed.load(Ordering::Relaxed);
         self.inner.new_epoch(Some(pressure || closed));
@@ -247,7 +248,7 @@ impl<B: Backend> Zone<B> {
         self.inner.hot.control.load(Ordering::Relaxed) & PRESSURE != 0
     }
 
-    /// Changes the most items of a bucket, and of the depot; what is cached goes to the backend.
+    /// Changes the most items of a bucket, and of the depot; cached items go to the backend.
     pub fn set_capacity(&self, max: u32, depot_items: u32) {
         let inner = &*self.inner;
         inner.max.store(max, Ordering::Relaxed);
@@ -259,7 +260,8 @@ impl<B: Backend> Zone<B> {
         inner.drain_to(Level::All);
     }
 
-    /// Buckets of so many items from now on, as they are next exchanged, and a depot of so many; what is cached stays.
+    /// Sets the size of buckets and of the depot, in items. Buckets change as they are next exchanged, and cached items
+    /// stay.
     pub(crate) fn resize_caches(&self, bucket_items: u32, depot_items: u32) {
         let inner = &*self.inner;
         inner.max.store(bucket_items, Ordering::Relaxed);
@@ -267,7 +269,7 @@ impl<B: Backend> Zone<B> {
         inner.keep.store(depot_items, Ordering::Relaxed);
     }
 
-    /// No more allocations; what is freed goes to the backend. When `outstanding` is 0, nothing is lost by dropping it.
+    /// Ends allocation; freed items go to the backend. When `outstanding` is 0, nothing is lost by dropping the zone.
     pub fn close(&self) {
         self.inner.closed.store(true, Ordering::Relaxed);
         self.set_pressure(true);
@@ -287,13 +289,14 @@ impl<B: Backend> Zone<B> {
             .fetch_add(items, Ordering::Release);
     }
 
-    /// Items that are out: exact when nobody allocates or frees meanwhile, never less than were out all the time.
+    /// Returns the number of items in use. It is exact if no thread allocates or frees meanwhile, and never less than
+    /// the items in use all the time.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.stats().outstanding()
     }
 
-    /// What the zone has done.
+    /// Returns the zone's counters.
     #[must_use]
     pub fn stats(&self) -> ZoneStats {
         self.inner.stats()
@@ -308,7 +311,8 @@ impl<B: Backend> Inner<B> {
         };
         let counters = &self.counters;
         let members = self.members();
-        // Ordering: all frees, then all allocs, with acquire: whoever's free is counted, so is its alloc.
+        // Ordering: all frees, then all allocs, with acquire: for each free counted, its alloc is counted too (partner:
+        // the release of `end` in `front.rs`).
         let direct = counters.frees.load(Ordering::Acquire);
         let frees = members.frees
             + direct

@@ -1,4 +1,4 @@
-//! The debug mode catches each kind of wrong use, and says who.
+//! The debug mode catches each kind of wrong use, and names the code that did it.
 
 mod common;
 
@@ -64,7 +64,7 @@ fn a_use_after_free_is_caught_when_the_item_leaves_quarantine() {
             let options = ItemOptions::named("late").debug(DebugOptions::default());
             let zone = ItemZone::new(&keg, Kept, options);
             let item = zone.alloc(()).expect("room");
-            // SAFETY: ours, until it is freed; then wrong on purpose, but nobody else's yet.
+            // SAFETY: ours, until it is freed; then wrong on purpose, but not in use elsewhere yet.
             unsafe {
                 zone.free(item);
                 item.as_ptr().add(60).write(1);
@@ -74,7 +74,7 @@ fn a_use_after_free_is_caught_when_the_item_leaves_quarantine() {
             let zone = zone(&keg, "late");
             let item = the_culprit_allocates(&zone);
             the_culprit_frees(&zone, item);
-            // SAFETY: wrong on purpose; nobody else's yet.
+            // SAFETY: wrong on purpose; not in use elsewhere yet.
             unsafe { item.as_ptr().add(99).write(1) };
             caught(|| {
                 for _ in 0..300 {
@@ -87,7 +87,7 @@ fn a_use_after_free_is_caught_when_the_item_leaves_quarantine() {
     }
 }
 
-/// Keeps what `init` wrote through a free.
+/// An object whose `init` state survives a free.
 struct Kept;
 
 impl Object for Kept {

@@ -33,8 +33,8 @@ fn child(zones: &[Arc<ItemZone<Bytes>>], kept: NonNull<u8>) -> i32 {
         return 2;
     }
     while reaper::period_over() {}
-    // What is cached goes back here too; the parent's threads had at most so many out, or in a cache that was being used in
-    // that moment.
+    // Cached items go back here too; the parent's threads had at most so many in use, or in a cache that was being used
+    // in that moment.
     let most = 1 + OUT + 2 * 254;
     match zones.iter().any(|zone| zone.stats().items > most as u64) {
         true => 3,

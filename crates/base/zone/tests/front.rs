@@ -1,4 +1,4 @@
-//! What a thread's fast path finds: its own cache, that of a zone of a high index, or in a forked child nothing.
+//! The cache that a thread's fast path finds: its own, that of a zone of a high index, or in a forked child none.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn many_zones_do_not_mix_their_items() {
     }
 }
 
-/// Only with its own place a zone finds a cache, and only there it puts what is freed.
+/// A zone finds a cache only with its own place, and puts freed items only there.
 #[test]
 fn in_the_place_of_another_zone_nothing_is_found() {
     let _places = places();
@@ -118,7 +118,7 @@ fn under_pressure_nothing_is_put_into_a_cache() {
     assert!(zone.free_cached(item));
 }
 
-/// Items that go back together stay together, whatever is left in the first bucket.
+/// Items that go back together stay together, however full the first bucket is.
 #[test]
 fn several_items_stay_together_in_a_bucket() {
     let _places = places();
@@ -173,7 +173,7 @@ fn a_place_that_is_used_again_has_nothing_of_the_zone_before() {
 }
 
 fn in_child(work: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child calls what survives a fork, and ends with `_exit`, or by SIGALRM if it hangs.
+    // SAFETY: the child calls only functions that survive a fork, and ends with `_exit`, or by SIGALRM if it hangs.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
@@ -205,7 +205,7 @@ fn a_child_finds_shut_what_shall_be_shut_in_it() {
     let status = in_child(|| {
         let open = open.alloc_cached().is_some() && open.free_cached(kept);
         let shut = shut.alloc_cached().is_none() && !shut.free_cached(out);
-        // A zone of its own takes no harm from what was wiped.
+        // A zone of the child's own is not harmed by the cleared page.
         let own = Zone::new(config.shut_in_child(), Store::of(0..100));
         let item = own.alloc().expect("100 items");
         own.free(item);
@@ -217,7 +217,7 @@ fn a_child_finds_shut_what_shall_be_shut_in_it() {
     assert!(shut.alloc_cached().is_some());
 }
 
-/// Threads that have no cache yet all look into the same front that is nobody's, whose count they spoil for each other.
+/// Threads without a cache yet all look into the same front without an owner, whose count they disturb for each other.
 #[test]
 fn threads_begin_together() {
     let _dog = watchdog();
@@ -229,7 +229,7 @@ fn threads_begin_together() {
                 barrier.wait();
                 zone.free(zone.alloc().expect("an item"));
             };
-            // Joined by hand, as above: what they had cached is there for the next ones.
+            // Joined by hand, as above: the items that they had cached are there for the next ones.
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(begins)).collect();
             threads
                 .into_iter()

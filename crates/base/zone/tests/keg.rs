@@ -1,4 +1,4 @@
-//! Kegs that share runs and slots, against a map of what is handed out.
+//! Kegs that share runs and slots, against a map of the items in use.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use tranship_zone::{
 const CHUNK: u64 = 64 << 10;
 const CHUNKS: u32 = 6;
 
-/// What a slot number stands for.
+/// The meaning of a slot number.
 #[derive(Debug, Clone, Copy)]
 struct Item {
     keg: usize,

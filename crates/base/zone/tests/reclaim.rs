@@ -62,7 +62,7 @@ fn after_a_spike_the_memory_goes_back_without_a_call() {
             arena.stats().given_back_pages,
             arena.stats().given_back_pages.max(10_000)
         );
-        // And it works on.
+        // The zone still works.
         spike(&zone, 1000);
     }
 }
@@ -189,7 +189,8 @@ fn all_zones_are_listed_and_can_be_drained() {
     );
 }
 
-/// Of an allocator: nobody grows and shrinks its caches but who keeps its time, and who drains all of the process.
+/// The zone of an allocator: only the thread that keeps its time, and a drain of the whole process, grow and shrink its
+/// caches.
 #[test]
 fn caches_that_were_enlarged_hold_what_goes_to_and_fro_and_give_it_back_when_drained() {
     let _watchdog = watchdog();
@@ -232,12 +233,12 @@ fn free_pages_lose_their_memory_in_the_order_in_which_they_were_freed() {
     let runs: Vec<_> = (0..8)
         .map(|_| arena.alloc_pages(16).expect("room"))
         .collect();
-    // SAFETY: ours; nobody uses them afterwards.
+    // SAFETY: ours; nothing uses them afterwards.
     let free = |at: usize| unsafe {
         runs[at].write(1);
         arena.free_pages(runs[at]);
     };
-    // SAFETY: the window is mapped with and without memory, and nobody writes there.
+    // SAFETY: the window is mapped with and without memory, and nothing writes there.
     let has_memory = |at: usize| unsafe { runs[at].read_volatile() == 1 };
     free(6);
     assert_eq!(arena.age(), 0);

@@ -1,14 +1,15 @@
-//! The theft of a cache, explored exhaustively: every interleaving of an owner's fast path and a thief, on processors that
-//! hold stores back (a store buffer each, which may reach memory at any later moment).
+//! The theft of a cache, explored exhaustively: every interleaving of an owner's fast path and a thief, on processors
+//! that hold stores back (a store buffer each, which may reach memory at any later moment).
 //!
-//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. What is left out: the lock (who holds it is alone with the
-//! thief's half), what `seen` is compared with, and the count of frees, which the owner and the thief treat as that of allocations. Stronger processors have fewer behaviours; on weaker ones the fence
-//! of the barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
+//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. Left out are the lock (its holder is
+//! alone with the thief's half), the word to which `seen` is compared, and the count of frees, which the owner and the
+//! thief treat like that of allocations. Stronger processors have fewer behaviours; on weaker ones the fence of the
+//! barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
 
 use std::collections::{HashSet, VecDeque};
 
-/// Places in memory: twice the items handed out, odd while the owner is busy; whether the cache is open; twice the items that there
-/// would be if none had been handed out.
+/// Places in memory: twice the items handed out, odd while the owner is busy; whether the cache is open; twice the
+/// items that there would be if none had been handed out.
 const COUNT: usize = 0;
 const SEEN: usize = 1;
 const ORIGIN: usize = 2;
@@ -21,7 +22,7 @@ const STOCK: u8 = 10;
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     memory: [u8; 3],
-    /// What each processor has stored and memory has not seen: owner, thief.
+    /// Each processor's stores that memory has not seen: owner, thief.
     buffers: [VecDeque<(usize, u8)>; 2],
     steps: [u8; 2],
     /// The count that the owner loaded.

@@ -108,7 +108,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Threads that alloc, free, and free what others allocated.
+/// Runs threads that allocate, free, and free the items of other threads.
 fn churn(zone: &Arc<Zone<Shared>>, items: u32, threads: u64, rounds: u32, stop: &Arc<AtomicBool>) {
     let owned: Arc<Vec<AtomicBool>> = Arc::new(
         std::iter::repeat_with(AtomicBool::default)
@@ -401,7 +401,7 @@ fn an_import_may_fail_and_later_succeed() {
     let (zone, store) = zone(0, config(8));
     assert_eq!(zone.alloc(), None);
     assert_eq!((zone.stats().failures, zone.outstanding()), (1, 0));
-    // What comes from elsewhere, such as a new chunk, is found.
+    // Items from elsewhere, such as a new chunk, are found.
     store.here.lock().expect("no panic").clear();
     let (zone, store) = self::zone(3, config(8));
     let items: Vec<_> = (0..4).map(|_| zone.alloc()).collect();

@@ -21,7 +21,7 @@ use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}")]
     Read {
         /// The file.
@@ -29,28 +29,28 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is not what a configuration looks like.
+    /// The file does not have the form of a configuration.
     #[error("line {line}: {message}")]
     Parse {
         /// 1-based line.
         line: usize,
-        /// What is wrong there.
+        /// The error in that line.
         message: String,
     },
 }
 
-/// Who may forward pools that others write.
+/// The domains that may forward pools of other writers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forward {
     /// Every domain that reads a pool.
     Readers,
-    /// Only who was granted the right by the writer.
+    /// Only domains to which the writer granted the right.
     #[default]
     Granted,
 }
 
-/// Limits per uid (the number in brackets is what one domain may have of it at most).
+/// Limits per uid. The number in brackets is the most that one domain may have of it.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -66,7 +66,8 @@ pub struct Limits {
     pub descriptors: u32,
     /// Entries of the manager's tables that need no descriptor: chunks that readers were shown, claims, rights.
     pub records: u32,
-    /// Memory; three quarters of what others leave if not said, and all of it for the manager's own user.
+    /// Memory. By default three quarters of the memory that other users leave, and all of it for the manager's own
+    /// user.
     #[serde(deserialize_with = "opt_memory")]
     pub memory: Option<u64>,
     /// Memory of one domain; as much as its user's if not said.
@@ -74,12 +75,14 @@ pub struct Limits {
     pub domain_memory: Option<u64>,
 }
 
-/// What a descriptor, with the queues and tables behind it, may cost the manager's process; and a record of its tables.
+/// The most memory of the manager's process that a descriptor may cost, with the queues and tables behind it; and a
+/// record of its tables.
 const DESCRIPTOR_BYTES: u64 = 16 << 10;
 const RECORD_BYTES: u64 = 256;
 
 impl Limits {
-    /// The most memory that the manager's own process may come to need for one user. Not what is granted: that is its clients'.
+    /// Returns the most memory that the manager's own process may need for one user. Granted memory is not included: it
+    /// belongs to the manager's clients.
     pub fn own_bytes(&self) -> u64 {
         u64::from(self.descriptors) * DESCRIPTOR_BYTES + u64::from(self.records) * RECORD_BYTES
     }
@@ -122,7 +125,7 @@ pub struct Config {
     /// Pools that one domain may write at a time (entries of its control page).
     #[serde(deserialize_with = "pools_per_domain")]
     pub pools_per_domain: u32,
-    /// Who may forward pools of others.
+    /// The domains that may forward pools of other writers.
     pub forward: Forward,
     /// Leave when there was no client for this long.
     #[serde(deserialize_with = "opt_duration")]
@@ -130,7 +133,7 @@ pub struct Config {
     /// How often orphaned pools are looked at.
     #[serde(deserialize_with = "duration")]
     pub orphan_interval: Duration,
-    /// How long after its start a manager awaits those who were there before it, until it counts them as gone.
+    /// The time after its start for which a manager waits for earlier domains, before it counts them as gone.
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
     /// How long one turn of its loop may take before the manager ends itself, and says where it stood.
@@ -145,11 +148,12 @@ pub struct Config {
     /// For how long another domain may hold a buffer until it is charged to that domain.
     #[serde(deserialize_with = "duration")]
     pub linger: Duration,
-    /// How much may be charged to a domain so, and what is done about more: the first rule that matches.
+    /// How much may be charged to a domain in this way, and the action when it is more: the first rule that matches.
     pub hog: Vec<HogRule>,
-    /// What it is to know of pools, by their names: the first rule that matches.
+    /// What the policy is told about pools, by their names: the first rule that matches.
     pub pool: Vec<PoolRule>,
-    /// Who, besides root and the manager's own user, may have a policy of theirs set quotas; nobody if empty. These rules have no names.
+    /// The users, besides root and the manager's own, whose policy may set quotas; none if empty. These rules have no
+    /// names.
     #[serde(deserialize_with = "access::nameless")]
     pub policy_run: Vec<Rule>,
     /// When memory counts as short outside.
@@ -159,14 +163,14 @@ pub struct Config {
     pub socket_mode: Option<u32>,
     /// Limits per uid.
     pub limits: Limits,
-    /// Who may look on.
+    /// The users that may observe.
     pub observe: Observe,
-    /// Who may connect; everybody if empty. These rules have no names.
+    /// The users that may connect; all if empty. These rules have no names.
     #[serde(deserialize_with = "access::nameless")]
     pub connect: Vec<Rule>,
-    /// Who may export which names; everybody every name if empty.
+    /// The users that may export names, and which; every user every name if empty.
     pub export: Vec<Rule>,
-    /// Who may bind (connect to) which names; everybody every name if empty.
+    /// The users that may bind (connect to) names, and which; every user every name if empty.
     pub bind: Vec<Rule>,
     /// Names that only their owner may export.
     pub reserved: Vec<Reserved>,
@@ -205,7 +209,8 @@ impl Config {
     /// Parses a configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line: an unknown key, a value outside its range, rules that contradict each other.
+    /// The first thing that is wrong, with its line: an unknown key, a value outside its range, rules that contradict
+    /// each other.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|e| ConfigError::Parse {
             line: e.span().map_or(1, |s| {
@@ -218,7 +223,7 @@ impl Config {
     /// Reads and parses a file.
     ///
     /// # Errors
-    /// As [`parse`](Config::parse), and a file that cannot be read.
+    /// Those of [`parse`](Config::parse), and a file that cannot be read.
     pub fn load(path: &std::path::Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
@@ -232,7 +237,7 @@ impl Config {
         self.policy != pools::STATIC
     }
 
-    /// What the policy is to know of a pool.
+    /// Returns the policy's rule for a pool.
     pub(crate) fn rule_of(&self, name: &str) -> tranship_policy::Rule {
         let rule = self
             .pool
@@ -246,23 +251,23 @@ impl Config {
         self.hog.iter().find(|r| r.matches(name, uid))
     }
 
-    /// Whether somebody's process may have to be killed.
+    /// Says whether a rule may make the manager kill a process.
     pub fn kills(&self) -> bool {
         let kills = |r: &HogRule| r.action == tranship_proto::HogAction::Kill;
         self.hog.iter().any(kills)
     }
 
-    /// Whether somebody may connect at all.
+    /// Says whether a user may connect at all.
     pub(crate) fn may_connect(&self, uid: u32, gid: u32) -> bool {
         access::allowed(&self.connect, uid, gid, None)
     }
 
-    /// Whether somebody's policy may set quotas.
+    /// Says whether a user's policy may set quotas.
     pub(crate) fn may_steer(&self, uid: u32, gid: u32) -> bool {
         !self.policy_run.is_empty() && access::allowed(&self.policy_run, uid, gid, None)
     }
 
-    /// What keeps somebody from exporting a name.
+    /// Returns the rule that forbids a user to export a name, if there is one.
     pub(crate) fn bars_export(&self, uid: u32, gid: u32, name: &str) -> Option<AccessRule> {
         let reserved = self
             .reserved
@@ -277,7 +282,7 @@ impl Config {
         }
     }
 
-    /// Whether somebody may connect to a name.
+    /// Says whether a user may connect to a name.
     pub(crate) fn may_bind(&self, uid: u32, gid: u32, name: &str) -> bool {
         access::allowed(&self.bind, uid, gid, Some(name))
     }

@@ -1,4 +1,4 @@
-//! The manager as a thread of the first process: the same code, isolated from nobody in that process.
+//! The manager as a thread of the first process: the same code, without isolation from that process.
 
 use crate::shell::lock::Lock;
 use crate::{Config, Listener, Shutdown, run};
@@ -9,10 +9,10 @@ use tranship_error::Error;
 
 /// Names of the directories that embedded managers make; a process id and a number follow.
 const PREFIX: &str = "embedded-";
-/// The same for those on their way out.
+/// The prefix of directories that are about to be removed.
 const DEAD: &str = "dead-";
 const SOCKET: &str = "manager.sock";
-/// Directories that somebody may take for a dead one's before they are locked.
+/// Directories that another process may take for a dead manager's before they are locked.
 const TRIES: u32 = 100;
 
 /// A manager that runs in a thread until this is dropped.
@@ -35,12 +35,13 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts one at a path, or at a fresh one of its own.
+    /// Starts a manager at a path, or at a fresh one of its own.
     ///
     /// Returns when it listens.
     ///
     /// # Errors
-    /// As [`Listener::bind`](crate::Listener::bind); `BadArgument` for a configuration that is not consistent; `System`.
+    /// Those of [`Listener::bind`](crate::Listener::bind); `BadArgument` for a configuration that is not consistent;
+    /// `System`.
     pub fn start(config: Config, path: Option<&Path>) -> Result<Embedded, Error> {
         let mode = config.socket_mode.unwrap_or(0o600);
         let (listener, path, dir) = match path {
@@ -100,9 +101,9 @@ fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), Error> {
     }
 }
 
-/// Removes the directories of embedded managers whose processes were killed: those of which nobody holds the lock. One that is about
-/// to be locked may be among them: [`bind_fresh`] then takes another.
-// Crash: what was moved away and not removed is found by the next one.
+/// Removes the directories of embedded managers whose processes were killed: those whose lock is free. A directory that
+/// is about to be locked may be among them: [`bind_fresh`] then takes another.
+// Crash: a directory that was moved away and not removed is found by the next manager.
 fn remove_dead(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -111,7 +112,8 @@ fn remove_dead(base: &Path) {
             continue;
         }
         if let Ok(lock) = Lock::take(&entry.path().join(SOCKET)) {
-            // Moved first, still locked: who was about to lock it does not find it any more, and what it makes is not removed.
+            // Moved first, still locked: a process that was about to lock it no longer finds it, and its files are not
+            // removed.
             let away = fresh(base, DEAD);
             if std::fs::rename(entry.path(), &away).is_ok() {
                 let _ = std::fs::remove_dir_all(away);
@@ -154,7 +156,7 @@ mod tests {
         const IDS: &str = "manager.sock.ids";
         let dead = [
             make("embedded-4194305-0", &[LOCK, IDS, SOCKET]),
-            // Its number is another process's by now.
+            // Its number belongs to another process by now.
             make(&format!("embedded-{}-999999", std::process::id()), &[LOCK]),
             make("embedded-4194305-2", &[]),
             make("dead-4194305-3", &[LOCK, IDS]),

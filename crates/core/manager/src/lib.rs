@@ -1,9 +1,8 @@
 //! The manager: a pure state machine in a thin I/O shell.
 //!
-//! What it is for: admits memory against quotas and a total, hands what writers show to those who
-//! may read it, names things, keeps reader sets and epochs, cleans up after the dead, and is rebuilt
-//! from claims after its own death. `state/` decides and does no I/O; `shell/` does the I/O
-//! and decides nothing.
+//! What it is for: it admits memory against quotas and a total. It hands descriptors from writers to the domains that
+//! may read them. It keeps names, reader sets and epochs. It cleans up after dead processes, and is rebuilt from claims
+//! after its own death. `state/` decides and does no I/O; `shell/` does the I/O and decides nothing.
 //!
 //! NOT here: any fast path, the client's side of the protocol (`core`), scheduling policies.
 

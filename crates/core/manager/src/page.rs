@@ -9,12 +9,12 @@ use tranship_proto::{PageRecord, decode_page};
 use tranship_region::layout::PageRo;
 use tranship_sys::{futex, time};
 
-/// What a page said.
+/// The contents of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Random per start of the manager.
     pub instance: u64,
-    /// Its process.
+    /// The manager's process number.
     pub pid: u32,
     /// When it said this, ns of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub silent: Option<Duration>,
     /// Records that had no room.
     pub left_out: u64,
-    /// What there was.
+    /// The records of the page.
     pub records: Vec<PageRecord>,
 }
 
@@ -40,7 +40,7 @@ pub struct Reader {
 }
 
 fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
-    // It asks for a new page. What lies there may be anybody's: a pipe is not waited for.
+    // Opening asks for a new page. The path may hold any file: a pipe is not waited for.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
@@ -68,7 +68,7 @@ impl Reader {
     /// Asks for a new page: one comes within a quarter of a second, if the manager lives.
     pub fn ask(&mut self) {
         self.asked.get_or_insert_with(Instant::now);
-        // A file that is not there any more, or cannot be opened: what it said last stays.
+        // If the file is gone or cannot be opened, the last contents stay.
         let Ok((file, place, bytes)) = open(&self.path) else {
             return;
         };
@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// Waits until there is something newer than what was read last, at most that long.
+    /// Waits until there is a newer page than the one read last, for at most `most`.
     pub fn wait(&mut self, most: Duration) -> bool {
         let until = Instant::now() + most;
         loop {
@@ -98,7 +98,7 @@ impl Reader {
             if left.is_zero() {
                 return false;
             }
-            // In steps: a file that was replaced while nobody lived who could say so is found by asking.
+            // The wait is in steps. A file that was replaced while no manager lived to say so is found by asking.
             let step = left.min(Duration::from_millis(250));
             if matches!(
                 futex::wait(self.page.turn_ptr(), turn, Some(step)),
@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    /// What was said last. `None`: nothing yet.
+    /// Returns the last page, or `None` if there is none yet.
     pub fn read(&mut self) -> Option<Snapshot> {
         let found = self.page.read()?;
         if found.turn != self.seen {
@@ -139,7 +139,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// What lies there may be anybody's: a pipe without a writer is not waited for.
+    /// The path may hold any file: a pipe without a writer is not waited for.
     #[test]
     fn a_pipe_is_no_page() {
         let _dog = tranship_testkit::Watchdog::new();

@@ -27,8 +27,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// From the environment of this process, unless it is privileged. Makes nothing: who starts a manager makes its directory
-    /// ([`own_dir`]).
+    /// Finds the places in the environment of this process, unless it is privileged. It makes no directory: the program
+    /// that starts a manager does ([`own_dir`]).
     pub fn find() -> Places {
         let named = process::trusted_env(SOCKET_ENV).map(PathBuf::from);
         let user = find_user_dir().map(|d| d.join("manager.sock"));
@@ -39,7 +39,7 @@ impl Places {
         }
     }
 
-    /// Those to try, in order.
+    /// Returns the places to try, in order.
     pub fn candidates(&self) -> Vec<&Path> {
         match &self.named {
             Some(path) => vec![path],
@@ -50,8 +50,8 @@ impl Places {
     }
 }
 
-/// Where a user's own manager may have its socket, best first. The one in /tmp may be somebody else's, who made it to be in the
-/// way; the one after it nobody else can make.
+/// Returns the places for a user's own manager socket, best first. The one in /tmp may belong to another user, who made
+/// it as an obstacle. No other user can make the one after it.
 fn user_dirs() -> Vec<PathBuf> {
     let uid = process::geteuid();
     let variable = process::trusted_env("XDG_RUNTIME_DIR");
@@ -89,7 +89,7 @@ fn is_ours_or_free(dir: &Path) -> bool {
     check_own(dir).is_ok() || free()
 }
 
-/// Makes a directory with mode 0700, or checks that the one that is there is ours and nobody else's.
+/// Makes a directory with mode 0700, or checks that an existing one belongs to this user alone.
 pub fn own_dir(dir: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => {}

@@ -1,5 +1,5 @@
-//! The state machine among crowds: what one client asks costs what it has itself, however much others have. A scan over what
-//! others have is a scan for each request: with so many of both the watchdog would come first.
+//! The state machine among crowds: a client's request costs time for its own objects, however many others have. A scan
+//! over others' objects would be a scan for each request. With so many of both the watchdog would come first.
 
 #[path = "common/house.rs"]
 mod house;
@@ -9,7 +9,7 @@ use tranship_manager::Limits;
 use tranship_manager::state::Header;
 use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, Req, Request, Role, Trust};
 
-/// Of those who are there, and of requests among them.
+/// The number of clients, and of requests among them.
 const CROWD: u32 = 60_000;
 const LINES: u32 = 2;
 const LINK_SOURCE: u32 = 6;
@@ -108,7 +108,7 @@ fn of_channels() {
             "{events:?}"
         );
     }
-    // Others come, take back what they never asked for, and go: with their connections, and for good.
+    // Other clients come, take back requests that they never made, and go: with their connections, and for good.
     for n in 0..CROWD {
         let (client, _) = house.join(2, None);
         house.ask(client, Request::CancelConnect { req: Req(n) }, None);
@@ -242,12 +242,13 @@ fn of_claims_of_a_pool() {
     );
     let before = house.state.held_tokens().len();
     house.ask(writer, done, None);
-    // It has none of them on its reader set.
+    // The writer has none of them on its reader set.
     let now = house.state.held_tokens().len();
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }
 
-/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this reader.
+/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this
+/// reader.
 fn reader_set(
     house: &mut House,
     n: u32,
@@ -279,7 +280,7 @@ fn reader_set(
     }
 }
 
-/// Comes back, as this process, and has these pools and nothing else; what all are told by that.
+/// Comes back as this process, with these pools and nothing else; returns the events for all clients.
 fn comes_back(house: &mut House, me: DomainId, process: u64, reads: u32) -> Vec<Event> {
     let (client, _) = house.join_as(2, Some(me), process);
     let req = Req(1);
@@ -320,7 +321,8 @@ fn of_reader_sets_that_name_somebody_else() {
     }
 }
 
-/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it comes.
+/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it
+/// comes.
 #[test]
 fn of_queues_on_reader_sets() {
     const EACH: u32 = 2048;
@@ -328,7 +330,7 @@ fn of_queues_on_reader_sets() {
     let mut house = crowded();
     let (me, process, other) = (DomainId(400_000), 1 << 32, DomainId(400_001));
     for n in 0..POOLS {
-        // Those of somebody who never comes are found first.
+        // The objects of a domain that never comes are found first.
         let of = |first: u32, sink| {
             let from = first + n * EACH;
             (from..from + EACH).map(move |id| (ChannelId(id), sink, process))

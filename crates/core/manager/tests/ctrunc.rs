@@ -1,5 +1,5 @@
-//! Descriptors that did not arrive: those that a request does not prescribe end a connection, those for which the manager has
-//! no room are a refusal. Its own program, because it uses the process's descriptors up.
+//! Descriptors that did not arrive. Those that a request does not prescribe end a connection. Those for which the
+//! manager has no room are a refusal. It is a program of its own, because it uses up the process's descriptors.
 
 mod common;
 use common::*;
@@ -66,7 +66,7 @@ fn no_room_is_a_refusal() {
     let req = good.req();
     good.send(&create(req), &[table.as_fd()]);
     assert_eq!(good.refused(req), RefusalCode::NoDescriptors);
-    // Whoever asked for what cannot be answered hears why.
+    // A client that asked for something impossible is told why.
     let accept = Request::AcceptPool {
         channel: chan.id,
         pool: pool.id,
@@ -134,19 +134,19 @@ fn a_surplus_ends_the_connection() {
     let spare = std::fs::File::open("/dev/null").unwrap();
     good.sync();
 
-    // A request that brings none, with one that finds no place: what arrives looks right but for the flag.
+    // A request without descriptors, together with one without room: the arrived bytes look right except for the flag.
     let (before, mut all) = exhaust();
     all.push(rustix::io::dup(&spare).unwrap()); // the place of `null`
     let req = lost.req();
     lost.send(&Request::Stat { req }, &[spare.as_fd()]);
-    // Would end it in peace; there may be nobody to say it to any more.
+    // A goodbye would end it in peace; there may be no manager to take it any more.
     let _ = tranship_sys::socket::sendmsg(&lost.fd, &encode(&Request::Goodbye), &[], false);
     assert_eq!(lost.expelled(), Some(RefusalCode::BadDescriptor));
     drop(all);
     setrlimit(Resource::Nofile, before).unwrap();
     good.sync();
 
-    // More than the manager has room for: what did arrive is closed.
+    // More than the manager has room for: the arrived descriptors are closed.
     let open = open_descriptors();
     let mut many = Client::join(m.path(), "many");
     let fds = vec![spare.as_fd(); 200];
@@ -160,7 +160,7 @@ fn a_surplus_ends_the_connection() {
     }
 }
 
-/// As the library's own sending, without its bound.
+/// Sends like the library's own function, without its bound.
 fn send_many(fd: &OwnedFd, bytes: &[u8], fds: &[std::os::fd::BorrowedFd<'_>]) {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];

@@ -1,4 +1,5 @@
-//! The end of a domain that had much goes on in pieces: others are served between them, and it ends for each in the end.
+//! The end of a domain that had much goes on in pieces: others are served between them, and it ends for each in the
+//! end.
 
 #[path = "common/house.rs"]
 mod house;
@@ -9,7 +10,7 @@ use tranship_manager::state::{ClientId, Header};
 use tranship_proto::{ChannelId, DomainId, Event, Req, Request, Role};
 
 const CHANNELS: usize = 1000;
-/// What one step may end at most.
+/// The most ends in one step.
 const PIECE: usize = 128;
 const LINES: u32 = 2;
 const LINK_SOURCE: u32 = 6;
@@ -80,7 +81,7 @@ fn each_step_is_short_and_all_of_it_comes() {
         let piece = gone(&house.tick());
         assert!(piece > 0 && piece <= PIECE, "{piece} after {all}");
         all += piece;
-        // Whoever comes meanwhile is served, and what it had ends with it.
+        // A client that comes meanwhile is served, and its objects end with it.
         let (client, _) = house.join(3, None);
         let name = "other".to_owned();
         let role = Role::Sink;

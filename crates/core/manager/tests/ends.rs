@@ -1,4 +1,4 @@
-//! What ends with a process: all that was its own, and what it held of others.
+//! The end of a process: its own objects, and the buffers of others that it held.
 
 #[path = "common/house.rs"]
 mod house;
@@ -85,7 +85,7 @@ fn claims() {
     nothing_is_left(&house);
 }
 
-/// What its writer has returned is free as soon as the last who mapped it has ended.
+/// A chunk that its writer has returned is free as soon as the last process that mapped it has ended.
 #[test]
 fn what_a_reader_held() {
     let mut house = house(1, Limits::default());
@@ -104,7 +104,7 @@ fn what_a_reader_held() {
     house.state.audit().expect("no contradiction");
 }
 
-/// Its readers keep what they hold, and the rest is free.
+/// Its readers keep their buffers, and the rest is free.
 #[test]
 fn what_a_dead_writer_has_left() {
     let mut house = house(3, Limits::default());
@@ -125,7 +125,8 @@ fn what_a_dead_writer_has_left() {
     house.state.audit().expect("no contradiction");
 }
 
-/// As long as a reader holds something of it, what it had is counted under its id: who took that would be charged less than it has.
+/// As long as a reader holds some of its memory, that memory is counted under its id. A domain that took the id would
+/// be charged less than it has.
 #[test]
 fn the_id_of_a_dead_writer_is_nobodys() {
     let mut house = house(3, Limits::default());

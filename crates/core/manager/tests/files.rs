@@ -1,4 +1,4 @@
-//! What lies where a manager wants to listen, and beside it.
+//! Files at the place where a manager wants to listen, and beside it.
 
 mod common;
 use common::*;
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use tranship_error::ErrorKind;
 use tranship_manager::{Config, Embedded};
 
-/// Whatever the socket is called: what others have in its folder stays theirs.
+/// Whatever the socket's name, other files in its folder stay.
 #[test]
 fn files_of_others_beside_the_socket_stay() {
     let _dog = watchdog();

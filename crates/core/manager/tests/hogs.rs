@@ -1,4 +1,4 @@
-//! What a domain holds of others' memory is charged to it, and a rule says what happens to one that holds too much.
+//! Others' memory that a domain holds is charged to it, and a rule says what happens to a domain that holds too much.
 
 #[path = "common/house.rs"]
 mod house;
@@ -29,7 +29,7 @@ fn house(rules: &str) -> House {
 fn period(house: &mut House) -> Vec<Event> {
     house.now += PERIOD;
     let mut events = house.step(Input::Tick);
-    // A look begins, and who holds too much is found by the next one.
+    // A look begins, and the next one finds the domain that holds too much.
     house.now += Duration::from_millis(10);
     events.extend(house.step(Input::Tick));
     house.state.audit().expect("no contradiction");
@@ -158,7 +158,7 @@ fn what_is_not_unmapped_is_charged_too() {
     assert_eq!(d.charged_bytes(), 0);
 }
 
-/// A writer's table says how long its buffers are: no more than what there is of the pool.
+/// A writer's table gives the lengths of its buffers: the charge is at most the pool's size.
 #[test]
 fn no_more_is_charged_than_there_is() {
     let mut house = house("linger = \"10ms\"");
@@ -207,11 +207,11 @@ fn what_is_charged_counts_against_what_the_holder_may_have() {
     assert_eq!(refusal.code, RefusalCode::Charged);
     assert_eq!((refusal.asked, refusal.available), (CHUNK, 0));
     assert!(refusal.to_string().contains("dropped"), "{refusal}");
-    // What it drops makes room.
+    // Dropping buffers makes room.
     house.held.clear();
     period(&mut house);
     assert_eq!(own.grant(&mut house, 4).0, Ok(4));
-    // The writer has what it has, whoever holds it.
+    // The writer keeps its own memory, whichever domain holds it.
     assert_eq!(writer.grant(&mut house, 3).0, Ok(2));
     assert_eq!(writer.grant(&mut house, 1).0, Err(RefusalCode::Quota));
 }
@@ -267,7 +267,7 @@ fn a_hog_is_reported_once_and_again_when_it_has_let_go() {
     let hog = d.hog.expect("it is one");
     assert_eq!((hog.action, hog.over_bytes), (HogAction::Report, 2 * CHUNK));
     assert!(hog.since_ms >= 1000, "{hog:?}");
-    // About what is allowed it stays one.
+    // Around the limit it stays a hog.
     for slots in [2, 3, 2, 4, 2] {
         holds(&mut house, &writer, &reader, slots, true);
         period(&mut house);
@@ -401,7 +401,8 @@ fn nobody_is_looked_at_where_nobody_reads() {
 
 const VICTIM: u32 = OTHER + 1;
 
-/// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the pool.
+/// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the
+/// pool.
 #[test]
 fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
     let mut house = house("linger = \"10ms\"");
@@ -427,7 +428,7 @@ fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
     assert_eq!(own.grant(&mut house, 1).0, Err(RefusalCode::Charged));
 }
 
-/// What another user's table says throws nobody out, unless a rule names its user.
+/// Another user's table expels no domain, unless a rule names that user.
 #[test]
 fn what_lingers_in_another_users_pool_throws_nobody_out() {
     for (action, writers, out) in [
@@ -466,7 +467,7 @@ fn a_hog_without_a_connection_is_not_killed() {
 #[test]
 fn many_users_have_their_turns() {
     const USERS: u32 = 1000;
-    // Words of one look: what it costs, a pool's counters, and its table.
+    // The words of one look: its fixed cost, a pool's counters, and its table.
     let look = 64 + u64::from(pool::SLOTS) * 9;
     let mut house = house("");
     let writer = Writer::join(&mut house, OWNER, TOTAL);

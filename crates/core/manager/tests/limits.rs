@@ -1,4 +1,5 @@
-//! The limits per user id: each is a refusal that says so, is lifted by giving back, and leaves other users alone.
+//! The limits per user id: each gives a refusal that names it, ends when something is given back, and leaves other
+//! users alone.
 
 mod common;
 use common::*;
@@ -89,7 +90,7 @@ fn connect(c: &mut Client, name: &str, wait: bool) -> tranship_proto::Req {
     req
 }
 
-/// The refusal, if there is one by the time at which a later question is answered.
+/// Returns the refusal, if there is one by the time at which a later question is answered.
 fn answer(c: &mut Client, wanted: tranship_proto::Req) -> Option<RefusalCode> {
     c.sync();
     c.inbox.iter().find_map(|(e, _)| match e {
@@ -233,7 +234,7 @@ fn quotas_are_set_by_the_managers_own_user_and_no_other() {
         .0
     };
     let (mine, theirs) = (own.create_pool(4), other.create_pool(4));
-    // Not even its own pool's.
+    // Not even its own pool's quota.
     for pool in [mine.id, theirs.id] {
         assert_eq!(set(&mut other, pool, CHUNK), Err(RefusalCode::Access));
     }

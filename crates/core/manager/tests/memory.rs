@@ -1,4 +1,4 @@
-//! What is granted, to whom and for how long, and what is shown of it.
+//! Grants, their domains and durations, and the chunks that are shown of them.
 
 #[path = "common/house.rs"]
 mod house;
@@ -93,7 +93,7 @@ fn what_was_granted_before_is_not_granted_again() {
     let keys = [(0, 1), (1, 2), (2, 3)];
     assert_eq!(writer.show_all(&mut house, &keys, 3), Ok(3));
     assert_eq!(house.state.memory(), (3 * CHUNK, 0));
-    // And what was, is, also where nothing more can be had.
+    // Existing chunks stay, even if nothing more can be granted.
     writer.give_back(&mut house, 2, 3);
     assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
     let keys = [(3, 4), (4, 5)];
@@ -102,7 +102,7 @@ fn what_was_granted_before_is_not_granted_again() {
     assert_eq!(writer.show_all(&mut house, &keys, 1), Ok(1));
 }
 
-/// Who asks for what it cannot get keeps nothing by it.
+/// A request for more than is available reserves nothing.
 #[test]
 fn what_is_shown_in_vain_does_not_keep_what_was_granted() {
     let mut house = house(6, Limits::default());
@@ -160,7 +160,7 @@ fn who_has_more_than_an_equal_share_is_asked_to_come_down_to_it() {
     let much = Writer::join(&mut house, OTHER, 8);
     assert_eq!(much.grant(&mut house, 6), (Ok(6), None));
     let little = Writer::join(&mut house, OWNER, 8);
-    // As yet the other is the only one who has anything: all of it is its equal share.
+    // At present only the other domain has anything: all of it is its equal share.
     assert_eq!(little.grant(&mut house, 4), (Ok(2), None));
     house.now += Duration::from_secs(1);
     let refused = Err(RefusalCode::Total);
@@ -187,7 +187,7 @@ fn serials_go_up_and_places_are_below_the_maximum() {
     assert_eq!(writer.show(&mut house, 1, 6), Ok(()));
 }
 
-/// As long as anybody maps it, it is there.
+/// A chunk counts as long as any process maps it.
 #[test]
 fn what_a_reader_still_maps_is_paid_for_when_its_writer_has_returned_it() {
     let mut house = house(2, Limits::default());

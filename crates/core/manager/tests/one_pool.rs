@@ -1,4 +1,4 @@
-//! What one pool may have of each: when its writer is gone, all of it is gone through.
+//! The most of each kind that one pool may have: when its writer is gone, all of it is read.
 
 #[path = "common/house.rs"]
 mod house;
@@ -137,7 +137,7 @@ fn queues_and_what_may_become_one() {
     };
     let (last, rest) = all.split_last().unwrap();
     let beyond = Some(beyond(Limited::Queues));
-    // Offers that nobody has answered count, too: each may be a queue a moment later.
+    // Unanswered offers count too: each may be a queue a moment later.
     for channel in rest {
         let events = assign(&mut house, *channel);
         assert_eq!(refused(&events), None);
@@ -155,7 +155,7 @@ fn queues_and_what_may_become_one() {
     assert_eq!(refused(&assign(&mut house, *last)), None);
 }
 
-/// Also such that have no queue any more: they keep a chunk that they were shown.
+/// Readers without a queue count too: they keep a chunk that they were shown.
 #[test]
 fn readers() {
     let mut house = roomy();
@@ -212,7 +212,7 @@ fn domains_that_may_forward_it() {
     assert_eq!(refused(&allow(&mut house, *last)), None);
 }
 
-/// All that read a pool may forward it when its writer has said so, and nobody who does not read it.
+/// All readers of a pool may forward it when its writer has said so, and no other domain.
 #[test]
 fn all_its_readers_may_forward_it() {
     let mut house = roomy();

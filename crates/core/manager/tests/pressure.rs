@@ -1,4 +1,4 @@
-//! Memory is short outside: idle memory is asked for, nobody grows, nothing that is in use is taken, and it all comes back.
+//! Memory is short outside: idle memory is requested, no pool grows, memory in use stays, and everything comes back.
 
 #[path = "common/house.rs"]
 mod house;
@@ -24,7 +24,7 @@ fn started(text: &str) -> House {
     house
 }
 
-/// What a writer says: chunks with something in them, and of its buffers how many are cached.
+/// Sets a writer's figures: chunks with buffers in use, and how many of its buffers are cached.
 fn says(house: &mut House, writer: &Writer, chunks: u64, live: u64, cached: u64) {
     let figures = Figures {
         allocs: 1000,
@@ -45,7 +45,7 @@ fn fill(house: &mut House, writer: &Writer, chunks: u32) {
     }
 }
 
-/// A look; who is asked to come down to how many chunks.
+/// Makes a look; returns the pools that are asked to shrink, and to how many chunks.
 fn look(house: &mut House, seen: Pressure) -> Vec<(PoolId, u64)> {
     house.now += LOOK;
     let events = house.step(Input::Pressure(seen));
@@ -57,7 +57,7 @@ fn look(house: &mut House, seen: Pressure) -> Vec<(PoolId, u64)> {
     events.iter().filter_map(shrink).collect()
 }
 
-/// The level, and what may be granted at present, in chunks.
+/// Returns the level, and the memory that may be granted at present, in chunks.
 fn limit(house: &mut House, writer: &Writer) -> (Pressure, u64) {
     let events = house.ask(writer.client, Request::Stat { req: Req(77) }, None);
     let found = events.iter().find_map(|e| match e {
@@ -174,7 +174,7 @@ fn a_policy_divides_what_the_limit_leaves() {
     assert!(house.quotas[&one.pool] <= 8 * CHUNK, "{:?}", house.quotas);
 }
 
-/// What each pool has, in chunks.
+/// Returns each pool's memory, in chunks.
 fn granted(house: &mut House, writer: &Writer) -> BTreeMap<PoolId, u64> {
     let events = house.ask(writer.client, Request::Stat { req: Req(77) }, None);
     let pools = events.iter().filter_map(|e| match e {
@@ -191,7 +191,7 @@ fn below(random: &mut Random, n: u64) -> usize {
     usize::try_from(random.below(n)).expect("small")
 }
 
-/// Whatever is seen, and whatever writers say and do.
+/// This holds for any figures, and for any words and actions of writers.
 #[test]
 fn the_limit_stays_between_what_is_in_use_and_the_total() {
     for seed in 0..64 {

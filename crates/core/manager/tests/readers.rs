@@ -1,4 +1,5 @@
-//! What a reader is shown of a pool, and what one that takes nothing, misses something or goes on asking costs its writer.
+//! The chunks that a reader is shown, and the cost for the writer of a reader that takes nothing, misses some or asks
+//! again and again.
 
 #[path = "common/house.rs"]
 mod house;
@@ -25,7 +26,7 @@ fn is_resynced(events: &[Event]) -> bool {
     events.iter().any(over)
 }
 
-/// The writer goes on as soon as its reader has what it may be sent next, or is known to take nothing.
+/// The writer continues as soon as its reader has the next chunks, or is known to take nothing.
 #[test]
 fn a_writer_waits_for_who_takes_and_for_nobody_else() {
     let (mut house, writer, reader) = set(4);
@@ -44,7 +45,7 @@ fn a_writer_waits_for_who_takes_and_for_nobody_else() {
     assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
 }
 
-/// It is answered once, when the last of its chunks is where it is to be, or returned.
+/// It is answered once, when the last of its chunks is in place or returned.
 #[test]
 fn a_writer_hears_once_of_all_that_it_has_shown() {
     let (mut house, writer, reader) = set(4);
@@ -64,7 +65,7 @@ fn a_writer_hears_once_of_all_that_it_has_shown() {
     house.state.audit().expect("no contradiction");
 }
 
-/// As many as a turn has time for; all are granted, so that the rest is a matter of showing it again.
+/// As many are taken as a turn has time for. All are granted, so the writer only has to show the rest again.
 #[test]
 fn where_many_read_what_is_shown_is_taken_in_pieces() {
     const READERS: usize = 16;
@@ -95,7 +96,7 @@ fn who_missed_a_chunk_asks_for_all() {
     let client = reader.client;
     house.step(Input::Blocked { client });
     assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
-    // It takes again: at once what it is told, and so whatever waits.
+    // The reader takes messages again: it gets them at once, and so does a waiting writer.
     house.ask(client, Request::Stat { req: Req(7) }, []);
     let (answer, events) = writer.try_show(&mut house, 1, 2);
     assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
@@ -107,7 +108,7 @@ fn who_missed_a_chunk_asks_for_all() {
     house.state.audit().expect("no contradiction");
 }
 
-/// The same of one that unmapped what its writer still uses.
+/// A reader that unmapped a chunk which its writer still uses asks for all.
 #[test]
 fn who_gave_up_a_chunk_asks_for_all() {
     let (mut house, writer, reader) = set(4);
@@ -147,7 +148,7 @@ fn who_takes_what_it_is_shown_may_ask_for_ever() {
     }
 }
 
-/// It is shown twice as many chunks as the pool has places, and the next when it has unmapped one, however it asks.
+/// It is shown twice as many chunks as the pool has places, and the next one when it has unmapped one, however it asks.
 #[test]
 fn who_never_unmaps_is_shown_no_more() {
     let (mut house, writer, reader) = set(2);

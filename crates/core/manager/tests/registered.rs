@@ -1,4 +1,4 @@
-//! Channels that no manager brings about: what their domains say of them, and what is believed.
+//! Channels that no manager makes: their domains' words, and the part that is believed.
 
 #[path = "common/house.rs"]
 mod house;
@@ -13,7 +13,7 @@ use tranship_proto::{
 
 const LINES: u32 = 64;
 const HALF: u64 = 8192;
-/// So many of a domain are shown.
+/// The most channels of a domain that are shown.
 const MOST: u32 = 256;
 
 fn half(kind: u32) -> Object {
@@ -197,7 +197,7 @@ fn of_one_domain_so_many_are_shown_and_each_once() {
     assert_eq!(shown(&mut house, client).len(), MOST as usize);
 }
 
-/// It is for information only.
+/// Registration is for information only.
 #[test]
 fn without_room_for_its_descriptors_it_is_not_shown_and_nobody_is_expelled() {
     let (mut house, client, _) = one_house();

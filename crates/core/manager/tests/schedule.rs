@@ -1,4 +1,4 @@
-//! A policy at work: what writers say of their pools moves quotas.
+//! A policy at work: the writers' figures move the quotas.
 
 #[path = "common/house.rs"]
 mod house;
@@ -20,7 +20,7 @@ fn scheduled(policy: &str, rules: &str) -> House {
     let config = Config::parse(&text).expect("a configuration");
     let mut house = House::with(config, TOTAL * CHUNK);
     house.state.set_owner(OWNER);
-    // Who was there before has come back by then.
+    // Earlier domains have come back by then.
     house.now = Config::default().grace;
     house
 }
@@ -72,7 +72,7 @@ fn who_waits_gets_what_nobody_needs_and_gives_it_back() {
         Ok(23),
         "what is free of the total"
     );
-    // And the other way round.
+    // Then the other way round.
     for _ in 0..8 {
         period(&mut house, &[(one.pool, 4, 50), (two.pool, 2, 0)]);
     }
@@ -151,7 +151,7 @@ fn pools_of_a_group_have_one_quota() {
     let quotas = |house: &House| (quota(house, &one), quota(house, &two));
     assert_eq!(quotas(&house), (16, 1), "first come");
     for (busy, idle) in [(&one, &two), (&two, &one), (&one, &two)] {
-        // Longer than what was missed is kept.
+        // Longer than missed memory is kept.
         for n in 0..100 {
             period(&mut house, &[(busy.pool, 14, 30), (idle.pool, 1, 0)]);
             let (a, b) = quotas(&house);
@@ -163,7 +163,7 @@ fn pools_of_a_group_have_one_quota() {
     }
 }
 
-/// A heap that says how it does has a quota as a pool has: what it was refused counts as wanted, what it has allocated stays.
+/// A heap with figures has a quota like a pool: refused memory counts as wanted, and allocated memory stays.
 #[test]
 fn a_heap_that_says_how_it_does_takes_part() {
     const MIB: u64 = 1 << 20;
@@ -214,7 +214,7 @@ fn a_heap_that_says_how_it_does_takes_part() {
     }
     assert!((6 * MIB..=9 * MIB).contains(&last.0), "{last:?}");
     assert!(last.1 <= 64 * MIB, "{last:?}");
-    // It is refused more than that, again and again: it gets it.
+    // It is refused more than that, again and again: then it gets it.
     for _ in 0..12 {
         let admit = Request::Admit {
             req: Req(6),
@@ -318,7 +318,7 @@ fn who_does_not_read_is_told_when_it_does() {
     let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
     assert_eq!(one.grant(&mut house, 60).0, Ok(60));
     house.deaf.insert(one.client);
-    // Its need moves to and fro, and with it the quotas; what is queued to it stays little.
+    // Its need varies, and with it the quotas; the queue to it stays short.
     let mut queued = 0;
     for n in 0..2000 {
         let needs = [(one.pool, 40 + n % 20, 5), (two.pool, 1, 5 + n % 30)];

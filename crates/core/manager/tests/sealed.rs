@@ -1,4 +1,4 @@
-//! Large buffers of pools of level `none`: chunks that nobody is shown before nobody can write them.
+//! Large buffers of pools of level `none`: chunks that no reader is shown before they are sealed against all writing.
 
 #[path = "common/house.rs"]
 mod house;
@@ -22,7 +22,7 @@ fn set(trust: Trust) -> (House, Writer) {
 
 type Shown = (Option<Result<u32, RefusalCode>>, Vec<(u32, u32)>);
 
-/// The answer, if there is one yet, and what readers are shown.
+/// Returns the answer, if there is one yet, and the chunks that readers are shown.
 fn show(house: &mut House, writer: &Writer, keys: &[(u32, u32)], sealed: Sealed) -> Shown {
     let request = Request::ShowChunks {
         req: Req(3),
@@ -58,13 +58,13 @@ fn readers_are_shown_a_large_buffer_when_nobody_can_write_it() {
         held,
         "instead of the first"
     );
-    // Once more, as by one who has lost the answer.
+    // Once more, as by a writer that has lost the answer.
     let asked = show(&mut house, &writer, &keys, Nobody);
     assert_eq!(asked, (Some(Ok(2)), vec![]));
     assert_eq!(house.state.held_tokens().len(), held);
     let third = Reader::join(&mut house, OWNER, &writer);
     assert_eq!(chunks(&third.resync(&mut house, 8)), keys);
-    // It goes as any other.
+    // It goes like any other chunk.
     let events = writer.give_back(&mut house, 6, 1);
     let gone = |e: &&Event| matches!(e, Event::ChunkGone { index: 6, .. });
     assert_eq!(events.iter().filter(gone).count(), 3);
@@ -117,7 +117,7 @@ fn nothing_else_is_taken_for_one() {
     assert_eq!(house.state.held_tokens(), held, "no descriptor is kept");
     let many = [(); 17].map(|()| (0, 1));
     assert_eq!(show(&mut house, &writer, &many, Nobody), other);
-    // And those are good still.
+    // And those are still good.
     let asked = show(&mut house, &writer, &[(0, 1), (1, 2)], Nobody);
     assert_eq!(asked, (Some(Ok(2)), vec![(0, 1), (1, 2)]));
 }
@@ -131,7 +131,7 @@ fn other_levels_have_none() {
             assert_eq!(show(&mut house, &writer, &[(0, 1)], sealed), bad);
         }
     }
-    // What is there is not shown again.
+    // Existing chunks are not shown again.
     let (mut house, writer) = set(Trust::Producer);
     assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
     let again = show(&mut house, &writer, &[(0, 1)], Nobody);
@@ -155,7 +155,7 @@ fn with_its_writer_goes_what_nobody_was_shown() {
     house.state.audit().expect("no contradiction");
 }
 
-/// Its writer hears once all that it was asked for is where it is to be.
+/// The writer is told once, when all requested chunks are in place.
 #[test]
 fn who_asks_again_waits_for_the_readers_as_who_asked_before() {
     let (mut house, writer) = set(Trust::None);

@@ -1,4 +1,4 @@
-//! Readers that do not read, or never unmap: what that costs the writer, and the total.
+//! Readers that do not read, or never unmap: the cost for the writer, and for the total.
 
 mod common;
 use common::*;
@@ -105,7 +105,7 @@ fn one_that_never_unmaps_strands_no_more_than_twice_the_pool() {
         _ => None,
     }));
     assert_eq!(shown.len() as u64, 2 * CHUNKS);
-    // What it asks for comes when it has unmapped something.
+    // The requested chunks come when it has unmapped some.
     set.grow(3, 99);
     let (req, pool) = (set.reader.req(), set.pool.id);
     set.reader.send(&Request::Resync { req, pool }, &[]);

@@ -12,7 +12,7 @@ use tranship_proto::{
 use tranship_region::layout::RefsRw;
 use tranship_sys::socket;
 
-/// A manager, and who watches over the test.
+/// A manager, and the watchdog of the test.
 struct Watched {
     manager: Embedded,
     _dog: Watchdog,
@@ -105,7 +105,7 @@ fn a_buffer_s_way_from_pool_to_reader_and_back() {
     });
     assert_eq!(stat_of(&a.sync()), (3 * CHUNK, 0));
 
-    // What is returned but still mapped is stranded.
+    // A chunk that is returned but still mapped is stranded.
     a.send(
         &Request::ReturnChunk {
             pool: pool.id,
@@ -137,7 +137,7 @@ fn a_buffer_s_way_from_pool_to_reader_and_back() {
     b.sync();
     assert_eq!(stat_of(&a.sync()), (2 * CHUNK, 0));
 
-    // Who holds what is read from the counters.
+    // The counters show the holders.
     assigned
         .refs
         .as_ref()
@@ -158,7 +158,7 @@ fn a_buffer_s_way_from_pool_to_reader_and_back() {
     });
     assert_eq!(hold, Some((1, 777)));
 
-    // The source closes; the sink takes what is left; only then the queue leaves.
+    // The source closes; the sink takes the remaining messages; only then the queue leaves.
     a.send(&Request::CloseChannel { channel: chan.id }, &[]);
     b.wait(|e| {
         matches!(
@@ -375,7 +375,7 @@ fn who_does_not_read_is_not_heard_until_it_does() {
     let away =
         |r: &StatRecord| matches!(r, StatRecord::Domain(d) if d.domain == before && !d.connected);
     while !good.sync().iter().any(away) {}
-    // The process is back, with what it has.
+    // The process is back, with its objects.
     let mut back = Client::join_as(m.path(), "deaf", Some(before));
     assert!(back.resumed && back.instance == instance);
     let req = back.req();
@@ -410,7 +410,8 @@ fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
     assert!(!path.exists());
 }
 
-/// Who was let take once stays on the reader set: a source that assigns anew could make it hold what the writer does not see.
+/// A reader that was allowed to take once stays on the reader set: a source that assigns anew could make it hold
+/// buffers that the writer does not see.
 #[test]
 fn a_reader_stays_while_its_pool_is_assigned_anew() {
     let m = manager(8);
@@ -437,7 +438,7 @@ fn a_reader_stays_while_its_pool_is_assigned_anew() {
     assert!(!a.inbox.iter().any(left));
 }
 
-/// What a process is made to write into somebody else's connection does not make it a client: it would pass for it.
+/// A process that is made to write into another's connection does not become a client: it would pass for the other.
 #[test]
 fn who_says_hello_has_connected_itself() {
     let m = manager(1);
@@ -458,7 +459,7 @@ fn who_says_hello_has_connected_itself() {
     assert_eq!(client.expelled(), Some(RefusalCode::Access));
 }
 
-/// What a connection inherits from the listener holds before and after it is accepted.
+/// Settings that a connection inherits from the listener hold before and after it is accepted.
 #[test]
 fn nothing_can_be_sent_along_before_the_welcome() {
     let m = manager(1);
@@ -477,7 +478,7 @@ fn nothing_can_be_sent_along_before_the_welcome() {
     let refused = |sent: std::io::Result<()>| sent.unwrap_err().kind();
     let denied = std::io::ErrorKind::PermissionDenied;
     assert_eq!(refused(send(&[near.as_fd()])), denied);
-    // Whoever comes later is accepted later.
+    // A later client is accepted later.
     Client::join(m.path(), "other").sync();
     assert_eq!(refused(send(&[near.as_fd()])), denied);
     send(&[]).unwrap();

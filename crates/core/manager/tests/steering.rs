@@ -1,5 +1,5 @@
-//! A policy outside of the manager: one at a time, from whom the rules allow; whatever it says, nobody has less than his minimum, nor all together
-//! more than there is; its last word stays.
+//! A policy outside of the manager: one at a time, from a user that the rules allow. Whatever it says, no pool has less
+//! than its minimum, and the sum is at most the total. Its last quotas stay.
 
 #[path = "common/house.rs"]
 mod house;
@@ -71,7 +71,7 @@ fn its_last_word_stays_and_the_next_one_takes_over() {
         set(&mut house, first, &[(one.pool, 50), (two.pool, 14)]),
         Ok(())
     );
-    // A new pool gets what no other was given, and a chunk at least.
+    // A new pool gets the memory that no other was given, and a chunk at least.
     let three = Writer::join(&mut house, OWNER, TOTAL);
     assert_eq!(house.quotas[&three.pool], CHUNK);
     house.part(first);
@@ -136,7 +136,7 @@ fn what_breaks_a_rule_changes_nothing() {
         assert_eq!(set(&mut house, policy, &bad), Err(why), "{bad:?}");
         assert_eq!(quotas(&house, [&one, &two]), [20, 20], "{bad:?}");
     }
-    // Who is gone is passed over; what was set by hand stays, and counts.
+    // A pool that is gone is skipped; quotas set by hand stay, and count.
     let (req, pool, quota_bytes) = (Req(6), one.pool, 30 * CHUNK);
     let by_hand = Request::SetQuota {
         req,

@@ -33,7 +33,7 @@ impl Service {
         let dog = watchdog();
         let systemd = ServiceManager::new();
         let config = systemd.folder().join("manager.toml");
-        // Whoever is awaited is so by its process, not for a while.
+        // A reader is awaited by its process, not for a time.
         std::fs::write(&config, "grace = \"1ms\"\norphan_interval = \"1ms\"\n").expect("writing");
         Service {
             _dog: dog,
@@ -95,7 +95,7 @@ fn left(service: &Service) -> Left {
     writer.show_chunk(&mut pool, 0, 1);
     writer.show_chunk(&mut pool, 1, 2);
     let way = Way::new(&mut writer, &mut reader, "way", pool.id);
-    // A slot of the first chunk that somebody holds: what is in the second is nobody's.
+    // A slot of the first chunk that a reader holds: the second chunk is free.
     way.refs()
         .1
         .get(3)
@@ -113,7 +113,7 @@ fn what_a_dead_writer_left_is_there_after_restarts() {
     let left = left(&service);
     // The chunk in which nothing is alive goes.
     service.until([1, 1, 1]);
-    // Twice: of what the second one got the reader has heard nothing, and it is stored still.
+    // Twice: the reader was not told of the second chunks, and they are still stored.
     for _ in 0..2 {
         service.kill();
         std::fs::remove_file(&service.path).expect("the socket's file");
@@ -143,7 +143,7 @@ fn what_a_dead_writer_left_is_there_after_restarts() {
     let (_, fds) = reader.wait(added);
     let (_, _, made, _) = &left.pool.chunks[0];
     assert_eq!(inode(&fds[0]), inode(made), "the very memory");
-    // It has taken it, and lets go: nothing is left anywhere.
+    // It has taken it, and drops it: nothing is left anywhere.
     left.way
         .refs()
         .1
@@ -168,7 +168,7 @@ fn what_a_dead_writer_left_is_there_after_restarts() {
     service.until([0, 0, 0]);
 }
 
-/// Nobody is awaited for ever.
+/// No reader is awaited for ever.
 #[test]
 fn a_reader_that_ended_meanwhile_is_not_awaited() {
     let mut service = Service::new();
@@ -176,7 +176,7 @@ fn a_reader_that_ended_meanwhile_is_not_awaited() {
     let _left = left(&service);
     service.until([1, 1, 1]);
     service.kill();
-    // Its process is another one, which lives for a while yet.
+    // Its process is another one, which lives for a while longer.
     let mut process = Command::new("cat")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -204,7 +204,7 @@ fn a_reader_that_ended_meanwhile_is_not_awaited() {
     }
 }
 
-/// What lies in the store is looked at like anything that untrusted peers send.
+/// Descriptors in the store are checked like those from untrusted peers.
 #[test]
 fn what_no_manager_would_have_stored_is_refused() {
     let mut service = Service::new();
@@ -292,7 +292,7 @@ fn what_no_manager_would_have_stored_is_refused() {
         let mut guest = Client::join(&service.path, "guest");
         let kept = what == "a pipe for a process" || what == "two tables";
         if kept {
-            // What is right of it is enough; nobody is awaited, or one of the two is it.
+            // The right part is enough; no reader is awaited, or one of the two is it.
             while guest.sums() != (0, 0) && what != "two tables" {
                 std::thread::yield_now();
             }

@@ -1,4 +1,5 @@
-//! What a manager has stored and the next one takes back, by the state alone: nothing is counted twice, and nothing is held by nothing.
+//! Stored descriptors that the next manager takes back, by the state alone: nothing is counted twice, and nothing is
+//! held without a holder.
 
 #[path = "common/house.rs"]
 mod house;
@@ -11,7 +12,7 @@ use tranship_manager::Limits;
 use tranship_manager::state::{Action, Facts, Fd, FdToken, Header, Input, Sealed, Stored};
 use tranship_proto::{DomainId, PoolId, Request};
 
-/// An orphan of two chunks with a reader: what is stored of it.
+/// Returns the stored descriptors of an orphan of two chunks with a reader.
 fn stored(house: &mut House) -> Vec<Stored> {
     house.alive = vec![(0, 1)];
     let writer = Writer::join(house, OWNER, 2);
@@ -28,7 +29,7 @@ fn stored(house: &mut House) -> Vec<Stored> {
     house.state.stored().into_iter().map(|(s, _)| s).collect()
 }
 
-/// As the shell found it to be.
+/// Returns the shell's facts about a stored descriptor.
 fn facts(stored: &Stored) -> Facts {
     let (size, header) = match stored {
         Stored::Table {

@@ -1,4 +1,5 @@
-//! Who has a pool is told to record what it does with it; what is recorded is kept, within bounds, and shown to whom it may be.
+//! Domains that have a pool are told to record their operations on it. The records are kept, within bounds, and shown
+//! to allowed clients.
 
 #[path = "common/house.rs"]
 mod house;
@@ -69,7 +70,7 @@ fn recorder(house: &mut House, uid: u32) -> (ClientId, DomainId) {
     (client, domain)
 }
 
-/// Those that record are gone.
+/// Ends a domain that records.
 fn end(house: &mut House, client: ClientId) {
     house.ask(client, Request::Goodbye, None);
     house.step(Input::Parted { client });
@@ -81,7 +82,7 @@ fn show(house: &mut House, client: ClientId, object: Object) {
     house.state.audit().expect("no contradiction");
 }
 
-/// Who has recorded, of those that this client may see, and whether it is alive.
+/// Returns the domains whose records this client may see, and whether each is alive.
 fn rings(house: &mut House, client: ClientId) -> Vec<(DomainId, bool)> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
@@ -116,7 +117,7 @@ fn all_who_have_the_pool_are_told_once() {
     );
     let again = trace(&mut house, tool, writer.pool, true, false);
     assert!(traced(&again).is_empty());
-    // Who comes later.
+    // A reader that comes later.
     let (req, pool) = (Req(7), writer.pool);
     let _second = Reader::join(&mut house, OWNER, &writer);
     // Two want it: it ends with the second.
@@ -179,7 +180,7 @@ fn what_is_shown_is_one_of_its_kind_and_outlives_its_domain_within_bounds() {
         all.push((domain, false));
     }
     assert_eq!(rings(&mut house, tool), all[50 - 32..]);
-    // Whoever is alive is not dropped for another one.
+    // A living domain's records are not dropped for another's.
     let mut living = Vec::new();
     for _ in 0..260 {
         let (_, domain) = recorder(&mut house, OWNER);
@@ -190,7 +191,7 @@ fn what_is_shown_is_one_of_its_kind_and_outlives_its_domain_within_bounds() {
     assert_eq!(kept[32..], living[..256]);
 }
 
-/// A level, no event: who is told nothing of on, off and on again is told that it is on.
+/// A level is not an event: a domain that was not told of on, off and on again is told that it is on.
 #[test]
 fn who_does_not_read_is_told_at_last_how_it_is() {
     let mut house = house();
@@ -256,7 +257,7 @@ fn each_user_has_its_share_of_what_is_kept() {
         let all = rings(house, client);
         all.iter().filter(|(_, a)| *a == alive).count()
     };
-    // Three quarters of what the others leave.
+    // Three quarters of the rest that the others leave.
     for (uid, its) in [(OTHER, 192), (OTHER + 1, 48), (OTHER + 2, 12)] {
         let all: Vec<_> = (0..200).map(|_| recorder(&mut house, uid).0).collect();
         assert_eq!(count(&mut house, all[0], true), its, "{uid}");
@@ -293,7 +294,7 @@ fn of_those_that_have_ended_the_user_goes_without_that_has_most() {
     );
 }
 
-/// Who follows is charged for it, by the pool, and not when it has gone.
+/// A follower's user is charged for it, for each pool, and no longer when it has gone.
 #[test]
 fn who_follows_is_charged_for_it() {
     const RECORDS: usize = 5;

@@ -1,5 +1,5 @@
-//! Whose a queue on a reader set is that is older than the manager. Its sink is believed to have it no more, and nobody else: ids can be
-//! guessed, processes cannot.
+//! The owner of a queue on a reader set that is older than the manager. Only its sink is believed to have it no more:
+//! ids can be guessed, processes cannot.
 
 #[path = "common/house.rs"]
 mod house;
@@ -69,7 +69,7 @@ fn left(events: &[Event]) -> bool {
     events.iter().any(left)
 }
 
-/// It has claimed all: whether the queue leaves.
+/// Ends the claims; returns whether the queue leaves.
 fn done(house: &mut House, client: ClientId) -> bool {
     left(&house.ask(client, Request::ClaimDone { req: Req(3) }, []))
 }
@@ -131,7 +131,7 @@ fn a_queue_that_its_sink_has_stays_until_it_is_closed() {
     }
 }
 
-/// What it closes while it still claims counts once it has claimed all.
+/// A close during the claims counts once everything is claimed.
 #[test]
 fn nothing_leaves_in_the_midst_of_claims() {
     let mut house = roomy();
@@ -144,7 +144,7 @@ fn nothing_leaves_in_the_midst_of_claims() {
     assert!(done(&mut house, sink));
 }
 
-/// Its id is refused to it, and with it whatever goes by that id: it has the channel all the same, until it closes it.
+/// Its id is refused to it, and with it all objects under that id: it has the channel nevertheless, until it closes it.
 #[test]
 fn a_channel_that_was_refused_is_had_all_the_same() {
     let mut house = roomy();
@@ -166,7 +166,7 @@ fn a_channel_that_was_refused_is_had_all_the_same() {
     house.part(thief);
 }
 
-/// It is no domain that has heaps and nothing else, which would end with its connection.
+/// It is not a domain that has only heaps, which would end with its connection.
 #[test]
 fn a_channel_that_was_refused_outlasts_the_connection() {
     let mut house = roomy();
@@ -232,7 +232,8 @@ fn who_says_good_bye_has_nothing() {
     assert!(left(&house.ask(sink, Request::Goodbye, [])));
 }
 
-/// What a returning writer names as its readers and queues is answered alike, whether the named are here, were here, or never were.
+/// A returning writer that names readers and queues gets the same answer whether the named ones are here, were here, or
+/// never were.
 #[test]
 fn a_reader_set_is_no_probe() {
     const PROBER: DomainId = DomainId(60);
@@ -266,7 +267,7 @@ fn a_reader_set_is_no_probe() {
             said.extend(house.ask(prober, reader_set, []));
         }
         said.extend(house.ask(prober, Request::ClaimDone { req: Req(3) }, []));
-        // And what becomes of those that it named is none of its business.
+        // And it learns nothing of the fate of those that it named.
         assert!(!done(&mut house, sink), "the sink still has its channel");
         said.extend(house.ask(prober, Request::Goodbye, []));
         assert!(!left(&said), "a queue of another's pool");

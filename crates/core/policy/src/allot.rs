@@ -1,7 +1,7 @@
-//! Divides the limit: minimums, then wishes by rank, within a rank everybody up to one level.
+//! Divides the limit: minimums first, then wishes by rank, and within a rank all pools up to one common level.
 //!
-//! That is max-min fairness by weight. The paper cuts all wishes in proportion instead; who has more then wishes for more, and
-//! two pools that want all drift, or swing.
+//! That is max-min fairness by weight. The paper cuts all wishes in proportion instead. A pool that has more then
+//! wishes for more, and two pools that want everything drift, or swing.
 
 use crate::num::{bytes, down, real};
 use crate::policy::Wish;
@@ -43,7 +43,7 @@ fn raise(pools: &[Activity<'_>], has: &mut [u64], goal: &[u64], limit: u64) {
         all.map(one).collect::<Vec<u64>>()
     };
     let (mut low, mut high) = (0.0, real(limit) + 1.0);
-    // Limit: halved until neighbours are less than a byte apart, whatever the size.
+    // The bisection ends when its bounds are less than a byte apart, for any size.
     for _ in 0..64 {
         let level = (low + high) / 2.0;
         match sum(&at(level)) <= limit {
@@ -52,7 +52,7 @@ fn raise(pools: &[Activity<'_>], has: &mut [u64], goal: &[u64], limit: u64) {
         }
     }
     let mut next = at(low);
-    // What is left is less than a grain of everybody who still wants: one each, in order, as far as it goes.
+    // The rest is less than one grain for each pool that still wants: one each, in order, as far as it goes.
     let mut left = limit.saturating_sub(sum(&next));
     for ((a, next), goal) in pools.iter().zip(&mut next).zip(goal) {
         let grain = a.state.grain_bytes.max(1);

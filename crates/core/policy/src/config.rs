@@ -1,4 +1,4 @@
-//! What all policies share.
+//! The settings of all policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct Config {
     pub policy: String,
     /// A quota moves by at most this share of the limit in one period.
     pub most_step: f64,
-    /// What is wished beyond need, where nobody needs it, as a share of the need.
+    /// The wish beyond the need, for memory that no pool needs, as a share of the need.
     pub headroom: f64,
     /// Waiting below this share of the callers' time is none.
     pub calm: f64,

@@ -1,4 +1,4 @@
-//! A policy at work: remembers the last snapshot, keeps what holds for all policies.
+//! A policy at work: remembers the last snapshot, and keeps the rules of all policies.
 
 use crate::allot::allot;
 use crate::config::Config;
@@ -15,14 +15,15 @@ use std::collections::BTreeMap;
 pub struct Target {
     /// The pool's id.
     pub id: u32,
-    /// Its quota from now on.
+    /// The pool's quota from now on.
     pub quota_bytes: u64,
 }
 
 /// Turns snapshots into quotas.
 ///
-/// Invariant: the sum of what [`step`](Governor::step) answers is within the snapshot's limit, and nobody's is below its minimum, nor below one
-/// chunk, if those fit into the limit; nobody's is above its maximum, and no group's pools together are above theirs, if their minimums fit into it.
+/// Invariant: the sum of the quotas that [`step`](Governor::step) returns is within the snapshot's limit. No quota is
+/// below its pool's minimum, nor below one chunk, if those fit into the limit. No quota is above its pool's maximum. No
+/// group's sum is above the group's maximum, if the minimums of its pools fit into it.
 ///
 /// ```
 /// # mod tranship { pub use tranship_policy as policy; }
@@ -51,7 +52,7 @@ impl Governor {
         Ok(Governor::with(config, policy))
     }
 
-    /// With a policy of one's own.
+    /// Makes a governor with the caller's own policy.
     pub fn with(config: Config, policy: Box<dyn Policy>) -> Governor {
         Governor {
             config,
@@ -87,7 +88,7 @@ impl Governor {
     }
 }
 
-/// Divides what groups may have together among their pools: that is the most that each of them has.
+/// Divides each group's maximum among its pools, as the most that each may have.
 fn divide_groups(pools: &mut [Activity<'_>], wishes: &[Wish]) {
     let group = |a: &Activity<'_>| {
         let rule = &a.state.rule;

@@ -7,10 +7,10 @@
 //!                          └─────────── Governor: remembers the last snapshot ───────────┘
 //! ```
 //!
-//! What it is for: the manager gives a [`Governor`] a [`Snapshot`] each period and sets the quotas that it answers. A policy only says
-//! what it wishes for ([`Policy`]); that the sum stays within the limit, that everybody has its minimum and that quotas move in bounded
-//! steps is done here for all of them. [`sim`] plays the same governor against modelled programs, by the million steps. `docs/scheduling.md` has
-//! the formulas and where they come from.
+//! What it is for: the manager gives a [`Governor`] a [`Snapshot`] each period and sets the quotas that it returns. A
+//! policy only states its wishes ([`Policy`]). The governor keeps the sum within the limit, gives every pool its
+//! minimum, and moves quotas in bounded steps. [`sim`] plays the same governor against modelled programs, by the
+//! million steps. `docs/scheduling.md` has the formulas and where they come from.
 //!
 //! A new policy is one file in `policies/` and one line in [`POLICIES`].
 //!

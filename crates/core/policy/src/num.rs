@@ -1,11 +1,11 @@
 //! Between bytes and fractions of them.
 
-/// As a fraction: exact below 2^53, which is more memory than there is.
+/// Converts to a fraction: exact below 2^53, which is more memory than there is.
 pub(crate) fn real(bytes: u64) -> f64 {
     bytes as f64
 }
 
-/// Rounded down; nothing for what is negative or no number.
+/// Rounds down; the result is 0 for a negative number or NaN.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a float's cast saturates
 pub(crate) fn bytes(value: f64) -> u64 {
     value as u64

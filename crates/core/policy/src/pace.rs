@@ -1,4 +1,4 @@
-//! How far quotas move towards what was allotted in one period.
+//! How far quotas move towards the allotted ones in one period.
 
 use crate::num::{bytes, down, real, up};
 use crate::round::Activity;
@@ -6,9 +6,10 @@ use crate::round::Activity;
 /// Changes of less than this share, of everybody, are not worth moving memory.
 const STILL: f64 = 0.01;
 
-/// The quotas in force next: nobody moves by more than `step`, and the sum stays within `limit`. Where both cannot be, the limit holds.
+/// Returns the next quotas: no quota moves by more than `step`, and the sum stays within `limit`. If both are
+/// impossible, the limit holds.
 ///
-/// `wanted` is within the limit, in multiples of the grains, and nobody's is below its least.
+/// `wanted` is within the limit, in multiples of the grains, and no quota in it is below its pool's least.
 pub(crate) fn pace(pools: &[Activity<'_>], wanted: &[u64], limit: u64, step: u64) -> Vec<u64> {
     let now: Vec<u64> = pools.iter().map(|a| a.state.quota_bytes).collect();
     let all = || pools.iter().zip(wanted).zip(&now);
@@ -23,7 +24,7 @@ pub(crate) fn pace(pools: &[Activity<'_>], wanted: &[u64], limit: u64, step: u64
     if sum(&now) <= limit && all().all(small) {
         return now;
     }
-    // Down first: what they keep beyond what they are to have is what a bounded step leaves.
+    // Quotas go down first: the bounded step determines how much they keep beyond their goals.
     let mut next: Vec<u64> = all()
         .map(|((a, wanted), now)| match wanted < now {
             true => {
@@ -39,7 +40,7 @@ pub(crate) fn pace(pools: &[Activity<'_>], wanted: &[u64], limit: u64, step: u64
         give_up(pools, &mut next, wanted, over);
         return next;
     }
-    // Then up, with what is free now.
+    // Then quotas go up, by the memory that is free now.
     let raise: Vec<u64> = (pools.iter().zip(wanted).zip(&next))
         .map(|((a, wanted), next)| {
             let most = down(step, a.state.grain_bytes).max(a.state.grain_bytes);
@@ -55,7 +56,7 @@ pub(crate) fn pace(pools: &[Activity<'_>], wanted: &[u64], limit: u64, step: u64
         };
         *next += more;
     }
-    // What rounding down left, in order.
+    // The rest from rounding down, in order.
     let mut left = limit.saturating_sub(sum(&next));
     for (((a, next), wanted), before) in pools.iter().zip(&mut next).zip(wanted).zip(&now) {
         let grain = a.state.grain_bytes.max(1);
@@ -68,7 +69,7 @@ pub(crate) fn pace(pools: &[Activity<'_>], wanted: &[u64], limit: u64, step: u64
     next
 }
 
-/// Takes what is too much from those who keep more than they are to have; together they keep enough.
+/// Takes the excess from pools that keep more than their goals; together they keep enough.
 fn give_up(pools: &[Activity<'_>], next: &mut [u64], wanted: &[u64], over: u64) {
     let spare = |next: &[u64]| {
         let all = next.iter().zip(wanted);

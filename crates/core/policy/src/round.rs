@@ -1,4 +1,4 @@
-//! What happened between two snapshots.
+//! The events between two snapshots.
 
 use crate::num::real;
 use crate::snapshot::{PoolState, Snapshot};
@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 pub struct Round<'a> {
     /// How long it was.
     pub elapsed_ns: u64,
-    /// What all quotas together may be.
+    /// The most for all quotas together, bytes.
     pub limit_bytes: u64,
     /// Each pool once, as in the snapshot.
     pub pools: Vec<Activity<'a>>,
 }
 
-/// What one pool did in it.
+/// One pool's activity in the round.
 #[derive(Clone, Debug)]
 pub struct Activity<'a> {
     /// How it is now.
     pub state: &'a PoolState,
-    /// It was not there before, so nothing is known of the period.
+    /// The pool was not there before, so nothing is known of the period.
     pub fresh: bool,
     /// How many callers waited, on average.
     pub blocked: f64,
@@ -28,7 +28,7 @@ pub struct Activity<'a> {
     pub collecting: f64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// It has this much at least and at most: its rule in multiples of its grain, and what the limit allows.
+    /// The pool's least and most memory, bytes: its rule in multiples of its grain, within the limit.
     pub least_bytes: u64,
     /// See `least_bytes`.
     pub most_bytes: u64,
@@ -40,7 +40,8 @@ impl Activity<'_> {
         self.state.peak_bytes.max(self.state.live_bytes)
     }
 
-    /// What those who waited would have had on average: each as much as a buffer in use has (Little's law).
+    /// Returns the memory that the waiting callers would have used on average: each as much as a buffer in use has
+    /// (Little's law).
     pub fn missing_bytes(&self) -> f64 {
         let s = self.state;
         let each = match s.live_buffers {
@@ -51,7 +52,7 @@ impl Activity<'_> {
     }
 }
 
-/// What is remembered of a pool.
+/// The remembered state of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     blocked_ns: u64,

@@ -1,4 +1,4 @@
-//! What a policy is told of the pools.
+//! The facts about pools for a policy.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// When, on any clock that only rises.
     pub at_ns: u64,
-    /// What all quotas together may be.
+    /// The most for all quotas together, bytes.
     pub limit_bytes: u64,
     /// Each pool once.
     pub pools: Vec<PoolState>,
@@ -18,11 +18,11 @@ pub struct Snapshot {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolState {
-    /// Its id.
+    /// The pool's id.
     pub id: u32,
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Time that callers spent waiting for memory, summed over callers, those who wait now included.
+    /// Time that callers spent waiting for memory, summed over callers, those that wait now included.
     pub blocked_ns: u64,
     /// Time spent collecting.
     pub collect_ns: u64,
@@ -44,22 +44,22 @@ pub struct PoolState {
     pub waiting_ns: u64,
     /// The quota in force.
     pub quota_bytes: u64,
-    /// What it has of memory.
+    /// The pool's granted memory, bytes.
     pub granted_bytes: u64,
     /// Quotas are multiples of this: its chunk.
     pub grain_bytes: u64,
-    /// What was configured for it.
+    /// The pool's configured rule.
     #[serde(flatten)]
     pub rule: Rule,
 }
 
-/// What somebody wants for a pool.
+/// The wishes of an administrator for a pool.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rule {
-    /// It has this much at least.
+    /// The pool's minimum, bytes.
     pub min_bytes: u64,
-    /// And this much at most.
+    /// The pool's maximum, bytes.
     pub max_bytes: u64,
     /// Where memory is short it is divided in proportion to weights.
     pub weight: u32,
@@ -71,7 +71,7 @@ pub struct Rule {
     pub callers: u32,
     /// Pools of one group have one target together, over which `callers` go.
     pub group: Option<String>,
-    /// They have no more than this together: one quota, divided among them by what each wants.
+    /// The most for the whole group, bytes: one quota, divided among its pools by their wishes.
     pub group_max_bytes: Option<u64>,
 }
 

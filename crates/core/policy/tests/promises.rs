@@ -1,4 +1,4 @@
-//! What holds for every policy and all snapshots: the sum, minimums, maximums, bounded movement.
+//! Rules for every policy and all snapshots: the sum, minimums, maximums, bounded movement.
 
 use proptest::prelude::*;
 use tranship_policy::{Config, Governor, POLICIES, PoolState, Rule, Snapshot};
@@ -95,10 +95,10 @@ proptest! {
                 prop_assert!(t.quota_bytes <= p.rule.max_bytes);
                 if mins <= limit_bytes {
                     prop_assert!(t.quota_bytes >= least(p), "{policy}: {t:?} below {}", least(p));
-                    // Bounded, but for what the limit, a minimum or a maximum demands.
+                    // Movement is bounded, unless the limit, a minimum or a maximum demands more.
                     let up = t.quota_bytes.saturating_sub(p.quota_bytes.max(least(p)));
                     prop_assert!(up <= step.max(p.grain_bytes), "{policy}: up by {up}, {step} at most");
-                    // What its group may have is a maximum, too.
+                    // The group's limit is a maximum too.
                     let grouped = p.rule.group.is_some() && p.rule.group_max_bytes.is_some();
                     if !grouped && before <= limit_bytes && mins + before <= limit_bytes {
                         let down = p.quota_bytes.min(p.rule.max_bytes).saturating_sub(t.quota_bytes);

@@ -98,7 +98,7 @@ fn a_server_is_held_at_its_target_under_pressure_and_static_does_not() {
     }
 }
 
-/// The same of a pipeline, in which the callers of all stages wait at the narrowest.
+/// A pipeline, in which the callers of all stages wait at the narrowest one, is held at its target.
 #[test]
 fn a_pipeline_is_held_at_its_target() {
     for target in [0.1, 0.2] {
@@ -126,7 +126,7 @@ fn figure_10_in_its_order() {
         "{first:?} {short:?}"
     );
     assert!(first.0.share <= short.0.share && first.1.share > short.1.share);
-    // With enough memory nobody waits; all others leave somebody waiting.
+    // With enough memory no caller waits; under all other policies some do.
     assert!(ample.0.share < 0.005 && ample.1.share < 0.005, "{ample:?}");
     for (name, other) in [("throughput", &short), ("priority", &first), ("qos", &held)] {
         let lost = other.0.share + other.1.share;
@@ -163,7 +163,8 @@ fn figure_11_in_its_order() {
     for (seen, target) in seen.iter().zip(targets) {
         assert!(seen[0].share < target + 0.02, "{target}: {seen:?}");
     }
-    // The paper's server is worse off after an interferer came than before, at 10 %; ours has its memory again 8 periods after.
+    // The paper's server is worse off after an interferer came than before, at 10 %; ours has its memory again 8
+    // periods after.
     let run = play("paper:260:0.1", "qos");
     let (before, after) = (
         app(&run, "server", 15_000, 21_000),

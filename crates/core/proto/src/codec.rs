@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Names of domains, pools and exports: 1 to this many bytes of printable UTF-8.
 pub const MAX_NAME_BYTES: usize = 64;
-/// Addresses with a scheme, and what carriers say of a place, at most.
+/// Most bytes of an address with a scheme, and of a carrier's name for a place.
 pub const MAX_ADDRESS_BYTES: usize = 400;
 /// Descriptors with one message, at most.
 pub const MAX_FDS: usize = 16;
@@ -20,15 +20,15 @@ pub enum DecodeError {
     /// Longer than [`MAX_MESSAGE_BYTES`].
     #[error("a message of {bytes} bytes, the limit is {MAX_MESSAGE_BYTES}")]
     TooLong {
-        /// Its length.
+        /// The message's length.
         bytes: usize,
     },
-    /// Not a message of this version.
+    /// The bytes are not a message of this version.
     #[error("{bytes} bytes that are not a message of this version: {why}")]
     Malformed {
-        /// Its length.
+        /// The message's length.
         bytes: usize,
-        /// What the codec stumbled over.
+        /// The codec's error.
         why: postcard::Error,
     },
     /// Bytes after the message's end.
@@ -84,7 +84,7 @@ pub fn check_name(name: &str) -> bool {
     check_text(name, MAX_NAME_BYTES)
 }
 
-/// The same with another length.
+/// Checks a text like a name, with another length.
 pub fn check_text(text: &str, most_bytes: usize) -> bool {
     !text.is_empty() && text.len() <= most_bytes && text_fault(text).is_none()
 }

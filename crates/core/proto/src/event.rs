@@ -1,4 +1,4 @@
-//! What the manager says to a domain.
+//! Messages from the manager to a domain.
 
 use crate::{
     ChannelId, DomainId, ExportId, PoolFigures, PoolId, Refusal, Req, Role, StatRecord, Trust,
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Why the other end of a channel is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 pub enum GoneReason {
-    /// It closed in order; what it sent is still there to be taken.
+    /// The domain closed in order; its messages are still there to be taken.
     Closed,
-    /// Its process ended; what it had sent is still there to be taken.
+    /// The domain's process ended; its earlier messages are still there to be taken.
     Died,
 }
 
@@ -37,17 +37,18 @@ pub enum Event {
     },
     /// fds: 0.
     Granted { req: Req, pool: PoolId, chunks: u32 },
-    /// fds: 0. The answer to `ClaimChunk`. All readers were sent the chunk, or are marked for resync: the writer may use it.
+    /// fds: 0. The answer to `ClaimChunk`. All readers were sent the chunk, or are marked for resync: the writer may
+    /// use it.
     ChunkReady {
         req: Req,
         pool: PoolId,
         index: u32,
         serial: u32,
     },
-    /// fds: 0. The answer to `ShowChunks`: the same of so many of them, the first ones, at least one. The others were not taken
-    /// and may be shown again.
+    /// fds: 0. The answer to `ShowChunks`: the first `chunks` of the shown ones, at least one, are ready. The others
+    /// were not taken and may be shown again.
     ChunksReady { req: Req, pool: PoolId, chunks: u32 },
-    /// fds: 0. Bring the pool, or heap, down to this many bytes, as soon as what is in use allows.
+    /// fds: 0. Bring the pool, or heap, down to this many bytes, as soon as the memory in use allows.
     Shrink { pool: PoolId, target_bytes: u64 },
     /// fds: 0. The quota is now this (the control page says so too).
     Quota { pool: PoolId, quota_bytes: u64 },
@@ -60,7 +61,8 @@ pub enum Event {
 
     /// fds: 0.
     Exported { req: Req, export: ExportId },
-    /// fds: 1 (the connector's half). Somebody connected to an export of ours; `role` is ours.
+    /// fds: 1 (the connector's half). A domain connected to an export of the receiving domain; `role` is the receiving
+    /// domain's.
     Incoming {
         channel: ChannelId,
         export: ExportId,
@@ -116,9 +118,9 @@ pub enum Event {
     },
     /// fds: 0. The answer to `Resync`, after all its chunks.
     Resynced { req: Req, pool: PoolId },
-    /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's
-    /// pidfd if `new_reader`. To the writer: its reader set grows; the control page's epoch is already `epoch`. `process` is the manager's
-    /// number of the sink's process.
+    /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's pidfd if
+    /// `new_reader`. To the writer: its reader set grows; the control page's epoch is already `epoch`. `process` is the
+    /// manager's number of the sink's process.
     QueueJoined {
         pool: PoolId,
         channel: ChannelId,
@@ -161,7 +163,8 @@ pub enum Event {
     /// fds: 0. The manager closes the connection after this, and why.
     Expelled { refusal: Refusal },
 
-    /// fds: 0. What was admitted is at most what it held; with less, it gets no more until it has given back the rest.
+    /// fds: 0. The admitted bytes are at most `held_bytes` of the request. If they are fewer, the heap gets no more
+    /// until it has given back the rest.
     HeapCreated {
         req: Req,
         heap: PoolId,
@@ -171,15 +174,16 @@ pub enum Event {
     /// fds: 0. The heap may have that many bytes more.
     Admitted { req: Req, heap: PoolId, bytes: u64 },
 
-    /// fds: 0. The answer to `Figures`: the next pools, by rising ids; none: there are no more. `limit_bytes`: what all quotas together may be.
+    /// fds: 0. The answer to `Figures`: the next pools, by rising ids; none: there are no more. `limit_bytes`: the most
+    /// for all quotas together.
     Figures {
         req: Req,
         limit_bytes: u64,
         pools: Vec<PoolFigures>,
     },
-    /// fds: 0. The answer to `SetQuota`: what the pool or heap may have now.
+    /// fds: 0. The answer to `SetQuota`: the quota that the pool or heap has now.
     QuotaSet { req: Req, quota_bytes: u64 },
-    /// fds: 0. What is done with this pool's buffers is to be recorded, or no longer.
+    /// fds: 0. Operations on this pool's buffers are to be recorded, or no longer.
     Traced { pool: PoolId, on: bool },
     /// fds: 0. The answer to `Trace`.
     Tracing { req: Req, on: bool },
@@ -196,7 +200,7 @@ pub enum Event {
     TraceEnd { req: Req },
     /// fds: 0. The answer to `Steer`.
     Steering { req: Req, take: bool },
-    /// fds: 0. The answer to `SetQuotas`: they are in force. `limit_bytes`: what all together may be.
+    /// fds: 0. The answer to `SetQuotas`: they are in force. `limit_bytes`: the most for all together.
     QuotasSet { req: Req, limit_bytes: u64 },
 }
 

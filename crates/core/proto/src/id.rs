@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Slots a pool may have at most: what 20 bits of a [`BufferId`] can name.
+/// Most slots of a pool: those that 20 bits of a [`BufferId`] can name.
 pub const SLOT_LIMIT: u32 = 1 << 20;
 
 macro_rules! id {

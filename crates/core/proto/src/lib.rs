@@ -1,8 +1,7 @@
 //! Messages between a domain and the manager.
 //!
-//! What it is for: the shapes of everything that travels over the manager's socket, their encoding
-//! (postcard, one message per SEQPACKET datagram), how many descriptors each message carries, and
-//! the checks that need no state.
+//! What it is for: the shapes of all messages over the manager's socket, their encoding (postcard, one message per
+//! SEQPACKET datagram), how many descriptors each message carries, and the checks that need no state.
 //!
 //! NOT here: sockets, descriptors, the manager's state, any decision.
 

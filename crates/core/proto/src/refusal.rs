@@ -24,10 +24,10 @@ pub enum RefusalCode {
     /// The manager's total does not cover it at present.
     #[error("the manager's total memory does not cover it at present")]
     Total = 5,
-    /// Somebody offers the name.
+    /// Another domain offers the name.
     #[error("the name is taken")]
     NameTaken = 6,
-    /// Nothing is exported under that name.
+    /// No domain exports that name.
     #[error("nothing is exported under that name")]
     NoSuchName = 7,
     /// The exporter offers the same role; a link needs one source and one sink.
@@ -42,7 +42,7 @@ pub enum RefusalCode {
     /// The domain has no right to do that with this pool or channel.
     #[error("no right to do that with this pool or channel")]
     NotYours = 11,
-    /// A descriptor is not what its kind prescribes (seals, size, file system).
+    /// A descriptor does not have the form that its kind prescribes (seals, size, file system).
     #[error("a descriptor is not what its kind prescribes")]
     BadDescriptor = 12,
     /// A number is outside its range.
@@ -51,7 +51,7 @@ pub enum RefusalCode {
     /// The request does not fit the client's state.
     #[error("the request does not fit the state")]
     State = 14,
-    /// The claimed id is taken, or what the two sides claim differs.
+    /// The claimed id is taken, or the two sides' claims differ.
     #[error("what is claimed is taken or contradicted")]
     Claim = 15,
     /// A name is empty, too long, or has characters in it that no name may hold ([`text_fault`](crate::text_fault)).
@@ -63,12 +63,12 @@ pub enum RefusalCode {
     /// The receiver does not take pools of that level of trust.
     #[error("the receiver does not take a pool of this level of trust")]
     Trust = 18,
-    /// What it holds of others' pools counts against its limit, and leaves too little of it.
+    /// The memory of other domains' pools that the domain holds counts against its limit, and leaves too little of it.
     #[error(
         "what is held of others' pools leaves too little of what the domain, or its user, may have"
     )]
     Charged = 19,
-    /// It holds more of others' memory than the manager's rules let it, for longer than they do.
+    /// The domain holds more memory of others than the manager's rules allow, for longer than they allow.
     #[error("more of others' memory is held than the manager's [[hog]] rules allow")]
     Hog = 20,
     /// Another policy sets quotas.
@@ -79,15 +79,15 @@ pub enum RefusalCode {
     OwnName = 22,
 }
 
-/// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
+/// A refusal: its code, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}{}", numbers(*code, *asked, *available))]
 pub struct Refusal {
     /// Which rule.
     pub code: RefusalCode,
-    /// What was asked for.
+    /// The requested amount.
     pub asked: u64,
-    /// What is available.
+    /// The available amount.
     pub available: u64,
 }
 
@@ -98,21 +98,21 @@ pub const SAID_NO: u64 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum AccessRule {
-    /// `[[connect]]`: who may join.
+    /// `[[connect]]`: the users that may join.
     Connect = 1,
-    /// `[[export]]`: who may offer a name.
+    /// `[[export]]`: the users that may offer a name.
     Export = 2,
-    /// `[[bind]]`: who may connect to a name.
+    /// `[[bind]]`: the users that may connect to a name.
     Bind = 3,
     /// `[[reserved]]`: whose a name is.
     Reserved = 4,
-    /// `[[policy_run]]`: who may divide memory.
+    /// `[[policy_run]]`: the users that may divide memory.
     PolicyRun = 5,
     /// No rule: only root and the manager's own user may.
     Owner = 6,
 }
 
-/// What a [`RefusalCode::Limit`] is a limit of: in the upper 8 bits of `asked`; 0: it has no name.
+/// The limited resource of a [`RefusalCode::Limit`]: in the upper 8 bits of `asked`; 0: it has no name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Limited {
@@ -130,7 +130,7 @@ pub enum Limited {
     Records = 6,
     /// Bytes of a user.
     Bytes = 7,
-    /// Domains of a user that record what they do.
+    /// Domains of a user that record histories.
     Traces = 8,
     /// Pools of a domain.
     PoolsOfDomain = 9,
@@ -146,11 +146,11 @@ pub enum Limited {
     Followers = 14,
     /// Messages that wait for a client that does not read.
     Messages = 15,
-    /// What a domain claims after a restart of the manager.
+    /// A domain's claims after a restart of the manager.
     Claims = 16,
     /// Chunks that a reader claims.
     Mapped = 17,
-    /// Questions of a reader for what it misses.
+    /// A reader's questions for chunks that it misses.
     Resyncs = 18,
     /// Requests to another domain that has not taken the ones before.
     Backlog = 19,
@@ -226,7 +226,7 @@ impl Limited {
         }
     }
 
-    /// The numbers of such a refusal, with what they are of.
+    /// Returns the numbers of such a refusal as text, with the resource's name.
     fn text(asked: u64, most: u64) -> String {
         let (what, number) = (asked >> Limited::SHIFT, asked & ((1 << Limited::SHIFT) - 1));
         let of = Limited::ALL.iter().find(|(of, _)| *of as u64 == what);
@@ -275,7 +275,7 @@ impl Cause for Refusal {
     }
 }
 
-/// The numbers, with what they are; nothing where they say nothing.
+/// Returns the numbers as text, with their meaning; empty if they mean nothing.
 fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
     use RefusalCode as C;
     match code {

@@ -1,4 +1,4 @@
-//! What a domain says to the manager.
+//! Messages from a domain to the manager.
 
 use crate::{ChannelId, DomainId, ExportId, Levels, PoolId, Req, Trust};
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub struct ChannelClaim {
 /// A channel within a process, or one whose other end is carried elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LocalChannel {
-    /// Its number in its domain.
+    /// The channel's number in its domain.
     pub channel: ChannelId,
     /// With its scheme.
     pub address: String,
@@ -53,9 +53,9 @@ pub struct LocalChannel {
     pub role: Role,
     /// The other end's domain, in the same process.
     pub peer: Option<DomainId>,
-    /// Or where else the other end is.
+    /// The other end's place, if it is not a domain of this manager.
     pub place: Option<String>,
-    /// Where what arrives goes.
+    /// The pool for arriving messages.
     pub pool: Option<PoolId>,
     /// Lines in the source's half, and in the sink's.
     pub lines: [u32; 2],
@@ -90,9 +90,9 @@ pub enum Request {
     Grant { req: Req, pool: PoolId, chunks: u32 },
     /// fds: 0. Gives back that many granted chunks that were never shown (making them failed).
     Ungrant { pool: PoolId, chunks: u32 },
-    /// fds: one for each of `chunks`, at most [`MAX_FDS`](crate::MAX_FDS). Shows chunks by window index and serial; serials
-    /// rise. What of them was not granted before is granted with them, as far as it goes, but only if that makes `least` of them.
-    /// Answer: `ChunksReady` or refusal.
+    /// fds: one for each of `chunks`, at most [`MAX_FDS`](crate::MAX_FDS). Shows chunks by window index and serial;
+    /// serials rise. Chunks that were not granted before are granted with it, as far as there is room, but only if at
+    /// least `least` of them fit. Answer: `ChunksReady` or refusal.
     ShowChunks {
         req: Req,
         pool: PoolId,
@@ -114,8 +114,8 @@ pub enum Request {
     },
     /// fds: 0. A reader missed messages: send all chunks of the pool again.
     Resync { req: Req, pool: PoolId },
-    /// fds: 0. The writer (or who holds the right) lets `domain` assign this pool to channels of its own; the writer alone lets all that
-    /// read it ([`ALL_READERS`]).
+    /// fds: 0. The writer (or a holder of the right) lets `domain` assign this pool to its own channels. Only the
+    /// writer may give the right to all readers ([`ALL_READERS`]).
     AllowForward {
         req: Req,
         pool: PoolId,
@@ -135,8 +135,8 @@ pub enum Request {
         lines: u32,
         wait: bool,
     },
-    /// fds: 0. Gives up a waiting `Connect`, which is answered with `Refused`: `NoSuchName` if nobody offers the name, `PeerGone` if it was not
-    /// accepted. One that is answered already gets no other answer.
+    /// fds: 0. Gives up a waiting `Connect`, which is answered with `Refused`: `NoSuchName` if no domain offers the
+    /// name, `PeerGone` if it was not accepted. A `Connect` that is answered already gets no other answer.
     CancelConnect { req: Req },
     /// fds: 1 (own half). The exporter accepts an `Incoming` channel. Answer: `Accepted`.
     Accept {
@@ -166,14 +166,15 @@ pub enum Request {
     },
     /// fds: 0. The sink took the last message of a closed or dead source.
     Drained { channel: ChannelId },
-    /// fds: 0. This end leaves the channel. A source says so after setting `closed` in its half.
+    /// fds: 0. This end leaves the channel. A source sends it after setting `closed` in its half.
     CloseChannel { channel: ChannelId },
     /// fds: 0. Wants something to sleep on, to which the peer writes a byte. Answer: `WakeEnd` or refusal.
     WakeFd { req: Req, channel: ChannelId },
 
-    /// fds: 2 (the source's half, the sink's). Of a channel that no manager has brought about. For `stat`, until the connection ends. No answer.
+    /// fds: 2 (the source's half, the sink's). Of a channel that no manager has brought about. For `stat`, until the
+    /// connection ends. No answer.
     RegisterChannel { channel: LocalChannel },
-    /// fds: 0. It is no more.
+    /// fds: 0. The channel no longer exists.
     UnregisterChannel { channel: ChannelId },
 
     /// fds: 0. Answers: `Stat` records until `StatEnd`.
@@ -196,9 +197,9 @@ pub enum Request {
         index: u32,
         serial: u32,
     },
-    /// fds: 1 (`ref`). After a restart: a reader names a pool, its counters and the chunks that it still maps
-    /// as (index, serial), the inode of the slot table that it maps, and the level at which it maps them. A list that is too
-    /// long comes in pieces.
+    /// fds: 1 (`ref`). After a restart, a reader claims a pool. It names the pool, its counters, the chunks that it
+    /// still maps as (index, serial), the inode of the slot table that it maps, and the level at which it maps them. A
+    /// list that is too long comes in pieces.
     ClaimReader {
         req: Req,
         pool: PoolId,
@@ -217,8 +218,8 @@ pub enum Request {
     },
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
-    /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its queues
-    /// with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
+    /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its
+    /// queues with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
     ClaimRoster {
         req: Req,
         pool: PoolId,
@@ -226,8 +227,9 @@ pub enum Request {
         queues: Vec<(ChannelId, DomainId, u64)>,
     },
 
-    /// fds: 0. A heap: private memory of this domain, admitted by the byte. `held_bytes` it has already (from before a
-    /// restart of the manager, or allocated while there was none). Answer: `HeapCreated`. It ends with the connection.
+    /// fds: 0. A heap: private memory of this domain, admitted by the byte. The domain has `held_bytes` already (from
+    /// before a restart of the manager, or allocated while there was none). Answer: `HeapCreated`. The heap ends with
+    /// the connection.
     CreateHeap {
         req: Req,
         name: String,
@@ -246,26 +248,27 @@ pub enum Request {
     },
     /// fds: 0. The heap has given so much to the kernel.
     GiveBack { heap: PoolId, bytes: u64 },
-    /// fds: 0. How the heap does: bytes that are allocated in it, and bytes that are free and kept. Who says so takes part in
-    /// scheduling. No answer.
+    /// fds: 0. The heap's figures: bytes that are allocated in it, and bytes that are free and kept. A heap with
+    /// figures takes part in scheduling. No answer.
     HeapFigures {
         heap: PoolId,
         live_bytes: u64,
         cached_bytes: u64,
     },
 
-    /// fds: 0. From root or the manager's own user: what a pool or heap, of whomever, may have from now on. Answer: `QuotaSet`.
+    /// fds: 0. From root or the manager's own user: sets the quota of a pool or heap of any user. Answer: `QuotaSet`.
     SetQuota {
         req: Req,
         pool: PoolId,
         quota_bytes: u64,
     },
 
-    /// fds: 0. What writers say of their pools, of those with ids above this. Answer: `Figures`.
+    /// fds: 0. Asks for the writers' figures of pools with ids above `after`. Answer: `Figures`.
     Figures { req: Req, after: PoolId },
 
-    /// fds: 0. From root, the manager's own user, and that of the pool's writer: who has the pool records what it does with buffers that are allocated, or received, from
-    /// now on; or no longer. `while_here`: until this connection ends. Answer: `Tracing`.
+    /// fds: 0. From root, the manager's own user, and that of the pool's writer. Domains that have the pool record
+    /// their operations on buffers that are allocated, or received, from now on; or no longer. `while_here`: until this
+    /// connection ends. Answer: `Tracing`.
     Trace {
         req: Req,
         pool: PoolId,
@@ -274,13 +277,14 @@ pub enum Request {
     },
     /// fds: 1 (trace). Where this domain records it. No answer.
     ShowTrace,
-    /// fds: 0. The next domain's trace after this number, of those that the client may see. Answer: `TraceRing`, or `TraceEnd`.
+    /// fds: 0. The next domain's trace after this number, of those that the client may see. Answer: `TraceRing`, or
+    /// `TraceEnd`.
     NextTrace { req: Req, after: u32 },
 
-    /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer does. Answer: `Steering`, or
-    /// `Steered` where another one does.
+    /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer
+    /// does. Answer: `Steering`, or `Steered` where another one does.
     Steer { req: Req, take: bool },
-    /// fds: 0. From who steers: quotas of pools, all of them or none. Answer: `QuotasSet`.
+    /// fds: 0. From the client that steers: sets the quotas of pools, all of them or none. Answer: `QuotasSet`.
     SetQuotas {
         req: Req,
         quotas: Vec<(PoolId, u64)>,
@@ -342,7 +346,7 @@ impl Request {
         }
     }
 
-    /// What it is, in an error that says that it was not answered.
+    /// Returns the request's purpose, for an error that says that it was not answered.
     pub fn purpose(&self) -> &'static str {
         match self {
             Request::Hello { .. } => "hello",

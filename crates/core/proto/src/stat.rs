@@ -1,4 +1,4 @@
-//! What `tranship ls` and `tranship stat` are told, record by record.
+//! The records of `tranship ls` and `tranship stat`.
 
 use crate::{ChannelId, DomainId, PoolId, Role, Trust};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub enum StatRecord {
     Pool(PoolStat),
     /// A channel, or a name waiting for one.
     Channel(ChannelStat),
-    /// What a domain holds of a pool.
+    /// The buffers of a pool that a domain holds.
     Hold(HoldStat),
     /// A heap.
     Heap(HeapStat),
@@ -29,7 +29,7 @@ pub struct ManagerStat {
     pub pid: u32,
     /// Seconds since its start.
     pub uptime_s: u64,
-    /// What may be granted in all.
+    /// The most that may be granted in all, bytes.
     pub total_bytes: u64,
     /// Granted to pools now.
     pub granted_bytes: u64,
@@ -41,11 +41,11 @@ pub struct ManagerStat {
     pub table_bytes: u64,
     /// Halves of channels.
     pub ring_bytes: u64,
-    /// What the manager itself shares with its domains.
+    /// Bytes that the manager itself shares with its domains.
     pub control_page_bytes: u64,
     /// Descriptors that it holds for its clients.
     pub descriptors: u64,
-    /// And how many it may hold.
+    /// The most descriptors that it may hold.
     pub max_descriptors: u64,
     /// The most that its own process may come to need for one user, by that user's limits.
     pub own_bytes_per_user: u64,
@@ -53,7 +53,7 @@ pub struct ManagerStat {
     pub longest_turn_us: u64,
     /// How short memory is outside.
     pub pressure: Pressure,
-    /// What may be granted at present: less than the total where memory is short outside.
+    /// The most that may be granted at present, bytes: less than the total while memory is short outside.
     pub limit_bytes: u64,
 }
 
@@ -61,13 +61,13 @@ pub struct ManagerStat {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pressure {
-    /// Not known.
+    /// The state is not known.
     Unwatched,
-    /// It is not.
+    /// Memory is not short.
     None,
     /// Some wait for it: idle memory is asked for.
     Some,
-    /// All do, or a limit is near: nobody grows.
+    /// All tasks wait for memory, or a limit is near: no pool grows.
     Full,
 }
 
@@ -80,7 +80,7 @@ impl Pressure {
         Pressure::Full,
     ];
 
-    /// Its word.
+    /// Returns the word for the state.
     pub fn name(self) -> &'static str {
         match self {
             Pressure::Unwatched => "unwatched",
@@ -92,8 +92,9 @@ impl Pressure {
 }
 
 impl ManagerStat {
-    /// All shared memory that there is: what the kernel counts in the memfds of the manager and its domains. It has more for a moment, while memory is
-    /// being made or unmapped, and as long as a program keeps an end whose other end is gone.
+    /// Returns all shared memory in use, as the kernel counts it in the memfds of the manager and its domains. The
+    /// kernel's number is larger for a moment, while memory is being made or unmapped. It is also larger while a
+    /// program keeps an end whose other end is gone.
     pub fn shared_bytes(&self) -> u64 {
         self.data_bytes
             + self.stranded_bytes
@@ -106,9 +107,9 @@ impl ManagerStat {
 /// A domain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DomainStat {
-    /// Its id.
+    /// The domain's id.
     pub domain: DomainId,
-    /// What it called itself.
+    /// The domain's name for itself.
     pub name: String,
     /// Process id.
     pub pid: u32,
@@ -124,39 +125,40 @@ pub struct DomainStat {
     pub data_bytes: u64,
     /// Slot tables of its pools, counters of those and of others.
     pub table_bytes: u64,
-    /// Its halves of channels.
+    /// Bytes of its halves of channels.
     pub ring_bytes: u64,
     /// Memory granted to its own pools and admitted to its heaps, bytes.
     pub own_bytes: u64,
-    /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`, bytes.
+    /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`,
+    /// bytes.
     pub lingering_bytes: u64,
     /// The rule that it has broken, if it has.
     pub hog: Option<HogStat>,
 }
 
 impl DomainStat {
-    /// What of others' memory is charged to it.
+    /// Returns the bytes of others' memory that are charged to it.
     pub fn charged_bytes(&self) -> u64 {
         self.lingering_bytes.saturating_add(self.stranded_bytes)
     }
 }
 
-/// What is done about a domain that holds too much of others' memory.
+/// The action against a domain that holds too much memory of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HogAction {
-    /// It is said, and nothing is done.
+    /// The manager reports it and does nothing else.
     Report,
-    /// It is granted memory rarely, and no more than it needs.
+    /// The domain is granted memory rarely, and no more than it needs.
     Throttle,
     /// The manager ends its membership.
     Disconnect,
-    /// Its process is killed.
+    /// The manager kills its process.
     Kill,
 }
 
 impl HogAction {
-    /// As the configuration spells it.
+    /// Returns the word in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             HogAction::Report => "report",
@@ -173,10 +175,10 @@ impl std::fmt::Display for HogAction {
     }
 }
 
-/// A domain over what a rule lets it hold of others' memory, for as long as the rule says.
+/// A domain that holds more memory of others than a rule allows, for as long as the rule says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HogStat {
-    /// What was done.
+    /// The manager's action.
     pub action: HogAction,
     /// More than so much was charged to it, bytes.
     pub over_bytes: u64,
@@ -187,51 +189,53 @@ pub struct HogStat {
 /// A pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolStat {
-    /// Its id.
+    /// The pool's id.
     pub pool: PoolId,
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Who allocates and fills.
+    /// The domain that allocates and fills.
     pub writer: DomainId,
     /// Whether the writer is still alive.
     pub writer_alive: bool,
     /// Largest size, bytes.
     pub max_bytes: u64,
-    /// What it may have now, bytes.
+    /// The pool's present quota, bytes.
     pub quota_bytes: u64,
-    /// What it has, bytes.
+    /// The pool's granted memory, bytes.
     pub granted_bytes: u64,
     /// Returned but still mapped somewhere, bytes.
     pub stranded_bytes: u64,
     /// Chunks that are there, bytes.
     pub data_bytes: u64,
-    /// Its slot table, and its writer's, readers' and channels' counters, bytes.
+    /// Bytes of its slot table, and of its writer's, readers' and channels' counters.
     pub table_bytes: u64,
     /// Chunk size, bytes.
     pub chunk_bytes: u64,
     /// Slots in its table.
     pub slots: u32,
-    /// Who can write it.
+    /// The processes that can write the pool.
     pub trust: Trust,
     /// Domains that read it.
     pub readers: u32,
-    /// By its writer's word, bytes of chunks of which something is in use.
+    /// Bytes of chunks that are partly in use, by the writer's word.
     pub live_bytes: u64,
-    /// The same of buffers that were found dead when it last looked, and were not in use any more until then.
+    /// Bytes of buffers that the writer's last look found dead and that were not used again until then, by the writer's
+    /// word.
     pub garbage_bytes: u64,
-    /// And of free buffers that its threads have at hand.
+    /// Bytes of free buffers in the writer's threads' caches, by the writer's word.
     pub cached_bytes: u64,
-    /// And, at level `half`, of buffers' pages beyond what was asked for: of those in use, and of free ones as they were last.
+    /// At level `half`: bytes of buffers' pages beyond the requested length, by the writer's word: of buffers in use,
+    /// and of free ones as they last were.
     pub padding_bytes: u64,
-    /// What of it is charged to those who hold it, bytes.
+    /// Bytes of the pool that are charged to their holders.
     pub lingering_bytes: u64,
 }
 
-/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process, or to elsewhere, as its
-/// domain says: its name is the whole address, its number that domain's own.
+/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process,
+/// or to elsewhere, as its domain says: its name is the whole address, its number that domain's own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelStat {
-    /// Its id.
+    /// The channel's id.
     pub channel: ChannelId,
     /// The name it was made under.
     pub name: String,
@@ -241,7 +245,7 @@ pub struct ChannelStat {
     pub sink: Option<DomainId>,
     /// For a name without a channel: the exporter's role.
     pub exported_as: Option<Role>,
-    /// For a name that nobody exports yet: the role of the domain that waits for it.
+    /// For a name that no domain exports yet: the role of the domain that waits for it.
     pub waiting_as: Option<Role>,
     /// Pools assigned to it.
     pub pools: Vec<PoolId>,
@@ -255,7 +259,7 @@ pub struct ChannelStat {
     pub place: Option<String>,
 }
 
-/// What one domain holds of one pool.
+/// The buffers of one pool that one domain holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HoldStat {
     /// The holder.
@@ -266,39 +270,40 @@ pub struct HoldStat {
     pub buffers: u32,
     /// Bytes of those buffers.
     pub bytes: u64,
-    /// What of them is charged to the holder, bytes.
+    /// Bytes of these buffers that are charged to the holder.
     pub lingering_bytes: u64,
-    /// For how long the manager has seen it hold the oldest of them, ms. It looks every period.
+    /// How long the manager has seen it hold the oldest buffer, ms. The manager looks once a period.
     pub held_ms: Option<u64>,
 }
 
 /// A heap: private memory of its owner, admitted by the byte.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeapStat {
-    /// Its id; heaps and pools are counted together.
+    /// The heap's id; heaps and pools are counted together.
     pub heap: PoolId,
-    /// Its name.
+    /// The heap's name.
     pub name: String,
     /// Whose memory it is.
     pub owner: DomainId,
     /// Largest size, bytes.
     pub max_bytes: u64,
-    /// What it may have now, bytes.
+    /// The heap's present quota, bytes.
     pub quota_bytes: u64,
-    /// What it has, bytes.
+    /// The heap's admitted memory, bytes.
     pub admitted_bytes: u64,
-    /// By its owner's word, if it says so: allocated in it, bytes.
+    /// Bytes allocated in the heap, by its owner's word, if it gives any.
     pub live_bytes: u64,
-    /// And free and kept, bytes.
+    /// Bytes that are free and kept, by its owner's word.
     pub cached_bytes: u64,
 }
 
-/// What a policy is told of a pool: what its writer says, as far as it can be, and its rule (`docs/scheduling.md`).
+/// The facts about a pool for a policy: its writer's figures, as far as they are possible, and its rule
+/// (`docs/scheduling.md`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolFigures {
-    /// Its id.
+    /// The pool's id.
     pub pool: PoolId,
-    /// Its name.
+    /// The pool's name.
     pub name: String,
     /// Time that callers waited for memory, summed over callers, ns.
     pub blocked_ns: u64,
@@ -316,30 +321,30 @@ pub struct PoolFigures {
     pub garbage_bytes: u64,
     /// Free and at its threads' hand, bytes.
     pub cached_bytes: u64,
-    /// Charged to those who hold it, bytes.
+    /// Bytes that are charged to their holders.
     pub lingering_bytes: u64,
     /// Callers that wait.
     pub waiters: u32,
-    /// What it may have now, bytes.
+    /// The pool's present quota, bytes.
     pub quota_bytes: u64,
-    /// What it has, bytes.
+    /// The pool's granted memory, bytes.
     pub granted_bytes: u64,
     /// Chunk size, bytes.
     pub chunk_bytes: u64,
     /// The least that it has, bytes.
     pub min_bytes: u64,
-    /// And the most.
+    /// The rule's maximum, bytes.
     pub max_bytes: u64,
-    /// Its weight.
+    /// The rule's weight.
     pub weight: u32,
-    /// Its priority.
+    /// The rule's priority.
     pub priority: i32,
     /// The share of time that its callers are to wait, in millionths.
     pub target_ppm: Option<u32>,
-    /// Its callers.
+    /// The pool's callers.
     pub callers: u32,
-    /// With whom it shares the target.
+    /// The pools that share the target, by a common name.
     pub group: Option<String>,
-    /// What they may have together, bytes.
+    /// The most for the whole group, bytes.
     pub group_max_bytes: Option<u64>,
 }

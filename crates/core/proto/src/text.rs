@@ -1,16 +1,17 @@
 //! Text that a stranger chose: which of it may be a name, and how any of it is shown.
 //!
-//! The rule is that of Rust's own `{:?}`: no control or format characters (those of bidirectional text and of zero width are among them), no
-//! separators but the space, nothing private or unassigned. To it come characters that have a category of letters or marks and show
-//! nothing, and a bound on marks ([UTS #39](https://www.unicode.org/reports/tr39/#Optional_Detection), 5.4).
+//! The rule is that of Rust's own `{:?}`: no control or format characters (those of bidirectional text and of zero
+//! width are among them), no separators but the space, nothing private or unassigned. To it come characters that have a
+//! category of letters or marks and show nothing, and a bound on marks ([UTS
+//! #39](https://www.unicode.org/reports/tr39/#Optional_Detection), 5.4).
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// So many combining marks in a row, at most: more of them run into the lines above and below.
+/// Most combining marks in a row: more of them would run into the lines above and below.
 pub const MAX_MARKS: usize = 4;
 
-/// What makes a text unfit as a name.
+/// A reason why a text is unfit as a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TextFault {
     /// A control character.
@@ -21,7 +22,7 @@ pub enum TextFault {
     Marks,
 }
 
-/// The first fault of a text: its place in bytes, its character, what it is.
+/// Returns the first fault of a text: its place in bytes, its character, its kind.
 pub fn text_fault(text: &str) -> Option<(usize, char, TextFault)> {
     faults(text).find_map(|(at, c, fault)| fault.map(|fault| (at, c, fault)))
 }
@@ -69,7 +70,8 @@ fn is_unseen(c: char) -> bool {
         return c.is_control();
     }
     match c {
-        // Fillers, an empty pattern of Braille, variation selectors, the joiner of graphemes: letters, symbols or marks by category.
+        // Fillers, an empty pattern of Braille, variation selectors, the joiner of graphemes: letters, symbols or marks
+        // by category.
         '\u{34f}'
         | '\u{115f}'
         | '\u{1160}'
@@ -81,7 +83,7 @@ fn is_unseen(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}'
         | '\u{ffa0}'
         | '\u{e0100}'..='\u{e01ef}' => true,
-        // Behind another character `escape_debug` leaves marks alone: what it escapes is not printable.
+        // After another character `escape_debug` leaves marks alone: a character that it escapes is not printable.
         _ => {
             let mut bytes = [b'x'; 5];
             let len = c.encode_utf8(&mut bytes[1..]).len();
@@ -177,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever it is.
+        /// Any text is shown without a fault.
         #[test]
         fn what_is_shown_has_no_fault(text in any::<String>()) {
             prop_assert_eq!(text_fault(&shown(&text)), None);

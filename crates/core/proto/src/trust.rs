@@ -1,16 +1,17 @@
-//! Who can write the bytes of a pool.
+//! The processes that can write the bytes of a pool.
 
 use serde::{Deserialize, Serialize};
 
-/// Who can write the bytes of a pool, and by what. Fixed when the pool is made, for seals cannot be taken back. The pool's
-/// table and everybody's counters and rings have one writer at every level.
+/// The processes that can write the bytes of a pool, and the mechanism that ensures it. The level is fixed when the
+/// pool is made, because seals cannot be taken back. At every level, the pool's table, all counters and all rings have
+/// one writer.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default, Serialize, Deserialize,
 )]
 #[repr(u8)]
 pub enum Trust {
-    /// Nobody, once they are received: the receiver takes a copy into memory of its own before it looks at them. Who has the pool can read all of it, as
-    /// at `producer`.
+    /// No process can write a buffer once it is received: the receiver copies it into its own memory before it reads
+    /// it. A process that maps the pool can read all of it, as at `producer`.
     None = 0,
     /// The pool's writer only, ever: the kernel's seals keep all others out.
     #[default]
@@ -18,7 +19,8 @@ pub enum Trust {
     /// The present owner, by agreement. Every domain that has the pool could, but the library protects its own mapping
     /// whenever a buffer changes hands, so that an honest mistake faults.
     Half = 2,
-    /// Every domain that has the pool. Each can punch holes into its memory, here and at `half`: the reader that touches a hole pays for the page.
+    /// Every domain that has the pool. Each can punch holes into its memory, here and at `half`: the reader that
+    /// touches a hole pays for the page.
     Full = 3,
 }
 
@@ -31,7 +33,7 @@ impl Trust {
         self >= Trust::Half
     }
 
-    /// As `tranship stat` shows it.
+    /// Returns the word that `tranship stat` shows.
     pub fn name(self) -> &'static str {
         match self {
             Trust::None => "none",
@@ -48,7 +50,7 @@ impl std::fmt::Display for Trust {
     }
 }
 
-/// Some of the levels, as bits: what a receiver takes.
+/// Some of the levels, as bits: those that a receiver accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 pub struct Levels(u8);
 
@@ -87,7 +89,7 @@ impl FromIterator<Trust> for Levels {
     }
 }
 
-/// What a refusal says of levels.
+/// Returns the text of a refusal about levels.
 pub(crate) fn refused(asked: u64, available: u64) -> String {
     let taken = Levels::from_bits(available);
     let taken = Trust::ALL.into_iter().filter(|trust| taken.has(*trust));

@@ -6,14 +6,15 @@ use landlock::{
 };
 use tranship_error::{Error, ErrorKind};
 
-/// What the kernel's Landlock holds.
+/// The protection that the kernel's Landlock gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Landlock {
     /// Files, TCP ports, abstract sockets and signals (Linux 6.12 and later).
     Whole,
     /// Some of these: the kernel is older.
     Part,
-    /// Nothing: the kernel has none, or it is switched off. The system calls that would need it are refused all the same.
+    /// No protection: the kernel has no Landlock, or it is switched off. The system calls that would need it are
+    /// refused anyway.
     Missing,
 }
 

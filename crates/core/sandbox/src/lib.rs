@@ -1,9 +1,10 @@
-//! Locks a process down to what it needs as a domain: it keeps the descriptors that it has, and gets no new ones by any name.
+//! Locks a process down to the needs of a domain: it keeps its descriptors, and cannot open new ones by any name.
 //!
-//! * [`Sandbox`]: what is to be allowed beyond that, and [`lock_down`](Sandbox::lock_down).
+//! * [`Sandbox`]: further rights, and [`lock_down`](Sandbox::lock_down).
 //! * `seccomp.rs`: the system calls that a domain makes. `landlock.rs`: no file, no port, no signal to outside.
 //!
-//! NOT here: namespaces, users, cgroups (whoever starts the process sets these up), and the manager's own confinement, which is narrower.
+//! NOT here: namespaces, users, cgroups (the program that starts the process sets these up), and the manager's own
+//! confinement, which is narrower.
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
@@ -15,11 +16,12 @@ use tranship_error::Error;
 
 pub use landlock::Landlock;
 
-/// What a process may still do once it is locked down.
+/// The rights of a process that is locked down.
 ///
-/// A locked-down process can read and write what it has open, receive descriptors from the manager and so get memory, send and receive
-/// on channels that it has, wait, start threads, and end. It cannot open or create a file, make a socket, connect, start a
-/// program, map executable memory, or look into other processes. So it first joins, opens its channels and whatever else it needs:
+/// A locked-down process can read and write its open files, receive descriptors from the manager and so get memory,
+/// send and receive on its channels, wait, start threads, and end. It cannot open or create a file, make a socket,
+/// connect, start a program, map executable memory, or look into other processes. It therefore first joins, and opens
+/// its channels and all else that it needs:
 ///
 /// ```no_run
 /// # mod tranship { pub use tranship_sandbox as sandbox; }
@@ -36,8 +38,8 @@ pub use landlock::Landlock;
 /// # }
 /// ```
 ///
-/// When the manager is started again, a locked-down domain cannot reach the new one: its channels go on, and what needs the manager fails with
-/// `ErrorKind::CutOff`, unless it [reconnects](Sandbox::reconnects).
+/// When the manager is started again, a locked-down domain cannot reach the new one. Its channels continue, and calls
+/// that need the manager fail with `ErrorKind::CutOff`, unless it [reconnects](Sandbox::reconnects).
 ///
 /// Sources: seccomp(2), landlock(7), prctl(2) of Linux.
 #[derive(Clone, Default, Debug)]
@@ -48,47 +50,47 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Nothing beyond what a domain needs.
+    /// Makes a sandbox without rights beyond a domain's needs.
     #[must_use]
     pub fn new() -> Sandbox {
         Sandbox::default()
     }
 
-    /// Others of its user may still look into it (ptrace(2), `/proc`): debuggers and profilers. By default they may not, so that none of them
-    /// can take its descriptors.
+    /// Others of its user may still look into it (ptrace(2), `/proc`): debuggers and profilers. By default they may
+    /// not, so that none of them can take its descriptors.
     #[must_use]
     pub fn traceable(mut self) -> Sandbox {
         self.traceable = true;
         self
     }
 
-    /// It may connect to a new manager when the old one is gone, and so to any Unix socket that its user may connect to by a path. (No other
-    /// sockets; and not to abstract ones, where Landlock is whole.)
+    /// Lets the process connect to a new manager when the old one is gone, and so to any Unix socket that its user may
+    /// connect to by a path. (It gets no other sockets, and no abstract ones if Landlock is complete.)
     #[must_use]
     pub fn reconnects(mut self) -> Sandbox {
         self.reconnects = true;
         self
     }
 
-    /// These system calls too, by their numbers (`libc::SYS_...`), whatever their arguments.
+    /// Allows further system calls, by their numbers (`libc::SYS_...`), with any arguments.
     #[must_use]
     pub fn also(mut self, calls: &[i64]) -> Sandbox {
         self.also.extend(calls);
         self
     }
 
-    /// Locks this process down, for good. Says what the kernel's Landlock gave.
+    /// Locks this process down, for good. Returns the protection by the kernel's Landlock.
     ///
-    /// The system calls are taken away from all threads. Landlock holds for this thread, and for those that it starts later: call it before
-    /// there are others. It does not block.
+    /// The system calls are taken away from all threads. Landlock holds for this thread, and for those that it starts
+    /// later: call it before there are others. It does not block.
     ///
     /// # Errors
-    /// `ErrorKind::System` when the kernel refuses: seccomp is missing, or a thread has a filter of its own. The process may be locked down in
-    /// part then, and should end.
+    /// `ErrorKind::System` when the kernel refuses: seccomp is missing, or a thread has a filter of its own. The process may
+    /// be locked down in part then, and should end.
     pub fn lock_down(&self) -> Result<Landlock, Error> {
         let system =
             |what: &'static str| move |errno: rustix::io::Errno| Error::system(what)(errno.into());
-        // First what can fail without a trace.
+        // Steps that can fail without a trace come first.
         let filters = seccomp::filters(self.reconnects, &self.also)?;
         if !self.traceable {
             set_dumpable_behavior(DumpableBehavior::NotDumpable)

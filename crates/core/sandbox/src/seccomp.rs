@@ -1,5 +1,6 @@
-//! The system calls that a domain makes: reading and writing open descriptors (messages of the manager bring new chunks), mapping memory that
-//! is not executable, making memfds for its own counters, futexes. Any other fails with EPERM.
+//! The system calls that a domain makes: reading and writing open descriptors (messages of the manager bring new
+//! chunks), mapping memory that is not executable, making memfds for its own counters, futexes. Any other fails with
+//! EPERM.
 
 use libc::c_long;
 use seccompiler::{
@@ -12,7 +13,7 @@ use tranship_error::{Error, ErrorKind};
 /// Whether memory that is shown has all of its pages; the same number on every architecture.
 const CACHESTAT: c_long = 451;
 
-/// Allowed whatever the arguments.
+/// System calls that are allowed with any arguments.
 const ALLOWED: &[c_long] = &[
     // open descriptors
     libc::SYS_read,
@@ -103,7 +104,7 @@ pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2],
     rules.insert(libc::SYS_mprotect, vec![bits(2, exec, 0)?]);
     let threads = libc::CLONE_THREAD.unsigned_abs().into();
     rules.insert(libc::SYS_clone, vec![bits(0, threads, threads)?]);
-    // Its own limits, to look at only.
+    // The process may only read its own limits.
     rules.insert(libc::SYS_prlimit64, vec![bits(2, u64::MAX, 0)?]);
     let at_empty_path = libc::AT_EMPTY_PATH.unsigned_abs().into();
     rules.insert(

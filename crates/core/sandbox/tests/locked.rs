@@ -1,4 +1,4 @@
-//! What a process that is locked down can do, and what not.
+//! The actions that a locked-down process can do, and those that it cannot.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ fn succeeded() -> Vec<String> {
 }
 
 child!(
-    /// What it could do, locked down or not.
+    /// Tries the actions, locked down or not.
     fn tries(ctl: Control) {
         if ctl.recv().unwrap() == Some(true) {
             Sandbox::new().lock_down().unwrap();
@@ -81,7 +81,8 @@ fn what_a_process_can_do_it_cannot_do_when_it_is_locked_down() {
 }
 
 child!(
-    /// Whether it knows its parent, and whether it can open a file, where both calls are allowed; and what holds it.
+    /// Tells whether the process knows its parent and can open a file, if both calls are allowed; and the protection
+    /// that holds it.
     fn allowed(ctl: Control) {
         let _: Option<()> = ctl.recv().unwrap();
         let sandbox = Sandbox::new().also(&[libc::SYS_getppid, libc::SYS_openat]);
@@ -132,7 +133,7 @@ child!(
     }
 );
 
-/// Both pools grow meanwhile: their memory is handed over by the manager's messages.
+/// Both pools grow meanwhile: the manager's messages hand over their memory.
 #[test]
 fn a_domain_that_is_locked_down_goes_on() {
     let dog = Watchdog::new();

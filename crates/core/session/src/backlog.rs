@@ -1,5 +1,5 @@
-//! Who has connected to a name and has not been accepted: so many at most, whoever they are, and no user at the expense of
-//! another.
+//! Clients that have connected to a name and have not been accepted. Their number is bounded, and no user can take the
+//! places of another.
 
 use super::wire::EventWithFds;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,7 +13,7 @@ const MOST: usize = 128;
 pub(super) struct Backlog(VecDeque<EventWithFds>);
 
 impl Backlog {
-    /// Adds one. Turns somebody away for it where there are too many: the newest one of the user who has most. Of that the
+    /// Adds a client. If there are too many, the newest client of the user with most is turned away, and returned: the
     /// manager has to be told.
     pub fn push(&mut self, came: EventWithFds) -> Option<ChannelId> {
         self.0.push_back(came);
@@ -38,12 +38,12 @@ impl Backlog {
         self.0.pop_front()
     }
 
-    /// Its other end has given it up.
+    /// Removes a channel whose other end has given it up.
     pub fn cancel(&mut self, gone: ChannelId) {
         self.0.retain(|came| channel(came) != Some(gone));
     }
 
-    /// Closes what they brought; these they are.
+    /// Closes the clients' descriptors; returns their channels.
     pub fn into_channels(self) -> Vec<ChannelId> {
         self.0.iter().filter_map(channel).collect()
     }
@@ -56,7 +56,7 @@ impl Backlog {
     }
 }
 
-/// What who has connected is to have.
+/// Returns the channel of a client that has connected.
 pub(super) fn channel((event, _): &EventWithFds) -> Option<ChannelId> {
     match event {
         Event::Incoming { channel, .. } => Some(*channel),

@@ -14,7 +14,8 @@ use tranship_sys::futex;
 pub const ROUND: Duration = Duration::from_millis(100);
 /// How long a manager may be away before a call that needs it fails.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no proof.
+/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no
+/// proof.
 const OTHERS: Duration = Duration::from_secs(3);
 /// Between two looks whether it is back.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -25,16 +26,16 @@ pub struct Asked {
     req: Req,
     /// The connection that is to bring it.
     pub era: u64,
-    /// What it is, for an error.
+    /// The purpose of the request, for an error.
     purpose: &'static str,
 }
 
 impl DomainCore {
-    /// Asks for what a manager answers at once, if it is well, and waits for it, taking events meanwhile. One that hangs is waited for as
-    /// long as the domain's options say.
+    /// Sends a request that a healthy manager answers at once, and waits for the answer, taking events meanwhile. The
+    /// domain's options bound the wait for a manager that hangs.
     ///
     /// # Errors
-    /// `TimedOut`: an answer that comes after all is undone.
+    /// `TimedOut`: a late answer is undone.
     pub fn call(
         &self,
         make: impl FnMut(Req) -> Request,
@@ -85,11 +86,11 @@ impl DomainCore {
         }
     }
 
-    /// As [`call`](Self::call) for what can be done without: waits no longer than [`PATIENCE`], and not at all for a manager that
-    /// somebody else waited for so long already and that has said nothing since.
+    /// Sends a request that can be left out, as [`call`](Self::call) does, and waits at most [`PATIENCE`]. It does not
+    /// wait at all if another thread has already waited that long, and the manager has said nothing since.
     ///
     /// # Errors
-    /// `TimedOut`: an answer that comes after all is undone.
+    /// `TimedOut`: a late answer is undone.
     pub fn call_if_prompt(
         &self,
         mut make: impl FnMut(Req) -> Request,
@@ -138,7 +139,7 @@ impl DomainCore {
     ) -> Result<Asked, Error> {
         self.check_fork()?;
         match self.ask_once(&mut make, fds) {
-            // Perhaps it is back already and nobody has looked.
+            // The manager may be back already without any thread having looked.
             Err(error) if error == ErrorKind::ManagerAway => {
                 self.look_for_manager(deadline)?;
                 self.ask_once(&mut make, fds)
@@ -147,7 +148,7 @@ impl DomainCore {
         }
     }
 
-    /// The same without waiting for a manager that has still to welcome us.
+    /// Sends a request without waiting for a manager that has still to welcome this domain.
     pub fn ask_now(
         &self,
         make: impl Fn(Req) -> Request,
@@ -178,7 +179,8 @@ impl DomainCore {
         })
     }
 
-    /// Takes the manager's news. One that was found and has still to answer is given until then; who gave it [`PATIENCE`] says so to all.
+    /// Takes the manager's news. A manager that was found has until `deadline` to answer; a thread that has waited
+    /// [`PATIENCE`] for it tells all others.
     fn look_for_manager(&self, deadline: Instant) -> Result<(), Error> {
         let started = Instant::now();
         loop {
@@ -224,7 +226,7 @@ impl DomainCore {
         }
     }
 
-    /// The answer if it has come at the last moment; else nobody waits for it any more.
+    /// Returns the answer if it has come at the last moment; otherwise no thread waits for it any more.
     fn give_up(&self, asked: Asked, started: Instant) -> Result<(EventWithFds, u64), Error> {
         let mut conn = lock(&self.conn);
         if let Some(came) = conn.take_reply(asked.req) {
@@ -250,7 +252,7 @@ impl DomainCore {
         lock(&self.conn).hears()
     }
 
-    /// Whether it has also answered what it was asked last, as far as one had to wait for it.
+    /// Says whether the manager has also answered the last request, as far as a thread had to wait for it.
     pub fn is_answering(&self) -> bool {
         let conn = lock(&self.conn);
         conn.hears() && !conn.silent
@@ -261,13 +263,14 @@ impl DomainCore {
         lock(&self.conn).instance
     }
 
-    /// Asks what any manager answers at once: whether it has by the end of a wait tells whose fault that wait is.
+    /// Sends a request that any manager answers at once. An answer by the end of a wait shows that the manager did not
+    /// cause that wait.
     pub fn probe(&self) -> Result<Asked, Error> {
         let after = PoolId(u32::MAX); // there is no pool to tell of
         self.ask_now(|req| Request::Figures { req, after }, &[])
     }
 
-    /// Whether a manager that was asked so long ago has answered. Nobody asks again.
+    /// Says whether a manager has answered a probe. The answer is given once.
     pub fn has_answered(&self, probe: Asked) -> bool {
         let has = self.is_answered(probe);
         self.forget(probe);
@@ -277,7 +280,7 @@ impl DomainCore {
         has
     }
 
-    /// Nobody waits for this answer any more.
+    /// Drops an answer when it comes: no thread waits for it any more.
     pub fn forget(&self, asked: Asked) {
         let mut conn = lock(&self.conn);
         if conn.era() != asked.era {
@@ -289,7 +292,8 @@ impl DomainCore {
         }
     }
 
-    /// Tells the manager that a name is not waited for any more. Its answer, which says whether anybody listens there, is waited for.
+    /// Tells the manager that a name is no longer waited for. The caller waits for the answer, which says whether a
+    /// domain listens there.
     pub fn end_connect(&self, asked: Asked) -> Result<(), Error> {
         let mut conn = lock(&self.conn);
         match conn.era() == asked.era {
@@ -298,7 +302,7 @@ impl DomainCore {
         }
     }
 
-    /// Nobody waits any more for a name that the manager was asked for.
+    /// Drops the wait for a name that the manager was asked for.
     pub fn cancel_connect(&self, asked: Asked) {
         let mut conn = lock(&self.conn);
         if conn.era() != asked.era {
@@ -344,12 +348,13 @@ impl DomainCore {
             .is_some_and(|since| since.elapsed() < OTHERS)
     }
 
-    /// Counts the connections that ended. What was set up with answers of an earlier one may be unknown to the manager.
+    /// Returns the number of ended connections. The manager may not know objects that were set up with answers of an
+    /// earlier connection.
     pub fn era(&self) -> u64 {
         lock(&self.conn).era()
     }
 
-    /// A channel's link is on the register: handles what came for it before.
+    /// Handles events that came for a channel before its link was on the register.
     pub fn take_early(&self, channel: ChannelId) -> Result<(), Error> {
         let mut conn = lock(&self.conn);
         for (event, fds) in conn.take_early(channel) {
@@ -358,17 +363,17 @@ impl DomainCore {
         Ok(())
     }
 
-    /// A channel did not become a link: forgets what came for it.
+    /// Forgets events that came for a channel which did not become a link.
     pub fn drop_early(&self, channel: ChannelId) {
         drop(lock(&self.conn).take_early(channel));
     }
 
-    /// What keeps this process from any manager.
+    /// Returns the obstacle between this process and any manager.
     pub fn cut_off(&self) -> Option<Barrier> {
         lock(&self.conn).attempts.cut_off()
     }
 
-    /// What the manager says that it knows: record after record. It hangs if none has come for so long.
+    /// Returns the manager's state, record after record. If no record comes for the manager timeout, the manager hangs.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         let asked = self.ask(|req| Request::Stat { req }, &[])?;
         let mut records = Vec::new();
@@ -397,7 +402,7 @@ impl DomainCore {
         link.with_registration(&mut |request, halves| conn.offer(request, halves));
     }
 
-    /// Says that this end leaves the link; false if nobody could hear it: then the next manager will.
+    /// Says that this end leaves the link. Returns false if no manager could be told: then the next manager is told.
     pub fn say_closed(&self, link: &dyn LinkMember) -> bool {
         // One critical section, so that a resume either finds the mark or is heard after it.
         let mut conn = lock(&self.conn);

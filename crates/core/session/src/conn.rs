@@ -1,4 +1,4 @@
-//! The connection with the manager: requests under way, replies that somebody waits for, what is to be claimed.
+//! The connection with the manager: requests under way, replies that threads wait for, pending claims.
 
 use super::cut_off::Attempts;
 use super::greeting::Greeting;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Req, StatRecord};
 
-/// What a request at a resume was about: its answer is dealt with as it comes, nobody waits for it.
+/// The subject of a request at a resume. The answer is handled when it comes, and no thread waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     Pool(PoolId),
@@ -26,8 +26,8 @@ pub enum Claim {
     Done,
 }
 
-/// The connection. One thread at a time works with it, and never waits while it does: a manager that hangs keeps only those
-/// waiting who want something of it.
+/// The connection. One thread at a time works with it, and never waits meanwhile: a manager that hangs delays only
+/// threads that want something from it.
 pub struct Conn {
     wire: Wire,
     /// Of a manager that has not answered yet.
@@ -41,7 +41,7 @@ pub struct Conn {
     claims: HashMap<Req, Claim>,
     next_req: u32,
     replies: HashMap<Req, EventWithFds>,
-    /// Replies that nobody waits for any more are dropped when they come.
+    /// Replies that are no longer waited for are dropped when they come.
     forgotten: Vec<Req>,
     records: Vec<(Req, StatRecord)>,
     /// Events of channels that are open for the manager but not yet on our register of links.
@@ -51,7 +51,7 @@ pub struct Conn {
     pub(super) attempts: Attempts,
 }
 
-/// What is done with the socket alone.
+/// Operations on the socket alone.
 impl Deref for Conn {
     type Target = Wire;
 
@@ -120,7 +120,7 @@ impl Conn {
         received
     }
 
-    /// Somebody waited in vain as long as one may for what can be done without, and nothing has come since.
+    /// Says whether a thread has waited in vain for a request that can be left out, and nothing has come since.
     pub(super) fn is_stalled(&self) -> bool {
         self.wire.stalled
     }
@@ -139,8 +139,8 @@ impl Conn {
         self.greeting.is_some() && !self.is_stalled()
     }
 
-    /// Keeps a reply for the thread that waits for it. True if nobody does any more; the reply is
-    /// then to be taken at once by the caller.
+    /// Keeps a reply for the thread that waits for it. Returns true if no thread does any more; the caller must then
+    /// take the reply at once.
     pub fn keep_reply(&mut self, req: Req, came: EventWithFds) -> bool {
         let forgotten = self.forgotten.iter().position(|f| *f == req);
         if let Some(at) = forgotten {
@@ -165,9 +165,9 @@ impl Conn {
         self.claims.remove(&req)
     }
 
-    /// The peer may use a channel as soon as the manager has answered, while the thread that connects still makes
-    /// its link of the answer: what concerns such a channel is kept for [`take_early`](Conn::take_early).
-    /// Gives back what does not.
+    /// Keeps events of a channel that is not on the register yet, for [`take_early`](Conn::take_early), and returns all
+    /// others. The peer may use a channel as soon as the manager has answered, while the connecting thread still makes
+    /// its link of the answer.
     pub fn keep_early(&mut self, came: EventWithFds) -> Option<EventWithFds> {
         let (Event::PoolOffer { channel, .. }
         | Event::PoolOpen { channel, .. }
@@ -185,7 +185,8 @@ impl Conn {
         }
     }
 
-    /// The manager counts us no more among a pool's readers, and so has taken back all offers of it: those that were kept, too.
+    /// The manager counts us no more among a pool's readers, and so has taken back all offers of it: those that were
+    /// kept, too.
     pub fn drop_early_offers(&mut self, pool: PoolId) {
         for kept in self.early.values_mut() {
             kept.retain(
@@ -194,7 +195,7 @@ impl Conn {
         }
     }
 
-    /// What came for a channel meanwhile. From here on nothing is kept.
+    /// Returns the events that came for a channel meanwhile. From here on none is kept.
     pub fn take_early(&mut self, channel: ChannelId) -> Vec<EventWithFds> {
         self.early.remove(&channel).unwrap_or_default()
     }

@@ -28,12 +28,13 @@ impl ControlPages {
     #[inline]
     pub(super) fn now(&self) -> &ControlPageRo {
         let control_page = self.now.load(Ordering::Acquire);
-        // SAFETY: one of `all`, of which none is taken away as long as the state lives; the manager writes the page, which
-        // `ControlPageRo` reads only through atomics.
+        // SAFETY: one of `all`, of which none is taken away as long as the state lives; the manager writes the page,
+        // which `ControlPageRo` reads only through atomics.
         unsafe { &*control_page }
     }
 
-    /// The new control page takes the old one's place; one of another size is put beside it. Nothing of it was seen.
+    /// Puts the new control page in the old one's place; one of another size is put beside it. Nothing of the new page
+    /// was seen yet.
     pub(super) fn set(&self, control_page: ControlPageRo) {
         if let Err(control_page) = self.now().show_instead(control_page) {
             let control_page = Arc::new(control_page);
@@ -54,7 +55,8 @@ impl ControlPages {
 
     /// The same word, for a futex.
     pub(super) fn wake_word(&self) -> &AtomicU32 {
-        // SAFETY: control pages stay mapped as long as the domain's state lives; the manager writes the word, we only load it.
+        // SAFETY: control pages stay mapped as long as the domain's state lives; the manager writes the word, we only
+        // load it.
         unsafe { &*self.now().wake_ptr() }
     }
 
@@ -68,13 +70,13 @@ impl ControlPages {
         self.wake() != self.seen.load(Ordering::Acquire)
     }
 
-    /// What was announced up to there has been taken: who finds no news sees what they did.
+    /// Says that all news up to `wake` have been taken: a thread that finds no news sees their effects.
     pub(super) fn took(&self, wake: u32) {
         // Ordering: Release pairs with the Acquire in `has_news`.
         self.seen.store(wake, Ordering::Release);
     }
 
-    /// It was not, and is not to be looked for at the moment.
+    /// Says that the news up to `wake` were not taken, and are not to be looked for at the moment.
     pub(super) fn skip(&self, wake: u32) {
         self.seen.store(wake, Ordering::Relaxed);
     }

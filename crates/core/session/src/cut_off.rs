@@ -1,5 +1,5 @@
-//! A process that may not reach a manager any more, because it was locked down after it had joined: other than a manager that
-//! is away, that does not pass.
+//! A process that may not reach a manager any more, because it was locked down after it had joined: other than a
+//! manager that is away, that does not pass.
 
 use crate::error::{Barrier, Error};
 use std::io::{self, ErrorKind};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Refusal, RefusalCode};
 use tranship_sys::errno;
 
-/// So long no attempt may have ended otherwise: the socket of a manager that is starting is not open to all at once.
+/// The time for which every attempt must have failed in this way: the socket of a starting manager is not open to all
+/// at once.
 const SURE: Duration = Duration::from_secs(1);
 
-/// What became of the attempts since a manager was last there.
+/// The results of attempts since a manager was last there.
 #[derive(Default)]
 pub(super) struct Attempts {
     /// Since when, and the last reason.
@@ -37,7 +38,7 @@ impl Attempts {
 }
 
 impl Barrier {
-    /// What stands in the way of a connection. `root` is what the root directory was when the domain joined.
+    /// Returns the obstacle to a connection. `root` is the root directory of the time at which the domain joined.
     pub(super) fn to_connect(error: &io::Error, root: Option<Root>) -> Option<Barrier> {
         match (error.kind(), error.raw_os_error()) {
             (ErrorKind::PermissionDenied | ErrorKind::Unsupported, Some(errno))
@@ -47,7 +48,7 @@ impl Barrier {
         }
     }
 
-    /// The same for the manager's answer. Other refusals pass.
+    /// Returns the obstacle in a manager's answer. Other refusals pass.
     pub(super) fn in_answer(error: &Error) -> Option<Barrier> {
         let refusal = error.find::<Refusal>();
         let final_ = |refusal: &&Refusal| {
@@ -60,7 +61,7 @@ impl Barrier {
     }
 }
 
-/// What tells a root directory from another one.
+/// A root directory's identity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Root(u64, u64);
 
@@ -106,7 +107,7 @@ mod tests {
         for _ in 0..3 {
             attempts.failed(DomainId(1), Some(denied));
         }
-        // It may be there again.
+        // The manager may be there again.
         attempts.failed(DomainId(1), None);
         assert_eq!(attempts.cut_off(), None);
     }

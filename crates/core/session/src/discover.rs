@@ -1,7 +1,7 @@
-//! Finding a manager: at the socket that is named, else the system's, else the user's; or starting one.
+//! Finding a manager: at the named socket, otherwise the system's, otherwise the user's; or starting one.
 //!
-//! Never past a socket that is there: whoever started a second manager beside one that this user may not use, or that is just
-//! being restarted, would meet nobody.
+//! A socket that exists is never passed over. It may belong to a manager that this user may not use, or that is just
+//! being restarted. A second manager beside it would meet no other domain.
 
 use crate::error::{Awaited, Error, ErrorKind, SocketProblem, TimedOut};
 use std::io;
@@ -28,13 +28,13 @@ pub struct Found {
 /// Starts a manager at a socket.
 pub type Begin<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
 
-/// How to start one; or why that is not to be done, and what is.
+/// How to start a manager; or why none may be started, and the user's remedy.
 pub type Start<'a> = Result<Begin<'a>, &'static str>;
 
-/// What there is at a socket's place.
+/// The state of a socket's place.
 enum At {
     Manager(OwnedFd),
-    /// Nobody listens, or there is no file.
+    /// No process listens, or there is no file.
     Nobody {
         why: io::Error,
         is_there: bool,
@@ -87,7 +87,7 @@ pub fn find(places: &Places, start: Start<'_>, limit: Duration) -> Result<Found,
     Err(no_manager(&all.join(", "), &reason))
 }
 
-/// The sockets that were tried, and why no manager was started, or what to do.
+/// Makes the error that names the tried sockets, and why no manager was started, or the remedy.
 fn no_manager(tried: &str, reason: &str) -> Error {
     let text = format!("no manager answers at {tried}: {reason}");
     Error::new(ErrorKind::NoManager, text)
@@ -108,7 +108,7 @@ fn tried(path: &Path, why: &io::Error) -> String {
 fn look(path: &Path, limit: Duration) -> Result<At, Error> {
     let why = match socket::connect_within(path, limit) {
         Ok(fd) => return Ok(At::Manager(fd)),
-        // Its queue was full all the time.
+        // The socket's queue was full all the time.
         Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
             return Err(TimedOut {
                 awaited: Awaited::Manager("who wants to join"),
@@ -151,7 +151,8 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
     }
 }
 
-/// Whether something is there that is no socket. What is gone by now was one: a manager that begins removes that of a dead one.
+/// Says whether a file other than a socket is there. A file that is gone by now was a socket: a starting manager
+/// removes that of a dead one.
 fn is_other_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
 }
@@ -179,7 +180,7 @@ fn start_one(socket: Option<&Path>, start: Begin<'_>, limit: Duration) -> Result
     }
 }
 
-/// Runs `tranship manager` as a daemon, and returns when somebody listens: that one, or another that was faster.
+/// Runs `tranship manager` as a daemon, and returns when a manager listens: this one, or another that was faster.
 pub fn run_manager(program: Option<&Path>, path: &Path) -> Result<(), String> {
     let program = program
         .map(Path::to_owned)
@@ -233,7 +234,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// What is found when this is all there is at the system's socket, and whether one was started.
+    /// Returns the error of a search that finds only this at the system's socket, and says whether a manager was
+    /// started.
     fn with_system(make: impl FnOnce(&Path)) -> Error {
         let dir = tranship_testkit::folder().expect("a folder");
         let places = Places {

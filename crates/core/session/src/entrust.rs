@@ -1,7 +1,7 @@
-//! Before something of this domain goes: what others have still to receive of it, a manager must have.
+//! What a domain hands to a manager before an object of the domain goes: data that others have still to receive.
 //!
-//! A manager that lives has all chunks before anything in them is sent. One that was killed takes with it what it had not yet
-//! told their readers of; until the next one was shown them, nobody has them but this domain.
+//! A living manager has all chunks before any buffer in them is sent. A killed manager takes with it the chunks that
+//! their readers were not told of. Until the next manager is shown them, only this domain has them.
 
 use super::call::{PATIENCE, POLL_INTERVAL};
 use super::conn::{Claim, Conn};
@@ -12,8 +12,9 @@ use tranship_proto::ChannelId;
 use tranship_sys::futex;
 
 impl DomainCore {
-    /// Waits until a manager has what this domain has shown, and the other end of that channel is back with it too; or until
-    /// that is not needed any more. Gives up after [`PATIENCE`], and at once where somebody else has just waited so long for a manager.
+    /// Waits until a manager has everything that this domain has shown, and the other end of that channel is back with
+    /// it too; or until that is no longer needed. Gives up after [`PATIENCE`], or at once if another thread has just
+    /// waited that long for a manager.
     pub fn entrust(&self, channel: Option<ChannelId>, needless: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -1,4 +1,4 @@
-//! What goes wrong between a domain and its manager: the causes that have figures, or a meaning to programs, of their own.
+//! Errors between a domain and its manager: the causes that have figures, or a meaning of their own for programs.
 
 use std::io;
 pub use tranship_error::{Cause, Error, ErrorKind};
@@ -9,13 +9,13 @@ pub fn refused(refusal: Refusal) -> Error {
     Error::because(refusal.kind(), "the manager refused", refusal)
 }
 
-/// The manager said what no manager says.
+/// Makes the error for a message that no manager sends.
 pub fn protocol(what: impl std::fmt::Display) -> Error {
     let text = format!("the manager broke the protocol: {what}");
     Error::new(ErrorKind::PeerViolation, text)
 }
 
-/// It answered something else than what `asked` says.
+/// Makes the error for an answer other than the expected one.
 pub fn unexpected(answer: &Event, asked: &str) -> Error {
     protocol(format!("{answer:?} where {asked}"))
 }
@@ -45,17 +45,17 @@ pub enum SocketProblem {
     },
 }
 
-/// What keeps a process from a manager that it had joined before.
+/// An obstacle between a process and a manager that it had joined before.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Barrier {
     /// A sandbox, or the modes of files.
     #[error("connecting is forbidden: {}", io::Error::from_raw_os_error(*errno))]
     Denied {
-        /// What the kernel said.
+        /// The kernel's error number.
         errno: i32,
     },
-    /// It has changed its root, and there is no such socket in the new one.
+    /// The process has changed its root directory, and there is no such socket in the new one.
     #[error("its socket is not under the present root directory")]
     OtherRoot,
     /// The manager does not let it in.
@@ -67,26 +67,26 @@ pub enum Barrier {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("timed out after {waited_ms} ms: {awaited}")]
 pub struct TimedOut {
-    /// What has not happened.
+    /// The event that has not happened.
     pub awaited: Awaited,
     /// How long it was waited for, milliseconds.
     pub waited_ms: u64,
 }
 
-/// What was waited for in vain.
+/// The event that was waited for in vain.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Awaited {
-    /// The manager's answer, to what.
+    /// The manager's answer to a request.
     #[error("the manager has not answered {0}")]
     Manager(&'static str),
-    /// Somebody who offers a name.
+    /// A domain that offers a name.
     #[error("nobody offers `{0}`")]
     Offer(String),
     /// A listener's consent to a connection.
     #[error("a program listens at `{0}`, but has not accepted this connection")]
     Acceptance(String),
-    /// Somebody who connects to a name.
+    /// A domain that connects to a name.
     #[error("nobody has connected to `{0}`")]
     Connection(String),
     /// The receiver's consent to a pool.
@@ -107,7 +107,7 @@ pub enum Awaited {
 /// Why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and only visible characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// Its length.
+    /// The name's length.
     #[error("a name has 1 to {MAX_NAME_BYTES} bytes, this one has {bytes}")]
     Length {
         /// Of the name.
@@ -148,7 +148,7 @@ pub enum BadName {
 pub struct OutOfRange {
     /// Which argument.
     pub what: &'static str,
-    /// Its value.
+    /// The given value.
     pub value: u64,
     /// Smallest allowed.
     pub min: u64,

@@ -1,4 +1,4 @@
-//! What each event of the manager does to the domain's state. Runs under the socket's lock.
+//! The effect of each manager's event on the domain's state. It runs under the socket's lock.
 
 use super::conn::{Claim, Conn};
 use super::register::Chore;
@@ -190,8 +190,9 @@ impl DomainCore {
         Ok(())
     }
 
-    /// The manager has ended our membership, and taken back what we held: for all others we are dead. What others write is let go of here,
-    /// too: whatever handle is left shows zeros. Not ranges in which an aggregate is mapped once more (`Mapped`).
+    /// Lets go of everything after the manager has ended this membership, and taken back its memory: for all others
+    /// this domain is dead. Pools of other writers are let go of here too, and remaining handles show zeros. Ranges in
+    /// which an aggregate is mapped once more (`Mapped`) stay.
     fn let_go_of_all(&self) {
         let foreign = self.register.all_foreign();
         foreign.iter().for_each(|pool| pool.detach_all());
@@ -199,7 +200,8 @@ impl DomainCore {
         links.iter().for_each(|link| link.peer_gone(Gone::Died));
     }
 
-    /// An answer to somebody's request. One that nobody waits for any more must not leave anything behind.
+    /// Handles an answer to a thread's request. If the thread no longer waits, the answer must not leave anything
+    /// behind.
     fn reply(
         &self,
         conn: &mut Conn,
@@ -220,7 +222,7 @@ impl DomainCore {
         }
     }
 
-    /// The thread that asked has given up: what the manager did for it is undone.
+    /// Undoes the manager's work for a request whose thread has given up.
     pub(super) fn undo(&self, conn: &mut Conn, (event, _): EventWithFds) -> Result<(), Error> {
         let request = match event {
             Event::Opened { channel, .. } | Event::Accepted { channel, .. } => {
@@ -262,7 +264,7 @@ impl DomainCore {
             ) => {
                 match self.register.heap_of_number(number) {
                     Some(own) => own.resume(*heap, *admitted_bytes, *quota_bytes),
-                    // Dropped meanwhile.
+                    // The heap was dropped meanwhile.
                     None => _ = conn.send(&Request::DestroyHeap { heap: *heap }, &[]),
                 }
             }
@@ -270,14 +272,14 @@ impl DomainCore {
             (Claim::Export(old), Event::Exported { export, .. }) => {
                 let is_there = self.exports.renamed(old, *export);
                 if !is_there {
-                    // Dropped meanwhile.
+                    // The listener was dropped meanwhile.
                     let _ = conn.send(&Request::Unexport { export: *export }, &[]);
                 }
             }
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");
                 if refusal.code == RefusalCode::NoDescriptors {
-                    // It may have some later: all is claimed again then.
+                    // The manager may have some later: everything is claimed again then.
                     conn.hang_up_until(std::time::Instant::now() + FULL);
                     return;
                 }
@@ -286,7 +288,7 @@ impl DomainCore {
                 if let Claim::Pool(pool) = claim
                     && let Some(own) = self.register.own(pool)
                 {
-                    // A manager that does not know a pool adds nobody to its reader set.
+                    // A manager that does not know a pool adds no reader to its reader set.
                     own.stand_alone();
                     self.register.look_again();
                 }
@@ -295,7 +297,7 @@ impl DomainCore {
         }
     }
 
-    /// Both ends of a channel are back.
+    /// Handles that both ends of a channel are back.
     fn taken_up(&self, conn: &mut Conn, channel: ChannelId) {
         let Some(link) = self.link(channel) else {
             return;
@@ -317,7 +319,7 @@ impl DomainCore {
         fds: Vec<OwnedFd>,
     ) -> Result<(), Error> {
         let link = self.link(channel);
-        // Crash: until AcceptPool is sent nothing of ours is on any reader set; a death here frees it all.
+        // Crash: until AcceptPool is sent, nothing of this domain is on any reader set; a death here frees it all.
         let taken = match &link {
             Some(link) => link.offered(shape, known, fds),
             None => Err(error::protocol(format!(
@@ -355,8 +357,8 @@ impl DomainCore {
         }
     }
 
-    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so must
-    /// a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
+    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so
+    /// must a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
     fn forget_foreign(&self, pool: PoolId) {
         let over = self.register.with_foreign(|all| {
             let foreign = all.get(&pool)?;

@@ -1,4 +1,4 @@
-//! The names that a domain exports, and who has connected to them.
+//! The names that a domain exports, and the clients that have connected to them.
 
 use super::backlog::{self, Backlog};
 use super::wire::EventWithFds;
@@ -19,12 +19,12 @@ struct Names {
     asking: u32,
 }
 
-/// An exported name and who has connected to it.
+/// An exported name and the clients that have connected to it.
 #[derive(Default)]
 struct Export {
     /// `None` until the thread that exports has the manager's answer.
     what: Option<Exported>,
-    /// Its id under the present manager, as the listener knows it too. Changes under the lock of all.
+    /// The export's id under the present manager, shared with the listener. It changes under the lock of all exports.
     id: Arc<AtomicU32>,
     incoming: Backlog,
 }
@@ -56,18 +56,19 @@ impl Exports {
         entry.id.clone()
     }
 
-    /// It is given up. Its id now, and the channels that nobody has taken: they are to be refused, or who connected would wait on.
+    /// Ends an export. Returns its present id and the channels that were not taken. These must be refused, because the
+    /// connected clients would wait on.
     pub fn remove(&self, id: &AtomicU32) -> (ExportId, Vec<ChannelId>) {
         let mut names = lock(&self.0);
         let export = ExportId(id.load(Ordering::Relaxed)); // under the lock
         let entry = names.all.remove(&export);
         drop(names);
-        // Closes what nobody has taken, without the lock.
+        // Closes the channels that were not taken, without the lock.
         let left = entry.map_or_else(Vec::new, |entry| entry.incoming.into_channels());
         (export, left)
     }
 
-    /// A connection that nobody has taken yet.
+    /// Takes a connection that was not taken yet.
     pub fn next(&self, id: &AtomicU32) -> Option<EventWithFds> {
         lock(&self.0).of(id)?.incoming.pop()
     }
@@ -76,12 +77,12 @@ impl Exports {
         lock(&self.0).of(id).is_some_and(|e| !e.incoming.is_empty())
     }
 
-    /// Whether there is a name that somebody listens at.
+    /// Says whether a listener exists for any name.
     pub(super) fn has_listener(&self) -> bool {
         lock(&self.0).all.values().any(|e| e.what.is_some())
     }
 
-    /// Somebody has connected. A channel that is to be refused.
+    /// Adds a client that has connected. Returns a channel that must be refused.
     pub(super) fn came(&self, export: ExportId, came: EventWithFds) -> Option<ChannelId> {
         let mut names = lock(&self.0);
         // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
@@ -92,7 +93,7 @@ impl Exports {
         }
     }
 
-    /// Who had connected has given it up.
+    /// Removes a client that has given its connection up.
     pub(super) fn cancel(&self, channel: ChannelId) {
         let mut names = lock(&self.0);
         let all = names.all.values_mut();
@@ -113,8 +114,8 @@ impl Exports {
         true
     }
 
-    /// Another manager: who connected by the old one has to do it again. Names of which the answer was still to come
-    /// are exported again by who asked; these are the others.
+    /// Starts again with another manager: clients that connected by the old one have to connect again. The asking
+    /// threads export names again whose answer was still to come; this returns the other names.
     pub(super) fn begin_again(&self) -> Vec<(ExportId, Exported)> {
         let all = &mut lock(&self.0).all;
         all.retain(|_, entry| entry.what.is_some());
@@ -130,7 +131,8 @@ impl Exports {
 pub struct Asking<'a>(&'a Exports);
 
 impl Asking<'_> {
-    /// It has an answer, or has given up. The channels at names that nobody listens at: they are to be refused, or who connected would wait on.
+    /// Ends a request that has an answer, or was given up. Returns the channels at names without a listener. These must
+    /// be refused, because the connected clients would wait on.
     #[must_use]
     pub fn end(self) -> Vec<ChannelId> {
         let exports = self.0;
@@ -152,7 +154,7 @@ impl Exports {
         if names.asking > 0 {
             return Vec::new();
         }
-        // Kept for a name that somebody had given up.
+        // Kept for a name that a thread had given up.
         let gone = names.all.extract_if(|_, entry| entry.what.is_none());
         let gone: Vec<Export> = gone.map(|(_, entry)| entry).collect();
         drop(names);
@@ -190,7 +192,7 @@ mod tests {
         assert!(first.end().is_empty(), "one still asks");
         assert_eq!(second.end(), [ChannelId(5)]);
         assert_eq!(exports.came(old, incoming(8, old)), Some(ChannelId(8)));
-        // Nobody has taken that one.
+        // That channel was not taken.
         assert!(exports.renamed(mine, ExportId(3)));
         assert_eq!(exports.remove(&id), (ExportId(3), vec![ChannelId(6)]));
         assert!(!exports.renamed(ExportId(3), ExportId(4)), "it is gone");

@@ -9,7 +9,8 @@ use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request, as_name};
 use tranship_region::layout::ControlPageRo;
 use tranship_sys::{epoll, process, socket};
 
-/// How long a domain waits for an answer of its manager's, if it does not say how long: one that is there and says nothing for so long hangs.
+/// How long a domain waits for an answer of its manager's, if it does not say how long: one that is there and says
+/// nothing for so long hangs.
 pub const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection on which hello was said.
@@ -45,7 +46,8 @@ impl Greeting {
             dumpable,
         };
         match socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true) {
-            // A manager that refuses us says why and hangs up, perhaps before it reads this: the reason is still to be read.
+            // A manager that refuses us says why and hangs up, perhaps before it reads this: the reason is still to be
+            // read.
             Err(error) if !has_hung_up(&error) => {
                 return Err(Error::system("sendmsg to the manager")(error));
             }
@@ -123,7 +125,7 @@ impl Greeting {
     }
 }
 
-/// What a send to an end that is closed may say, unix(7).
+/// Says whether the error is one that a send to a closed end may give, unix(7).
 fn has_hung_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),

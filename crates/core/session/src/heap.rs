@@ -1,14 +1,14 @@
-//! What the domain's register knows of a heap.
+//! The domain's own record of a heap.
 
 use crate::base::lock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use tranship_proto::PoolId;
 
-/// Who owns a heap, and is called in each turn.
+/// The owner of a heap, called in each turn.
 type Owner = Box<dyn Fn() + Send + Sync>;
 
-/// A heap of this domain, whoever has its handle.
+/// A heap of this domain, whichever component has its handle.
 pub struct OwnHeap {
     /// In this process, for ever.
     pub number: u32,
@@ -16,7 +16,7 @@ pub struct OwnHeap {
     pub max_bytes: u64,
     books: Mutex<Books>,
     quota_bytes: AtomicU64,
-    /// What the manager wants it to come down to; `u64::MAX`: nothing.
+    /// The size to which the manager wants the heap to come down; `u64::MAX`: no wish.
     target_bytes: AtomicU64,
     owner: OnceLock<Owner>,
 }
@@ -25,21 +25,21 @@ pub struct OwnHeap {
 pub struct Books {
     /// Under the present manager.
     pub id: PoolId,
-    /// What the owner has.
+    /// The owner's bytes.
     pub held: u64,
-    /// What the manager knows of. Less, if it was away and came back to a fuller machine.
+    /// The bytes that the manager knows of. They are fewer if the manager was away and came back to a fuller machine.
     admitted: u64,
     /// No manager has it: the last one is gone, and no other was told of it yet.
     alone: bool,
 }
 
 impl Books {
-    /// What it has and the manager does not know of.
+    /// Returns the owner's bytes that the manager does not know of.
     pub fn debt(&self) -> u64 {
         self.held.saturating_sub(self.admitted)
     }
 
-    /// No manager has it: nobody can admit anything.
+    /// Says whether no manager has the heap: then no bytes can be admitted.
     pub fn is_alone(&self) -> bool {
         self.alone
     }
@@ -72,15 +72,15 @@ impl OwnHeap {
         self.books().id
     }
 
-    /// What is to be said to a new manager.
+    /// Returns the bytes to report to a new manager.
     pub fn held(&self) -> u64 {
         self.books().held
     }
 
-    /// So many bytes were admitted to who had these books then. How many more there are by that.
+    /// Records that `got` bytes were admitted for the owner of the earlier books. Returns how many more there are now.
     pub fn admit(&self, before: Books, got: u64) -> u64 {
         let mut books = lock(&self.books);
-        // Another manager came between: it was told what was held before, and the rest is owed.
+        // Another manager came between: it was told of the earlier bytes, and the rest is owed.
         if books.id == before.id {
             books.admitted += got;
         }
@@ -89,7 +89,7 @@ impl OwnHeap {
         more
     }
 
-    /// So many bytes are the kernel's again. What the manager is to hear of that, and by which id.
+    /// Records that bytes went back to the kernel. Returns the report to the manager, and the id for it.
     pub fn give_back(&self, bytes: u64) -> (PoolId, u64) {
         let mut books = lock(&self.books);
         books.held = books.held.saturating_sub(bytes);
@@ -126,7 +126,7 @@ impl OwnHeap {
 
     pub(super) fn set_quota(&self, quota_bytes: u64) {
         self.quota_bytes.store(quota_bytes, Ordering::Relaxed);
-        // Who was to have less, and may have more, may keep it.
+        // An owner that was to have less, and may now have more, may keep its memory.
         self.target_bytes.fetch_max(quota_bytes, Ordering::Relaxed);
     }
 
@@ -138,12 +138,12 @@ impl OwnHeap {
         self.target_bytes.store(target_bytes, Ordering::Relaxed);
     }
 
-    /// It has come down to what it was to.
+    /// Ends the manager's wish: the heap has come down to it.
     pub fn clear_target(&self) {
         self.set_target(u64::MAX);
     }
 
-    /// From now on each turn calls this. Once: what is given later changes nothing.
+    /// Has each turn call `owner` from now on. A later call changes nothing.
     pub fn on_turn(&self, owner: Owner) {
         let _ = self.owner.set(owner);
     }

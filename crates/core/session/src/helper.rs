@@ -13,7 +13,7 @@ fn run(domain: &DomainCore) {
     while !domain.is_closed() {
         let seen = domain.wake();
         domain.turn_quietly();
-        // Also wakes by itself every round: to give back memory that is idle, and to see a dead manager.
+        // The thread also wakes by itself every round: to give back idle memory, and to notice a dead manager.
         domain.wait_news(seen, None);
         domain.nudge_links();
     }

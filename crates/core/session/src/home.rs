@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tranship_sys::{process, socket};
 
-/// Library descriptors live above what programs that use select() can bear.
+/// The library's descriptors are above this number, because programs that use select() cannot bear higher ones of their
+/// own.
 const FD_FLOOR: i32 = 1024;
 
 pub struct Home {
     /// The socket that was named.
     pub socket: Option<PathBuf>,
-    /// Where its manager was found, and is looked for when it is gone: another one elsewhere would know nobody of those we know.
+    /// The place at which the manager was found, and is searched for when it is gone. Another manager elsewhere would
+    /// know none of this domain's peers.
     pub(super) place: PathBuf,
     /// The root directory under which it was found there.
     pub(super) root: Option<Root>,
@@ -24,8 +26,8 @@ pub struct Home {
 }
 
 impl Home {
-    /// A connection to who listens there now; or what stands in the way, if that is not that nobody does. Then one is started, if we had
-    /// started the last one.
+    /// Connects to the manager that listens there now. The error is the obstacle, unless it is only that no process
+    /// listens. In that case a manager is started, if this process had started the last one.
     pub(super) fn dial(&self) -> Result<OwnedFd, Option<Barrier>> {
         match socket::connect_now(&self.place) {
             Ok(fd) => Ok(lifted(fd, self.high_descriptors)),

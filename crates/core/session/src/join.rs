@@ -1,4 +1,4 @@
-//! Joining a manager that was found: hello, and what a domain begins with.
+//! Joining a manager that was found: hello, and the initial state of a domain.
 
 use super::conn::Conn;
 use super::control_pages::ControlPages;
@@ -30,7 +30,7 @@ pub struct Join {
     pub name: String,
     /// That was named.
     pub socket: Option<PathBuf>,
-    /// What starts it again, if this process did.
+    /// The program that starts the manager again, if this process did.
     pub program: Option<PathBuf>,
     pub high_descriptors: bool,
     pub leaks: Leaks,

@@ -1,11 +1,12 @@
-//! What a domain still has when it ends: buffers of others that were not dropped, and own ones that were not freed.
+//! Buffers that a domain still has when it ends: other domains' buffers that were not dropped, and its own that were
+//! not freed.
 
 use super::notes::{HeldBuffer, LeakReport, OwnBuffer};
 use super::state::DomainCore;
 use std::sync::atomic::Ordering;
 
 impl DomainCore {
-    /// What it still has.
+    /// Returns the report of the domain's remaining buffers.
     pub fn leak_report(&self) -> LeakReport {
         if self.fork.is_child() {
             return LeakReport::default();
@@ -53,7 +54,7 @@ impl DomainCore {
         }
     }
 
-    /// Somebody has asked for the report: nothing is printed.
+    /// Suppresses the printed report, because the program has asked for it.
     pub fn hush_leaks(&self) {
         if let Some(notes) = &self.leaks {
             notes.said.store(true, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Leaving: a domain whose public handles are gone says goodbye as soon as nothing of it is in use.
+//! Leaving: a domain without public handles says goodbye as soon as nothing of it is in use.
 //!
-//! Its pools, links and buffers may outlive its handles. Such a domain is on a list meanwhile. What goes with a word (a link, a
-//! pool, a listener, a heap) looks whether it was the last; what goes without one (a buffer) is noticed by the next `turn` of
-//! any domain of the process, and by the next that joins.
+//! Its pools, links and buffers may outlive its handles. Such a domain is on a list meanwhile. An object whose end
+//! calls code here (a link, a pool, a listener, a heap) checks whether it was the last. The end of a buffer calls none:
+//! it is noticed by the next `turn` of any domain of the process, and by the next domain that joins.
 
 use super::state::DomainCore;
 use crate::base::{lock, retired};
@@ -13,22 +13,24 @@ use tranship_proto::Request;
 
 /// How long a goodbye may wait for a manager that does not read. Without it the process's end is one.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Between two looks of `turn` at what is on the list.
+/// Time between two looks of `turn` at the list.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often somebody who puts a domain on the list tries to; a forked child may find the lock held for ever.
+/// How often a thread that puts a domain on the list tries to take the lock; a forked child may find the lock held for
+/// ever.
 const TRIES: u32 = 1000;
 
 static LEFT: Mutex<Vec<DomainCore>> = Mutex::new(Vec::new());
-/// How many are on the list: where there is none nobody looks.
+/// The number of domains on the list: without any, no thread looks.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// Somebody looks at all of it.
+/// A thread is looking at the whole list.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 impl DomainCore {
     /// The last public handle is gone.
     pub fn leave(&self) {
-        // Before the first look: who lets go of something after it looks by itself, for both take the registers' locks.
+        // Before the first look: a thread that drops an object after that look checks for itself, because both take the
+        // registers' locks.
         self.life.left.store(true, Ordering::Relaxed);
         if self.is_idle() {
             return self.say_goodbye();
@@ -57,7 +59,7 @@ impl DomainCore {
             let over = found.map(|at| left.swap_remove(at));
             WAITING.store(left.len(), Ordering::Relaxed);
             drop(left);
-            // Who took it off the list says it.
+            // The thread that took the domain off the list says goodbye.
             if let Some(over) = over {
                 over.say_goodbye();
             }
@@ -115,7 +117,8 @@ pub fn look() {
     }
     let all = LEFT.try_lock().map(|left| left.clone()).unwrap_or_default();
     for core in all.iter().filter(|core| !core.fork.is_child()) {
-        // Nobody else may do its work any more: taking its pools down, hearing who let its buffers go.
+        // No other thread does the domain's work any more: taking its pools down, noticing that readers let its buffers
+        // go.
         if core.is_managed() {
             core.turn_quietly();
         } else {

@@ -1,18 +1,26 @@
-//! A domain's session with its manager: joining, the manager's news, questions and answers, coming back after the manager's death, leaving.
+//! A domain's session with its manager: joining, the manager's news, questions and answers, coming back after the
+//! manager's death, leaving.
 //!
-//! What it is for: everything that a domain says to its manager or hears from it. What lives in the domain it knows only as the manager
-//! does: by the traits in `residents`, which `core` implements for pools and channels. Only the manager's news and claims go that way, no message
-//! and no allocation.
+//! What it is for: all messages between a domain and its manager. Like the manager, it knows the domain's pools and
+//! channels only by the traits in `residents`, which `core` implements. Only the manager's news and claims go that way,
+//! no message and no allocation.
 //!
-//! Its files, from below: what everything uses (`base/`, `error`), what the manager is spoken to by (`wire`, `greeting`, `conn`), finding and
-//! starting one (`discover`, `starter`, `cut_off`, `home`), what a domain has (`control_pages`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`,
-//! `pressure`), what lives in it (`residents`, `register`), its whole state (`state`); what is done with that: each event (`events`), the claims after
-//! a manager's restart (`resume`), a turn of all that is due (`turn`), questions that have an answer (`call`), its end (`entrust`, `leave`, `leaks`),
-//! its beginning (`join`).
+//! Its files, from below:
 //!
-//! `unsafe` is here for a state that a forked child does not free, a word of the manager's page, and marks of threads (`base/visits`).
+//! - the base of all (`base/`, `error`);
+//! - talking to the manager (`wire`, `greeting`, `conn`);
+//! - finding and starting one (`discover`, `starter`, `cut_off`, `home`);
+//! - a domain's possessions (`control_pages`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`, `pressure`);
+//! - its pools and channels (`residents`, `register`), and its whole state (`state`);
+//! - operations on that state: each event (`events`), the claims after a manager's restart (`resume`), a turn of all
+//!   due work (`turn`), questions that have an answer (`call`), its end (`entrust`, `leave`, `leaks`), its beginning
+//!   (`join`).
 //!
-//! NOT here: pools, buffers, channels, the public `Domain` (`core`); what the manager decides (`manager`); the shapes of messages (`proto`).
+//! `unsafe` is here for a state that a forked child does not free, a word of the manager's page, and marks of threads
+//! (`base/visits`).
+//!
+//! NOT here: pools, buffers, channels, the public `Domain` (`core`); the manager's decisions (`manager`); the shapes of
+//! messages (`proto`).
 
 #![expect(
     missing_debug_implementations,

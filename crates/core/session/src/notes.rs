@@ -1,7 +1,8 @@
-//! What is noted of buffers that are had, and what is said of those that are left.
+//! Notes about buffers in use, and the report of remaining ones.
 //!
-//! Which these are is known anyway, by the counters. Since when, by which channel and from which place in the program is noted only
-//! where it was asked for; then buffers take the long way, which the short one asks for already, so that it costs nothing otherwise.
+//! The counters always tell which buffers these are. The time, the channel and the place in the program are noted only
+//! on request. Buffers then take the slow path. The fast path checks for that anyway, so that the notes cost nothing
+//! otherwise.
 
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
@@ -11,18 +12,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_proto::{BufferId, ChannelId, DomainId, PoolId};
 
-/// Variable of the environment that says what is noted: `1` or `backtrace`; `0` or nothing: nothing is.
+/// The environment variable that switches notes on: `1` or `backtrace`. With `0` or nothing, nothing is noted.
 const VARIABLE: &str = "TRANSHIP_LEAKS";
 
-/// What is noted of buffers, for `Domain::leaks` and what is printed when the domain ends.
+/// The notes about buffers, for `Domain::leaks` and the report that is printed when the domain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Leaks {
     /// Nothing, and nothing is printed.
     #[default]
     Off,
-    /// Since when each is there, and by which channel it came. What is left when the domain ends is printed to stderr.
+    /// Notes since when each buffer is there, and by which channel it came. Buffers that remain when the domain ends
+    /// are printed to stderr.
     Report,
-    /// And from which place in the program it was asked for. That is slow.
+    /// Notes also the place in the program that asked for the buffer. That is slow.
     Backtrace,
 }
 
@@ -43,15 +45,15 @@ impl Leaks {
 pub struct HeldBuffer {
     /// The pool.
     pub pool: PoolId,
-    /// Who writes it.
+    /// The buffer's writer.
     pub writer: DomainId,
     /// The buffer.
     pub id: BufferId,
-    /// Its length, as its writer says, bytes; no more than there is of the pool.
+    /// The buffer's length by its writer's word, bytes; at most the pool's size.
     pub bytes: u64,
     /// How many handles of it there are.
     pub handles: u32,
-    /// When and whence it came, if that is noted.
+    /// When and by which channel it came, if that is noted.
     pub got: Option<Got>,
 }
 
@@ -60,20 +62,20 @@ pub struct HeldBuffer {
 pub struct OwnBuffer {
     /// The pool.
     pub pool: PoolId,
-    /// Its name.
+    /// The pool's name.
     pub pool_name: String,
     /// The buffer.
     pub id: BufferId,
-    /// Its capacity, bytes.
+    /// The buffer's capacity, bytes.
     pub bytes: u64,
     /// When and where it was allocated.
     pub got: Got,
 }
 
-/// When, and whence, a buffer was had.
+/// When, and from where, the domain got a buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Got {
-    /// So long ago.
+    /// The time since then.
     pub age: Duration,
     /// The channel that it came by, and its name.
     pub channel: Option<(ChannelId, String)>,
@@ -81,19 +83,19 @@ pub struct Got {
     pub backtrace: Option<String>,
 }
 
-/// What a domain has of buffers.
+/// The buffers that a domain still has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeakReport {
     /// The domain's name.
     pub domain: String,
     /// Of others.
     pub held: Vec<HeldBuffer>,
-    /// Its own; only where [`Leaks`] are noted.
+    /// The domain's own buffers; only if [`Leaks`] are noted.
     pub own: Vec<OwnBuffer>,
 }
 
 impl LeakReport {
-    /// Nothing is left.
+    /// Says whether no buffer is left.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.own.is_empty()
     }
@@ -144,7 +146,7 @@ impl fmt::Display for Got {
     }
 }
 
-/// What is noted.
+/// The notes.
 #[derive(Debug)]
 pub struct Notes {
     with_place: bool,
@@ -193,7 +195,7 @@ impl Notes {
         }
     }
 
-    /// It was freed, or is somebody else's.
+    /// Removes the note of a buffer that was freed, or went to another domain.
     pub fn gone(&self, pool: PoolId, slot: u32) {
         self.all().remove(&(pool, slot));
     }

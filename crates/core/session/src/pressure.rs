@@ -1,13 +1,13 @@
-//! What carriers look at before they take their time. All of it is a hint, looked at again.
+//! Signs that carriers check before they delay work. All of them are hints, which are checked again.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Whether threads of a domain wait for memory: what carriers have brought to its place is then given back at once.
+/// Whether threads of a domain wait for memory: buffers whose bytes carriers have received are then given back at once.
 #[derive(Debug, Default)]
 pub struct MemoryPressure {
     /// There are carriers.
     carried: AtomicBool,
-    /// Those who wait for memory.
+    /// Threads that wait for memory.
     waiting: AtomicU32,
 }
 

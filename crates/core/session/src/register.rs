@@ -1,4 +1,4 @@
-//! What lives in a domain: its pools and heaps, the pools of others that it reads, its links.
+//! The objects of a domain: its pools and heaps, the pools of others that it reads, its links.
 
 use super::heap::OwnHeap;
 use super::residents::{ForeignMember, LinkMember, OwnMember};
@@ -31,7 +31,7 @@ pub(super) enum Chore {
     Shrink(PoolId, u64),
     /// A pool's quota has changed to this.
     Quota(PoolId, u64),
-    /// What is done with its buffers is to be recorded, or no longer.
+    /// Operations on the pool's buffers are to be recorded, or no longer.
     Traced(PoolId, bool),
 }
 
@@ -40,7 +40,7 @@ impl Register {
         lock(&self.own).get(&pool).cloned()
     }
 
-    /// The same as who made it knows it.
+    /// Returns an own pool as its maker's type.
     pub fn own_as<P: OwnMember>(&self, pool: PoolId) -> Option<Arc<P>> {
         let found: Arc<dyn Any + Send + Sync> = self.own(pool)?;
         found.downcast().ok()
@@ -88,7 +88,7 @@ impl Register {
         lock(&self.foreign).get(&pool).cloned()
     }
 
-    /// The same as who opened it knows it.
+    /// Returns another domain's pool as its opener's type.
     pub fn foreign_as<P: ForeignMember>(&self, pool: PoolId) -> Option<Arc<P>> {
         let found: Arc<dyn Any + Send + Sync> = self.foreign(pool)?;
         found.downcast().ok()
@@ -102,7 +102,8 @@ impl Register {
         lock(&self.foreign).values().cloned().collect()
     }
 
-    /// All of them, with the register's own handles: for who asks whether there are others.
+    /// Runs `with` on all other domains' pools, with the register's own handles, so that it can check whether there are
+    /// further handles.
     pub(super) fn with_foreign<R>(
         &self,
         what: impl FnOnce(&mut HashMap<PoolId, Arc<dyn ForeignMember>>) -> R,
@@ -114,7 +115,7 @@ impl Register {
         lock(&self.links).get(&channel).cloned()
     }
 
-    /// The same as who made it knows it.
+    /// Returns a link as its maker's type.
     pub fn link_as<L: LinkMember>(&self, channel: ChannelId) -> Option<Arc<L>> {
         let found: Arc<dyn Any + Send + Sync> = self.link(channel)?;
         found.downcast().ok()
@@ -160,7 +161,7 @@ impl Register {
             && lock(&self.foreign).values().all(|pool| pool.nothing_held())
     }
 
-    /// Something is to be looked at of which nobody tells us.
+    /// Asks for a look at something that no event reports.
     pub(super) fn look_again(&self) {
         self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
     }

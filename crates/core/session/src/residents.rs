@@ -1,5 +1,6 @@
-//! What lives in a domain, as the manager's events see it. Whoever is above (`core`) says how its own kinds do what is asked here;
-//! the domain knows nothing else of them. Only the manager's news and claims come this way, no message and no allocation.
+//! A domain's objects, as the manager's events see them. The layer above (`core`) implements these operations for its
+//! own kinds; the domain knows nothing else of them. Only the manager's news and claims go this way, no message and no
+//! allocation.
 
 use crate::base::retired::Retired;
 use crate::error::Error;
@@ -15,15 +16,16 @@ use tranship_region::layout::CountsRw;
 pub struct Offer {
     /// The pool.
     pub pool: PoolId,
-    /// Who writes it: the sender, or somebody whose buffers it forwards.
+    /// The domain that writes the pool: the sender, or one whose buffers it forwards.
     pub writer: DomainId,
-    /// Its largest size: address space that a receiver reserves, bytes.
+    /// The pool's largest size: address space that a receiver reserves, bytes.
     pub max_bytes: u64,
-    /// Its buffers: four bytes of counters each are charged to a receiver, and four more for each link.
+    /// The pool's number of buffers: four bytes of counters for each are charged to a receiver, and four more for each
+    /// link.
     pub slots: u32,
-    /// Its chunk size, bytes.
+    /// The pool's chunk size, bytes.
     pub chunk_bytes: u64,
-    /// Who can write it.
+    /// The processes that can write the pool.
     pub trust: Trust,
 }
 
@@ -50,7 +52,7 @@ pub struct Had {
 
 /// A pool that this domain writes.
 pub trait OwnMember: Any + Retired {
-    /// What its writer offers with it.
+    /// Returns the pool's shape as its writer offers it.
     fn shape(&self) -> Offer;
     fn name(&self) -> &str;
     fn table_fd(&self) -> &OwnedFd;
@@ -89,9 +91,9 @@ pub trait OwnMember: Any + Retired {
 
 /// A pool that another domain writes and this one reads.
 pub trait ForeignMember: Any + Retired {
-    /// What its writer offers with it.
+    /// Returns the pool's shape as its writer offers it.
     fn shape(&self) -> Offer;
-    /// What tells the writer's table from others.
+    /// Returns a number that distinguishes the writer's table from others.
     fn table_inode(&self) -> u64;
     /// Our counters.
     fn refs_fd(&self) -> &OwnedFd;
@@ -114,21 +116,21 @@ pub trait ForeignMember: Any + Retired {
     fn held(&self) -> Vec<Had>;
 }
 
-/// What became of a link's other end.
+/// The state of a link's other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Gone {
-    /// It is there.
+    /// The other end is there.
     No = 0,
-    /// It closed in order.
+    /// The other end closed in order.
     Closed = 1,
-    /// Its process ended.
+    /// The other end's process ended.
     Died = 2,
-    /// We closed: it broke a rule, or sent what nobody has any more.
+    /// This end closed: the other one broke a rule, or sent a buffer that no longer exists.
     Violated = 3,
 }
 
-/// What the domain itself notes of a link.
+/// The domain's own notes about a link.
 #[derive(Debug)]
 pub struct Watch {
     /// Our cursors are gone, but no manager was there to hear it: the next one is told.
@@ -166,7 +168,8 @@ impl Watch {
     }
 }
 
-/// What is shown to who offers a pool that is taken: our counters of the queue, and those of references if the manager has none.
+/// The descriptors that accept an offered pool: this domain's counters of the queue, and those of references if the
+/// manager has none.
 pub type Taken = (OwnedFd, Option<OwnedFd>);
 
 /// One end of a link.
@@ -175,14 +178,14 @@ pub trait LinkMember: Any + Send + Sync {
     fn watch(&self) -> &Watch;
     /// Whether both ends are in this process, so that no manager brought it about.
     fn is_inside(&self) -> bool;
-    /// What a new manager is told, and our half of it.
+    /// Returns the claim for a new manager, and this end's half.
     fn claim(&self) -> (ChannelClaim, BorrowedFd<'_>);
     /// Calls this for each pool that is to be claimed with it, with our counters.
     fn claim_pools(
         &self,
         claim: &mut dyn FnMut(PoolId, BorrowedFd<'_>) -> Result<(), Error>,
     ) -> Result<(), Error>;
-    /// Calls this with what is to be said of a channel that no manager brought about, and both halves, if there is something.
+    /// Calls `say` with the registration of a channel that no manager made, and both halves, if there is one.
     fn with_registration(&self, say: &mut dyn FnMut(&Request, &[BorrowedFd<'_>]));
 
     fn gone(&self) -> Gone;
@@ -190,7 +193,7 @@ pub trait LinkMember: Any + Send + Sync {
     fn peer_gone(&self, why: Gone);
     /// While the manager is away deaths are seen by our own descriptor of the peer's process.
     fn look_for_death(&self);
-    /// Bounds the sleep of who has no timer.
+    /// Bounds the sleep of a thread without a timer.
     fn nudge(&self);
     /// The peer's descriptor to wake it by.
     fn set_peer_fd(&self, fd: OwnedFd);
@@ -203,8 +206,8 @@ pub trait LinkMember: Any + Send + Sync {
     fn open_pool(&self, pool: PoolId);
     /// Our counters of an assigned pool.
     fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>>;
-    /// The queue is about to leave a reader set: what it alone keeps is taken first.
+    /// Prepares for a queue's departure from a reader set: takes the buffers that only this queue keeps.
     fn queue_leaves(&self);
-    /// Memory is short: what a carrier has brought back is given back now.
+    /// Gives back buffers that a carrier has returned, because memory is short.
     fn reclaim(&self);
 }

@@ -1,7 +1,8 @@
-//! After the manager's death, or ours in its eyes: find it and show it what we have.
+//! After the manager's death, or after the manager took this domain for dead: find it and show it this domain's
+//! objects.
 //!
-//! What is claimed is verified by the manager as if it were new. Data keeps flowing meanwhile. Nobody waits for the
-//! answers to claims (a channel's comes only once its other end has claimed it too): they are events like others.
+//! The manager verifies a claim like a new object. Data keeps flowing meanwhile. No thread waits for the answers to
+//! claims, because a channel's answer comes only once its other end has claimed it too. They are events like others.
 
 use super::conn::{Claim, Conn};
 use super::greeting::{Greeting, Welcome};
@@ -32,8 +33,8 @@ impl DomainCore {
         self.tasks.has_news();
     }
 
-    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`), and the
-    /// next try follows after a pause. Waits for no longer than a manager that is well takes.
+    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`),
+    /// and the next try follows after a pause. Waits for no longer than a manager that is well takes.
     pub(super) fn rejoin(&self, conn: &mut Conn) -> Result<(), Error> {
         if self.is_closed() {
             return Ok(());
@@ -105,13 +106,14 @@ impl DomainCore {
 
     fn welcomed(&self, conn: &mut Conn, fd: OwnedFd, welcome: Welcome) -> Result<(), Error> {
         if !welcome.resumed {
-            // Another process got our id meanwhile. What we have lives on by its mappings, but a new manager
-            // cannot know it by its old names.
+            // Another process got this domain's id meanwhile. Its objects live on by their mappings, but a new manager
+            // cannot know them by their old names.
             tracing::warn!(domain = %self.id(), "the new manager has given our id away; existing channels go on unmanaged");
         }
         self.id
             .store(welcome.domain.0, std::sync::atomic::Ordering::Relaxed);
-        // No collection from here until the pool's place in the new control page is known: the old control page is written no more.
+        // No collection from here until the pool's place in the new control page is known: the old control page is
+        // written no more.
         let pools = self.register.all_own();
         self.register.look_again();
         for pool in &pools {
@@ -123,7 +125,7 @@ impl DomainCore {
         self.tasks.has_news();
         let claimed = self.claim_all(conn);
         if claimed.is_err() && conn.is_up() {
-            // What is not claimed counts as given up: all of it is claimed again by the next connection.
+            // Objects without a claim count as given up: the next connection claims all of them again.
             conn.hang_up();
         }
         claimed
@@ -249,7 +251,7 @@ impl DomainCore {
         self.export_again(conn)
     }
 
-    /// Sends one claim, after taking what has come meanwhile, so that the manager's queue to us stays short.
+    /// Sends one claim, after taking the pending events, so that the manager's queue to this domain stays short.
     fn claim(
         &self,
         conn: &mut Conn,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where it is to listen, what is run, and whether it is being started.
+/// The place of a new manager's socket, the program to run, and whether it is being started.
 pub(super) struct Starter {
     socket: PathBuf,
     program: Option<PathBuf>,
@@ -25,8 +25,8 @@ impl Starter {
         }
     }
 
-    /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do the
-    /// same: its lock lets one win.
+    /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do
+    /// the same: its lock lets one win.
     pub(super) fn start(self: &Arc<Starter>) {
         if self.busy.swap(true, Ordering::AcqRel) {
             return;

@@ -23,10 +23,11 @@ use tranship_region::layout::ControlPageRo;
 use tranship_region::layout::trace::What;
 use tranship_sys::fork::ForkGuard;
 
-/// A counted handle of one domain's state. Whatever works with the domain has one: its public handle, pools, links, listeners,
-/// heaps, the helper thread. What of them is on the domain's own registers keeps it alive until it is taken off.
+/// A counted handle of one domain's state. Everything that works with the domain has one: its public handle, pools,
+/// links, listeners, heaps, the helper thread. Those that are on the domain's own registers keep it alive until they
+/// are taken off.
 ///
-/// A forked child frees nothing of it: another thread may have been at work on it when it was copied.
+/// A forked child frees nothing of it: another thread may have been changing it when it was copied.
 pub struct DomainCore(ManuallyDrop<Arc<Shared>>);
 
 /// One domain's state.
@@ -38,15 +39,15 @@ pub struct Shared {
     pub(super) control_pages: ControlPages,
     /// The manager's socket. Taken before any other lock, never while one of them is held.
     pub(super) conn: Mutex<Conn>,
-    /// What lives in it.
+    /// The domain's objects.
     pub register: Register,
     pub pressure: MemoryPressure,
     pub exports: Exports,
     pub(super) life: Life,
     pub(super) poller: tranship_sys::epoll::Epoll,
-    /// Those that await something of this domain.
+    /// The tasks that await something of this domain.
     pub tasks: Tasks,
-    /// What is noted of buffers that are had.
+    /// Notes about buffers in use.
     pub leaks: Option<Notes>,
     pub(super) trace: trace::Ring,
     /// How long an answer of the manager's is waited for, if it does not answer.
@@ -56,7 +57,7 @@ pub struct Shared {
 /// How far it has come.
 pub(super) struct Life {
     pub(super) closed: AtomicBool,
-    /// Its public handles are gone.
+    /// The domain's public handles are gone.
     pub(super) left: AtomicBool,
     /// Whether a helper thread runs.
     helper: AtomicBool,
@@ -150,12 +151,12 @@ impl DomainCore {
         self.control_pages.has_news()
     }
 
-    /// A pool is to be traced, or no longer. Not under the socket's lock.
+    /// Switches the tracing of a pool on or off. Not under the socket's lock.
     pub(super) fn set_traced(&self, pool: PoolId, on: bool) {
         if on {
             let Some(fd) = self.trace.made() else { return };
-            // Each time: nobody says whether it was taken, and there may be a place now that there was not before. Who is away is shown it when
-            // it is back, and says then what is to be traced.
+            // This is sent each time: no answer says whether it was taken, and there may be room now. A manager that is
+            // away is shown it when it is back, and then says which pools are to be traced.
             let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
         }
         if let Some(own) = self.register.own(pool) {
@@ -168,7 +169,7 @@ impl DomainCore {
         });
     }
 
-    /// Another connection: what is to be traced will be said anew.
+    /// Ends all tracing, after a new connection: the manager says again which pools are to be traced.
     pub(super) fn trace_nothing(&self) {
         let own = self.register.all_own();
         own.iter().for_each(|pool| pool.set_traced(false));
@@ -176,13 +177,13 @@ impl DomainCore {
             .with_foreign(|all| all.values().for_each(|pool| pool.set_traced(false)));
     }
 
-    /// Records what is done with a buffer now.
+    /// Records an operation on a buffer.
     #[cold]
     pub fn note(&self, what: What, of: Subject) {
         self.note_on(what, of, (ChannelId(0), DomainId(0)), false);
     }
 
-    /// The same over a channel, with whom.
+    /// Records an operation on a buffer over a channel, with the other domain.
     #[cold]
     pub fn note_on(&self, what: What, of: Subject, over: (ChannelId, DomainId), moved: bool) {
         // A child has its parent's mapping no more.
@@ -218,7 +219,7 @@ impl DomainCore {
         links.iter().for_each(|link| link.nudge());
     }
 
-    /// Memory is short: what has arrived by carriers is given back now.
+    /// Gives back buffers that carriers have received, because memory is short.
     pub fn reclaim_from_carriers(&self) {
         if self.pressure.is_carried() {
             let links = self.register.all_links();

@@ -1,15 +1,15 @@
-//! The tasks that await something of a domain, whatever runs them: by whose wakers they are woken, and until when they may sleep.
+//! The tasks that await something of a domain, in any executor: their wakers, and until when they may sleep.
 //!
-//! | a task that finds nothing | who has something for it |
+//! | a task that finds nothing | a thread that has something for it |
 //! |---|---|
 //! | puts its waker here | publishes, or takes the manager's news |
 //! | says that it sleeps (a ring's flag) | rings the doorbell, or says that there are news |
 //! | looks again | takes the waker away from here, and wakes |
 //!
-//! So whatever comes after the look finds the waker. Whoever is woken puts it here anew: a waker is used once. Nobody believes a
-//! wake-up; it is a reason to look.
+//! Whatever comes after the look therefore finds the waker. A waker is used once, so a woken task stores it again. A
+//! wake-up proves nothing: it is a reason to look.
 //!
-//! NOT here: the thread that waits for the doorbells (`core`: `link/reactor.rs`), what they mean.
+//! NOT here: the thread that waits for the doorbells (`core`: `link/reactor.rs`), and their meaning.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 
-/// What a task awaits: a channel's number, or one that [`Tasks::key`] gave.
+/// The event that a task awaits: a channel's number, or one that [`Tasks::key`] gave.
 pub type Key = u64;
 
 /// Above every channel.
@@ -33,11 +33,11 @@ const KICK: Key = u64::MAX - 1;
 pub struct Tasks {
     poller: OnceLock<Poller>,
     state: Mutex<State>,
-    /// There is something that any of them may have waited for.
+    /// There is news for which any of the tasks may have waited.
     news: AtomicBool,
 }
 
-/// What the reactor waits on. Made with the first task that has to wait.
+/// The descriptors that the reactor waits on. They are made with the first task that has to wait.
 #[derive(Debug)]
 struct Poller {
     epoll: Epoll,
@@ -47,7 +47,7 @@ struct Poller {
 #[derive(Debug, Default)]
 struct State {
     tasks: HashMap<Key, Task>,
-    /// Those of them that look again at some time whatever happens.
+    /// Tasks that look again at a certain time in any case.
     timers: BTreeSet<(Instant, Key)>,
     last_key: Key,
     /// Whether the reactor runs.
@@ -121,8 +121,8 @@ impl Tasks {
         KEYS + state.last_key
     }
 
-    /// Puts a task here until it is woken, at that time at the latest. `news` is readable when the manager has some. True if the
-    /// reactor does not run: it counts as running from here on, and the caller starts it.
+    /// Puts a task here until it is woken, at that time at the latest. `news` is readable when the manager has some.
+    /// True if the reactor does not run: it counts as running from here on, and the caller starts it.
     pub fn put(&self, key: Key, waker: &Waker, news: impl AsFd) -> io::Result<bool> {
         self.poller(news)?;
         let mut state = self.state();
@@ -149,20 +149,21 @@ impl Tasks {
         }
     }
 
-    /// It awaits nothing any more.
+    /// Removes a task that no longer waits.
     pub fn forget(&self, key: Key) {
         let forgotten = self.state().take(key);
         drop(forgotten); // not under the lock: it is the runtime's code
     }
 
-    /// There is something that any of them may wait for. They learn of it by [`Tasks::tell_news`], when no lock is held.
+    /// Says that there is news for which any of the tasks may wait. They learn of it by [`Tasks::tell_news`], when no
+    /// lock is held.
     pub fn has_news(&self) {
         self.news.store(true, Ordering::Release);
     }
 
     /// Wakes all if there is something.
     pub fn tell_news(&self) {
-        // Ordering: Acquire, partner: the Release in `has_news`: who is woken sees what there is.
+        // Ordering: Acquire, partner: the Release in `has_news`: a woken task sees the news.
         if self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire) {
             let mut state = self.state();
             state.timers.clear();
@@ -254,7 +255,8 @@ impl Tasks {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the reactor may end: nobody waits, and nobody did since this was asked last. From then on it does not run.
+    /// Says whether the reactor may end: no task waits, and none did since the last question. From then on it counts as
+    /// not running.
     pub fn ends(&self) -> bool {
         let mut state = self.state();
         let idle = state.tasks.is_empty() && !std::mem::take(&mut state.used);
@@ -264,7 +266,7 @@ impl Tasks {
         idle
     }
 
-    /// It does not run after all.
+    /// Says that the reactor does not run after all.
     pub fn ended(&self) {
         self.state().runs = false;
     }

@@ -1,7 +1,8 @@
-//! What this domain does with buffers of pools that are traced, recorded where the manager, and whoever it lets, can read it.
+//! The operations of this domain on buffers of traced pools, recorded where the manager can read them, and the domains
+//! that it allows.
 //!
-//! While a pool is not traced this costs nothing that could be measured: its buffers' tags and its own flags, which the fast paths look at anyway, have
-//! a bit that sends them the long way. From there they come here.
+//! Tracing costs nothing measurable while a pool is not traced. The fast paths check its buffers' tags and its own
+//! flags anyway, and a bit in them chooses the slow path, which comes here.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -15,7 +16,7 @@ use tranship_sys::time;
 #[derive(Default)]
 pub(super) struct Ring {
     made: OnceLock<(OwnedFd, TraceRw)>,
-    /// It was said that there is no memory for it.
+    /// The lack of memory for it was reported.
     warned: AtomicBool,
 }
 
@@ -28,7 +29,7 @@ pub struct Subject {
 }
 
 impl Ring {
-    /// There is one from here on, unless there is no memory for it.
+    /// Makes the ring, unless there is no memory for it.
     pub(super) fn made(&self) -> Option<&OwnedFd> {
         if self.made.get().is_none() {
             match TraceRw::create() {
@@ -45,7 +46,7 @@ impl Ring {
         self.made.get().map(|(fd, _)| fd)
     }
 
-    /// Records what is done with a buffer now, and over which channel with whom.
+    /// Records an operation on a buffer, with the channel and the other domain.
     #[cold]
     pub(super) fn note(
         &self,

@@ -1,4 +1,4 @@
-//! A turn: takes the manager's news, then does what they ask for and what is due by itself.
+//! A turn: takes the manager's news, then does the work that they ask for, and work that is due.
 
 use super::conn::Conn;
 use super::register::Chore;
@@ -11,7 +11,7 @@ use tranship_proto::Request;
 use tranship_sys::futex;
 
 impl DomainCore {
-    /// Takes what the manager has sent, if anything. Errors wait for the next call that needs the manager.
+    /// Takes the manager's messages, if there are any. Errors wait for the next call that needs the manager.
     #[inline]
     pub fn catch_up(&self) {
         if self.has_news() {
@@ -57,9 +57,10 @@ impl DomainCore {
         outcome
     }
 
-    /// Whether something is to be looked at of which there may be no news, as a manager that is away: who waits looks now and then.
+    /// Says whether there is work of which there may be no news, such as a manager that is away: a waiting thread looks
+    /// now and then.
     pub fn has_left_overs(&self) -> bool {
-        // Who has the lock looks itself.
+        // The holder of the lock looks by itself.
         let is_away = || self.conn.try_lock().is_ok_and(|conn| !conn.is_up());
         self.register.is_to_be_looked_at() || is_away()
     }
@@ -89,11 +90,12 @@ impl DomainCore {
         }
     }
 
-    /// Gives up pools of others that no link brings buffers of any more and of which nothing is held, where the present
-    /// manager has not said a word of them: perhaps their writer never came back to it. True if there are others.
-    // Crash: they are forgotten only at the manager's answer (`PoolGone`), which comes when the writer's reader set is rid of
-    // us. Should the manager die before, they are claimed from the next one: who forgets its counters cannot prove that it
-    // is the one on the reader set, and what was left in its queues would stay for ever.
+    /// Gives up pools of others if no link brings their buffers any more, nothing of them is held, and the present
+    /// manager has not mentioned them: perhaps their writer never came back to it. Returns true if there are others.
+    // Crash: the pools are forgotten only at the manager's answer (`PoolGone`), which comes when this domain has left
+    // the writer's reader set. If the manager dies before, they are claimed from the next one. A domain that forgot its
+    // counters could not prove that it is the one on the reader set, and the buffers left in its queues would stay for
+    // ever.
     fn give_up_foreign(&self) -> bool {
         let mut unspoken = false;
         let mut over = Vec::new();
@@ -112,7 +114,7 @@ impl DomainCore {
             }
         });
         for (pool, mapped) in over {
-            // Also where nothing is mapped: then our claim goes by it alone.
+            // This also covers a pool of which nothing is mapped: the claim is then all that ends.
             let mapped = if mapped.is_empty() {
                 vec![(0, 0)]
             } else {
@@ -148,8 +150,8 @@ impl DomainCore {
         let before = self.seen();
         loop {
             conn.flush();
-            // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
-            // into our socket: what was announced up to here is found by the loop below.
+            // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went into this domain's
+            // socket: the loop below finds all news up to here.
             let wake = self.wake();
             loop {
                 match conn.receive() {
@@ -160,7 +162,7 @@ impl DomainCore {
                         let handled = self.handle(&mut conn, event, fds);
                         self.tasks.has_news();
                         match handled {
-                            // An answer could not be sent; what else there is must be taken all the same.
+                            // An answer could not be sent; the other news must be taken anyway.
                             Err(error) if error != ErrorKind::ManagerAway => return Err(error),
                             _ => {}
                         }
@@ -172,7 +174,8 @@ impl DomainCore {
                     }
                     Err(error) => {
                         if conn.is_up() {
-                            // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
+                            // The answer waits for room: a thread that sleeps until there is news must not find it
+                            // meanwhile.
                             self.control_pages.skip(wake);
                         } else {
                             self.manager_left();
@@ -183,7 +186,8 @@ impl DomainCore {
             }
             self.control_pages.took(wake);
             if self.wake() == wake {
-                // The manager wakes some of the threads that sleep on its word, and this one has taken what came for all of them.
+                // The manager wakes some of the threads that sleep on its word, and this one has taken the news for all
+                // of them.
                 if wake != before {
                     let _ = futex::wake(self.wake_word(), u32::MAX);
                 }
@@ -192,8 +196,8 @@ impl DomainCore {
         }
     }
 
-    /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
-    /// until there is news must not find any meanwhile.
+    /// Tries to reach a manager again. The last manager's news have been taken or will never come, so a thread that
+    /// sleeps until there is news must not find any meanwhile.
     fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
         self.control_pages.skip(self.wake());
         if conn.take_ended() {
@@ -214,7 +218,7 @@ impl DomainCore {
         retired::reclaim();
     }
 
-    /// Owners of heaps give back what the manager wants.
+    /// Has heaps' owners give back the memory that the manager wants.
     fn tend_heaps(&self) {
         for heap in self.register.all_heaps() {
             heap.tend();

@@ -1,4 +1,5 @@
-//! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without waiting.
+//! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without
+//! waiting.
 
 use crate::error::{self, Error, ErrorKind};
 use std::collections::VecDeque;
@@ -11,21 +12,21 @@ use tranship_sys::{epoll, errno, socket};
 /// An event with its descriptors.
 pub type EventWithFds = (Event, Vec<OwnedFd>);
 
-/// Requests that may wait for room in the socket. Their number has its bound in what there is to be asked or told about;
-/// this one is for a manager that hangs for days.
+/// Requests that may wait for room in the socket. The number of possible questions and reports bounds them anyway; this
+/// limit is for a manager that hangs for days.
 const MAX_OUTGOING: usize = 1 << 16;
 
 /// One socket after the other, of the managers that there are.
 pub struct Wire {
     /// `None` while the manager is away.
     fd: Option<OwnedFd>,
-    /// What the socket had no room for yet, oldest first.
+    /// Messages without room in the socket yet, oldest first.
     outgoing: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
-    /// Somebody waited in vain as long as one may for what can be done without, and nothing has come since.
+    /// A thread waited in vain for a request that can be left out, and nothing has come since.
     pub(super) stalled: bool,
     /// A question that is answered at once was not, and nothing has come since.
     pub(super) silent: bool,
-    /// Nothing can be sent any more; what the manager had sent before is still to be taken.
+    /// Nothing can be sent any more; the manager's earlier messages are still to be taken.
     broken: bool,
     /// The kernel has reported the break.
     reset: bool,
@@ -94,7 +95,7 @@ impl Wire {
         std::mem::take(&mut self.ended)
     }
 
-    /// Nothing more is to come or to go; what has come is still to be taken.
+    /// Ends sending and receiving; messages that have come are still to be taken.
     pub(super) fn hang_up(&mut self) {
         if let Some(fd) = &self.fd {
             // Fails if the other end did the same.
@@ -133,7 +134,7 @@ impl Wire {
         }
     }
 
-    /// Sends what can be left out, if that goes without waiting. A connection that is broken is found out by others.
+    /// Sends a message that can be left out, if that does not wait. Other calls find out about a broken connection.
     pub(super) fn offer(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) {
         debug_assert_eq!(fds.len(), request.fds());
         if let Some(fd) = self
@@ -145,7 +146,7 @@ impl Wire {
         }
     }
 
-    /// Sends what waits for room, as far as there is some.
+    /// Sends waiting messages, as far as there is room.
     pub(super) fn flush(&mut self) {
         while let (Some(fd), Some((bytes, fds))) = (&self.fd, self.outgoing.front()) {
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
@@ -172,24 +173,25 @@ impl Wire {
 
     fn broke(&mut self, error: &io::Error) -> Error {
         tracing::debug!(%error, "the manager's socket broke");
-        // What it said before it went is still to be heard: a reader set that lacks it would be wrong.
+        // The manager's last messages must still be taken: a reader set without them would be wrong.
         self.broken = true;
         self.outgoing.clear();
         ErrorKind::ManagerAway.into()
     }
 
-    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
-    /// room for its descriptors: it comes when there is.
+    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process
+    /// has no room for its descriptors: it comes when there is.
     pub(super) fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let Some(fd) = &self.fd else {
             return Err(ErrorKind::ManagerAway.into());
         };
-        // Whole or not at all: who lost one part of the reader set would have to forget the rest.
+        // A message is taken whole or not at all: a domain that lost one part of the reader set would have to forget
+        // the rest.
         let received = match socket::recvmsg_whole(fd.as_fd(), &mut self.buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
-            // Said once, when it died with requests of ours unread; what it had sent comes after.
+            // The kernel says this once, when the manager died with unread requests; its earlier messages come after.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !self.reset => {
                 (self.broken, self.reset) = (true, true);
                 return self.receive();
@@ -229,7 +231,8 @@ impl Wire {
     }
 }
 
-/// Later there may be: the other end has not read yet what is in the socket, or on its way to others (unix(7): ETOOMANYREFS).
+/// Says whether there may be room later: the other end has not read all messages in the socket, or too many descriptors
+/// are in transit (unix(7): ETOOMANYREFS).
 fn has_no_room(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         || error.raw_os_error() == Some(errno::TOO_MANY_IN_FLIGHT)
@@ -248,7 +251,7 @@ mod tests {
         drop(far);
         let error = wire.receive().map(drop).expect_err("it is gone");
         assert!(error == ErrorKind::ManagerAway && !stalled(&mut wire));
-        // Its end may be found in another way, too.
+        // The connection's end may be found in another way too.
         wire.down();
         assert!(!stalled(&mut wire));
         wire.up(socket::pair().expect("a pair").0);

@@ -1,10 +1,10 @@
-//! What the heap uses, what was admitted to it, and asking for more in large steps.
+//! The heap's account: the bytes in use, the bytes that the manager admitted, and requests for more in large steps.
 //!
-//! Without a manager everything is allowed up to the limit of the environment. A manager that appears is told what is in
-//! use already; as far as it admits less, the rest is owed, and asked for together with whatever is asked for next.
+//! Without a manager, everything is allowed up to the limit of the environment. A manager that appears is told how much
+//! is in use already. If it admits less, the rest is owed, and asked for together with the next request.
 //!
-//! The allocator's own tables count like the heap that they are for. They grow while something else is charged, so they are not
-//! asked for by themselves, but with what is charged next.
+//! The allocator's own tables count like the heap that they serve. They grow while something else is charged. They are
+//! therefore not requested by themselves, but together with the next charge.
 
 use crate::environment::Environment;
 use crate::link::{Gone, Link, News};
@@ -22,7 +22,7 @@ const FIRST_PAUSE_NS: u64 = 50_000_000;
 const LAST_PAUSE_NS: u64 = 10_000_000_000;
 
 static BOOKS: Lock<Books> = Lock::new(Books::new());
-/// The manager wants something back: the heap is to give what it can.
+/// The manager wants memory back: the heap gives as much as it can.
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
 struct Books {
@@ -30,7 +30,7 @@ struct Books {
     used: u64,
     admitted: u64,
     target: u64,
-    /// What was there when the manager was last reached, for statistics.
+    /// The present connection, and the statistics from the time at which the manager was last reached.
     link: Option<Link>,
     environment: Option<Environment>,
     name: String,
@@ -38,12 +38,12 @@ struct Books {
     pause_ns: u64,
 }
 
-/// What the account says, bytes.
+/// The account's figures, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Memory that the heap has from the kernel: in use, cached, or free for the next allocation; and its tables.
     pub used_bytes: u64,
-    /// What the manager has admitted; 0 without one.
+    /// Bytes that the manager has admitted; 0 without a manager.
     pub admitted_bytes: u64,
     /// Whether a manager accounts for it.
     pub managed: bool,
@@ -71,7 +71,7 @@ pub(crate) fn discharge(bytes: u64) {
     books.give_back();
 }
 
-/// Hears what the manager says, now and then; whether memory is to be given back as far as possible.
+/// Takes the manager's messages, now and then; returns whether memory is to be given back as far as possible.
 pub(crate) fn listen() -> bool {
     let mut books = BOOKS.lock();
     let mut news = Vec::new();
@@ -86,7 +86,7 @@ pub(crate) fn listen() -> bool {
     PRESSED.swap(false, Ordering::Relaxed)
 }
 
-/// Says how the heap does: what of it is free and kept, bytes.
+/// Reports the heap's figures: bytes that are free and kept.
 pub(crate) fn report(cached_bytes: u64) {
     let mut books = BOOKS.lock();
     let used = books.total();
@@ -97,7 +97,7 @@ pub(crate) fn report(cached_bytes: u64) {
     }
 }
 
-/// What there is.
+/// Returns the account's figures.
 pub(crate) fn usage() -> Usage {
     let books = BOOKS.lock();
     Usage {
@@ -112,20 +112,20 @@ pub(crate) fn hold() {
     BOOKS.hold();
 }
 
-/// After it, in the parent.
+/// Releases the locks after a fork, in the parent.
 ///
 /// # Safety
-/// As for [`Lock::release`].
+/// The rules of [`Lock::release`] hold.
 pub(crate) unsafe fn release() {
     // SAFETY: passed on.
     unsafe { BOOKS.release() };
 }
 
-/// After it, in the child: the connection is the parent's. What the child has it has as a copy, and the manager is told
-/// when the child needs more.
+/// Releases the locks after a fork, in the child. The connection belongs to the parent. The child has a copy of the
+/// heap, and the manager is told when the child needs more.
 ///
 /// # Safety
-/// As for [`Lock::release`].
+/// The rules of [`Lock::release`] hold.
 pub(crate) unsafe fn release_in_child() {
     // SAFETY: passed on.
     unsafe { BOOKS.release() };
@@ -157,7 +157,7 @@ impl Books {
         self.environment.as_ref()
     }
 
-    /// What there is to be admitted.
+    /// Returns the bytes that need to be admitted.
     fn total(&self) -> u64 {
         self.used + meta::counted_bytes()
     }
@@ -170,7 +170,7 @@ impl Books {
         self.link.is_some()
     }
 
-    /// Whether what is used now is allowed.
+    /// Asks for more, and returns whether the present use is allowed.
     #[cold]
     fn ask(&mut self) -> bool {
         if self.link.is_none() {
@@ -240,7 +240,7 @@ impl Books {
         for news in news {
             match news {
                 News::Shrink(target) => self.target = *target,
-                // Who was to have less, and may have more, may keep it.
+                // A heap that was to have less, and may now have more, may keep its memory.
                 News::Quota(quota) => self.target = self.target.max(*quota),
             }
         }
@@ -249,7 +249,7 @@ impl Books {
         }
     }
 
-    /// Gives back what is admitted and not used, but for a step; under pressure, all of it.
+    /// Gives back memory that is admitted and not used, except one step; under pressure, all of it.
     fn give_back(&mut self) {
         let spare = self.admitted.saturating_sub(self.total());
         let pressed = self.admitted > self.target;
@@ -272,5 +272,5 @@ impl Books {
     }
 }
 
-/// What a manager takes for a heap's largest size.
+/// The most bytes that a manager accepts as a heap's largest size.
 const MOST_BYTES: u64 = 1 << 46;

@@ -1,20 +1,22 @@
-//! How much each size may cache: as little as a silent program should keep, and more where blocks really go to and fro.
+//! How much each size may cache: as little as a silent program should keep, and more for sizes whose blocks are really
+//! allocated and freed often.
 //!
-//! A size whose caches run empty and full again many times within a period gets larger ones, as long as all that was
-//! granted, to all threads, stays within the budget: 8 MiB, or an eighth of the heap. What it then does not need for a
-//! second it loses again, step by step.
+//! A size whose caches run empty and full again many times within a period gets larger ones. The sum of all grants, to
+//! all threads, stays within the budget: 8 MiB, or an eighth of the heap. A size loses again, step by step, what it
+//! then does not need for a second.
 
 use crate::classes::{BYTES, COUNT, LARGEST_CUT};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A thread's two buckets of one size hold twice that much at first, of sizes whose items are larger an item each.
+/// A thread's two buckets of one size hold twice that much at first. For sizes with larger items they hold one item
+/// each.
 const FIRST_BUCKET_BYTES: u64 = 32 << 10;
 const FIRST_BUCKET_ITEMS: u64 = 64;
-/// And at most.
+/// The largest bucket.
 const LAST_BUCKET_BYTES: u64 = 512 << 10;
 const LAST_BUCKET_ITEMS: u64 = 254;
 
-/// What lies between threads at first, and at most.
+/// The depot between threads, at first and at most.
 const FIRST_DEPOT_BYTES: u64 = 128 << 10;
 const FIRST_LARGE_DEPOT_BYTES: u64 = 256 << 10;
 const LAST_DEPOT_BYTES: u64 = 4 << 20;
@@ -27,7 +29,7 @@ const BUSY: u32 = 256;
 const QUIET_PERIODS: u32 = 4;
 const LEAST_BUDGET: u64 = 8 << 20;
 
-/// What caches of a size are to hold.
+/// The sizes of a class's caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) bucket_items: u32,
@@ -67,7 +69,7 @@ impl Sizes {
     }
 }
 
-/// What was granted beyond the first sizes.
+/// The grants beyond the first sizes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     classes: [Class; COUNT],
@@ -104,14 +106,14 @@ impl Budget {
         add_one(&self.classes[class].allocs);
     }
 
-    /// It ran full. Says whether its caches deserve to grow.
+    /// Records that a cache ran full. Returns whether the class's caches deserve to grow.
     pub(crate) fn ran_full(&self, class: usize) -> bool {
         let class = &self.classes[class];
         add_one(&class.frees);
         class.frees.load(Ordering::Relaxed) >= BUSY && class.allocs.load(Ordering::Relaxed) >= BUSY
     }
 
-    /// Caches of this class grow, if the budget allows it: to what?
+    /// Grows the caches of this class, if the budget allows it; returns their new sizes.
     pub(crate) fn grow(&self, class: usize, threads: u32, heap_bytes: u64) -> Option<Sizes> {
         let this = &self.classes[class];
         this.allocs.store(0, Ordering::Relaxed);
@@ -127,7 +129,7 @@ impl Budget {
         if self.granted.load(Ordering::Relaxed) + more > budget {
             return None;
         }
-        // One of those who meet here.
+        // Only one of the threads that meet here succeeds.
         this.step
             .compare_exchange(step, step + 1, Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
@@ -136,8 +138,8 @@ impl Budget {
         Some(next)
     }
 
-    /// A period is over: caches of this class shrink, if they were quiet for long, or if the heap got so small that too much is
-    /// granted: to what?
+    /// Ends a period: shrinks the caches of this class if they were quiet for long, or if too much is granted for a
+    /// heap that got small. Returns their new sizes.
     pub(crate) fn period(&self, class: usize, heap_bytes: u64) -> Option<Sizes> {
         let this = &self.classes[class];
         let step = this.step.load(Ordering::Relaxed);
@@ -159,7 +161,7 @@ impl Budget {
             .compare_exchange(step, step - 1, Ordering::Relaxed, Ordering::Relaxed)
             .ok()?;
         let granted = this.granted.load(Ordering::Relaxed);
-        // Of what was granted, as much as this step took; threads may be others than then.
+        // The part of the grant that this step took; the number of threads may have changed since then.
         let less = if step == 1 { granted } else { granted / 2 };
         this.granted.fetch_sub(less, Ordering::Relaxed);
         self.granted.fetch_sub(less, Ordering::Relaxed);
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(grown.bucket_items, 2 * Sizes::first(class).bucket_items);
         while budget.grow(class, 1, 0).is_some() {}
         assert!(budget.granted.load(Ordering::Relaxed) <= LEAST_BUDGET);
-        // Others find what is left, and with a larger heap more.
+        // Other classes find the rest, and with a larger heap more.
         let others = |heap| (0..COUNT).filter_map(|c| budget.grow(c, 4, heap)).count();
         while others(0) > 0 {}
         assert!(budget.granted.load(Ordering::Relaxed) <= LEAST_BUDGET);

@@ -1,11 +1,11 @@
 //! Size classes: multiples of 16 bytes, four steps per doubling, so that at most a fifth of an item is wasted.
 
-/// Bytes of the largest class; what is larger is a mapping of its own.
+/// Bytes of the largest class; a larger block is a mapping of its own.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// How many there are.
 pub(crate) const COUNT: usize = 60;
 
-/// Above it each item is a slab by itself.
+/// Above this size, each item is a slab by itself.
 pub(crate) const LARGEST_CUT: usize = 32 << 10;
 
 /// Bytes of the items of each class.
@@ -35,8 +35,8 @@ pub(crate) fn class_of(bytes: usize) -> usize {
     (last >> (doubling - 2)) + 4 * (doubling - 6)
 }
 
-/// The smallest class whose items hold `bytes` and are aligned to `align` (a power of two); `None` if there is none.
-/// Slabs begin at pages, so an item is aligned to what divides its size, up to a page.
+/// Returns the smallest class whose items hold `bytes` and are aligned to `align` (a power of two), or `None`. Slabs
+/// begin at pages, so an item is aligned to every power of two that divides its size, up to a page.
 pub(crate) fn class_aligned(bytes: usize, align: usize) -> Option<usize> {
     if bytes > MAX_BYTES || align > 4096 {
         return None;

@@ -1,4 +1,4 @@
-//! What the environment says about the heap.
+//! The environment's settings of the heap.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ const HEAP_MAX: &CStr = c"TRANSHIP_HEAP_MAX";
 /// Read once: a program may change its environment later, without any lock.
 #[derive(Debug)]
 pub(crate) struct Environment {
-    /// The manager's socket. None is started, and no other is looked for.
+    /// The manager's socket. No manager is started, and no other one is searched for.
     pub(crate) socket: Option<PathBuf>,
     /// The most that the heap may use.
     pub(crate) max_bytes: u64,
@@ -28,12 +28,13 @@ impl Environment {
     }
 }
 
-/// The most that the heap may use, if the environment says so. Allocates nothing and takes no lock.
+/// Returns the heap's limit in bytes, if the environment sets one. Allocates nothing and takes no lock.
 pub(crate) fn max_bytes() -> Option<u64> {
     process::early_env_as(HEAP_MAX, bytes).flatten()
 }
 
-/// A number of bytes, with an optional `KiB`, `MiB` or `GiB`. Who writes something else has no limit: there is nobody to tell.
+/// Parses a number of bytes, with an optional `KiB`, `MiB` or `GiB`. Any other text means no limit: the error cannot be
+/// reported here.
 fn bytes(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|c| c.is_ascii_digit()).count();
     let (number, unit) = text.split_at(digits);

@@ -5,8 +5,9 @@ use crate::{account, huge, meta};
 use std::io;
 use tranship_sys::fork;
 
-/// Has our locks taken before every fork, so that the child finds none held by a thread that it has not. Call it before
-/// the zones install their own handlers: what is installed last is taken first, in the order in which threads take them.
+/// Has this allocator's locks taken before every fork, so that in the child no missing thread holds one. Call it before
+/// the zones install their own handlers: locks of later handlers are taken first, which is the order in which threads
+/// take them.
 pub(crate) fn install() -> io::Result<()> {
     fork::at_fork(before, in_parent, in_child)
 }

@@ -1,4 +1,4 @@
-//! The process's heap: zones up to a megabyte, mappings above, and pages for what must be aligned to more than one.
+//! The process's heap: zones up to a megabyte, mappings above, and pages for alignments of more than a page.
 
 use crate::budget::{Budget, Sizes};
 use crate::classes::{self, COUNT};
@@ -17,10 +17,10 @@ const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE);
 /// Larger ones are mappings of their own.
 const MAX_PAGES_BYTES: usize = 1 << 20;
-/// What an allocation may be aligned to without being a mapping.
+/// The largest alignment of a block that is not a mapping.
 const MAX_ALIGN: usize = 64 << 10;
 
-/// Free pages keep their memory up to an eighth of what is in use, or what was in use lately, as far as that is between these.
+/// Bounds of the free pages that keep their memory: up to an eighth of the pages that are, or lately were, in use.
 const LEAST_SPARE_PAGES: u64 = 512;
 const MOST_SPARE_PAGES: u64 = 4096;
 const TICK_NS: u64 = 250_000_000;
@@ -89,7 +89,7 @@ pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let fresh = bytes > MAX_PAGES_BYTES && !meta::owns(address.as_ptr())
         || meta::owns(address.as_ptr()) && meta::is_zeroed(bytes, align);
     if !fresh {
-        // SAFETY: `bytes` that nobody else knows.
+        // SAFETY: `bytes` that no other code knows.
         unsafe { ptr::write_bytes(address.as_ptr(), 0, bytes) };
     }
     Some(address)
@@ -98,7 +98,7 @@ pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// Takes memory back. Aborts if it is not allocated.
 ///
 /// # Safety
-/// `address` is from this module, and nobody uses what is there any more.
+/// `address` is from this module, and nothing uses the memory there any more.
 #[inline(always)]
 pub(crate) unsafe fn free(address: NonNull<u8>) {
     if let Some(heap) = heap() {
@@ -137,7 +137,7 @@ fn not_allocated(address: NonNull<u8>) -> ! {
     )
 }
 
-/// What [`free`] did not do: an item's mark is cleared already.
+/// Does the rest of [`free`]: an item's mark is cleared already.
 #[cold]
 #[inline(never)]
 unsafe fn free_slow(address: NonNull<u8>) {
@@ -190,17 +190,18 @@ pub(crate) fn usable(address: NonNull<u8>) -> Option<usize> {
     }
 }
 
-/// Gives memory another size; it may move. `None` if that is refused: nothing has changed then. Aborts as [`free`].
+/// Gives memory another size; it may move. Returns `None`, and changes nothing, if that is refused. Aborts like
+/// [`free`].
 ///
 /// # Safety
-/// As for [`free`]; what is there is at least aligned to `align`.
+/// The rules of [`free`] hold; the memory there is at least aligned to `align`.
 pub(crate) unsafe fn resize(
     address: NonNull<u8>,
     bytes: usize,
     align: usize,
 ) -> Option<NonNull<u8>> {
     let usable = usable(address).unwrap_or_else(|| not_allocated(address));
-    // What shrinks by less than half stays.
+    // A block that shrinks by less than half stays.
     if bytes <= usable && bytes > usable / 2 {
         return Some(address);
     }
@@ -215,10 +216,10 @@ pub(crate) unsafe fn resize(
     }
     let new = alloc(bytes, align);
     let Some(new) = new else {
-        // What shrinks may also stay where it is.
+        // A block that shrinks may also stay where it is.
         return (bytes <= usable).then_some(address);
     };
-    // SAFETY: both are at least that long, and `new` is nobody else's.
+    // SAFETY: both are at least that long, and `new` belongs to this call alone.
     unsafe {
         ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), bytes.min(usable));
         free(address);
@@ -226,10 +227,10 @@ pub(crate) unsafe fn resize(
     Some(new)
 }
 
-/// As [`resize`], by a thread that is inside for other zones than ours: their tables may have come from here.
+/// Resizes memory for a thread that is inside for zones other than the heap's: their tables may have come from here.
 ///
 /// # Safety
-/// As for [`resize`].
+/// The rules of [`resize`] hold.
 pub(crate) unsafe fn move_out(
     address: NonNull<u8>,
     bytes: usize,
@@ -237,8 +238,8 @@ pub(crate) unsafe fn move_out(
 ) -> Option<NonNull<u8>> {
     let kept = usable(address).unwrap_or_else(|| not_allocated(address));
     let new = meta::alloc(bytes, align)?;
-    // SAFETY: both are at least that long, and `new` is nobody else's. Our own zones' tables are never from here, so none
-    // of their locks is held.
+    // SAFETY: both are at least that long, and `new` belongs to this call alone. The heap's own zones' tables are never
+    // from here, so none of their locks is held.
     unsafe {
         ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), kept.min(bytes));
         free(address);
@@ -246,7 +247,7 @@ pub(crate) unsafe fn move_out(
     Some(new)
 }
 
-/// Gives back to the kernel, and to the manager, what is free.
+/// Gives free memory back to the kernel, and to the manager.
 pub(crate) fn trim_all() {
     let _inside = Inside::enter();
     if let Some(heap) = heap() {
@@ -254,7 +255,7 @@ pub(crate) fn trim_all() {
     }
 }
 
-/// What the arena has, and bytes and number of mappings.
+/// Returns the arena's figures, and the bytes and number of mappings.
 pub(crate) fn stats() -> (ArenaStats, usize, u64) {
     let _inside = Inside::enter();
     let (mappings, bytes) = huge::usage();
@@ -341,7 +342,7 @@ impl Heap {
         number
     }
 
-    /// Free pages keep little memory, whoever comes next or does not.
+    /// Trims free pages, so that they keep little memory even if no further call comes.
     fn trim(&self) {
         let (used, spare) = self.arena.used_and_spare();
         let mut peak = self.peak_pages.load(Ordering::Relaxed);
@@ -372,7 +373,7 @@ impl Heap {
         self.arena.used_and_spare().0 * PAGE
     }
 
-    /// What is due every now and then: memory of what is long free, caches, news from the manager.
+    /// Does the periodic work: memory of pages that are free for long, caches, news from the manager.
     fn tick(&self) {
         let now = time::coarse_ns();
         let due = self.next_tick.load(Ordering::Relaxed);
@@ -404,7 +405,7 @@ impl Heap {
         account::report(self.kept_bytes());
     }
 
-    /// What is free and kept: in caches, and in pages that still have memory.
+    /// Returns bytes that are free and kept: in caches, and in pages that still have memory.
     fn kept_bytes(&self) -> u64 {
         let zones = self.classes.iter().zip(classes::BYTES);
         let cached: u64 = zones

@@ -1,4 +1,4 @@
-//! What is too large for the arena: a mapping for each, charged like everything else.
+//! Blocks that are too large for the arena: a mapping for each, charged like everything else.
 
 use crate::account;
 use std::collections::BTreeMap;
@@ -29,32 +29,33 @@ pub(crate) fn len(address: NonNull<u8>) -> Option<usize> {
     MAPPINGS.lock().get(&address.addr().get()).copied()
 }
 
-/// Unmaps it; `false` if no mapping of ours begins there.
+/// Unmaps a block; returns `false` if no mapping of the heap begins there.
 ///
 /// # Safety
-/// Nobody uses it any more.
+/// Nothing uses the block any more.
 pub(crate) unsafe fn free(address: NonNull<u8>) -> bool {
     let Some(len) = MAPPINGS.lock().remove(&address.addr().get()) else {
         return false;
     };
-    // SAFETY: our own mapping, which nobody uses any more.
+    // SAFETY: our own mapping, which nothing uses any more.
     if unsafe { map::unmap(address, len) }.is_ok() {
         account::discharge(len as u64);
     }
     true
 }
 
-/// Gives a mapping another length; it may move. `None` if that is refused: nothing has changed then.
+/// Gives a mapping another length; it may move. Returns `None`, and changes nothing, if that is refused.
 ///
 /// # Safety
-/// `address` is from [`alloc`]; nobody uses it meanwhile, nor, if it moves, what is there afterwards.
+/// `address` is from [`alloc`]. Nothing uses the mapping meanwhile, nor, if it moves, the old address afterwards.
 pub(crate) unsafe fn resize(address: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
     let new = bytes.checked_next_multiple_of(tranship_sys::page_size())?;
     let old = len(address)?;
     if new > old && !account::charge((new - old) as u64) {
         return None;
     }
-    // Not known by its old address while it moves: another thread may get that for a mapping of its own.
+    // The mapping is not listed under its old address while it moves: another thread may get that address for a mapping
+    // of its own.
     MAPPINGS.lock().remove(&address.addr().get());
     // SAFETY: a whole mapping of ours; the caller says the rest.
     let moved = unsafe { map::resize_private(address, old, new) };
@@ -86,10 +87,10 @@ pub(crate) fn hold() {
     MAPPINGS.hold();
 }
 
-/// After it.
+/// Releases the lock after a fork.
 ///
 /// # Safety
-/// As for [`Lock::release`].
+/// The rules of [`Lock::release`] hold.
 pub(crate) unsafe fn release() {
     // SAFETY: passed on.
     unsafe { MAPPINGS.release() };

@@ -1,7 +1,7 @@
 //! Whether the calling thread is at work inside the allocator.
 //!
-//! What the allocator's own code allocates meanwhile (tables, messages, what the C library needs for it) must not come back
-//! to the zones, whose locks and caches it may hold: it comes from [`meta`](crate::meta).
+//! Allocations by the allocator's own code meanwhile (tables, messages, needs of the C library) must not come from the
+//! zones, whose locks and caches the thread may hold. They come from [`meta`](crate::meta).
 
 use std::cell::Cell;
 use tranship_sys::errno;
@@ -10,13 +10,13 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Is it?
+/// Says whether the calling thread is inside.
 #[inline]
 pub(crate) fn is_inside() -> bool {
     DEPTH.get() > 0
 }
 
-/// It is for as long as this lives. Leaves `errno` as it was, as `free` has to.
+/// Marks the calling thread as inside, for as long as this value lives. Leaves `errno` as it was, as `free` has to.
 #[derive(Debug)]
 pub(crate) struct Inside {
     errno: i32,

@@ -19,18 +19,18 @@
 //! assert_eq!(vec![7; 1000].iter().sum::<i32>(), 7000);
 //! ```
 //!
-//! It joins the manager that `TRANSHIP_SOCKET` names, starts none, and works unaccounted where there is none.
-//! `TRANSHIP_HEAP_MAX` (bytes, or with `KiB`, `MiB`, `GiB`) limits the heap, with a manager and without. What is refused is a
-//! null pointer, after everything that was cached has been given back. Nothing aborts, but for memory that is freed or resized and not
-//! allocated: freed before, or not the beginning of a block.
+//! The allocator joins the manager that `TRANSHIP_SOCKET` names. It starts none, and without a manager its memory is
+//! not accounted for. `TRANSHIP_HEAP_MAX` (bytes, or with `KiB`, `MiB`, `GiB`) limits the heap, with a manager and
+//! without. A refused allocation gives back all cached memory, and returns a null pointer. The allocator aborts in one
+//! case only: memory is freed or resized that is not allocated (freed before, or not the beginning of a block).
 //!
-//! No thread is started: free memory goes back while other memory is freed, so that what is left when the program falls
-//! silent is bounded (`docs/malloc.md` says by what).
+//! No thread is started. Free memory goes back while other memory is freed. The memory that remains when the program
+//! falls silent is therefore bounded (`docs/malloc.md` has the bounds).
 //!
 //! `unsafe` is here because it is an allocator.
 //!
-//! NOT here: slabs, buckets and pages (`zone`), the C functions (`tranship-preload`), decisions about who gets memory
-//! (the manager's).
+//! NOT here: slabs, buckets and pages (`zone`), the C functions (`tranship-preload`), decisions about the division of
+//! memory (the manager's).
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
@@ -71,8 +71,8 @@ use std::ptr::{NonNull, null_mut};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tranship;
 
-// SAFETY: every block is at least as long and aligned as its layout says, nobody else gets it until it is freed, and nothing
-// here unwinds.
+// SAFETY: every block is at least as long and aligned as its layout says, no other code gets it until it is freed, and
+// nothing here unwinds.
 unsafe impl GlobalAlloc for Tranship {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -94,7 +94,7 @@ unsafe impl GlobalAlloc for Tranship {
             return null_mut();
         };
         if !meta::is_zeroed(bytes, align) {
-            // SAFETY: `bytes` that nobody else knows.
+            // SAFETY: `bytes` that no other code knows.
             unsafe { address.write_bytes(0, bytes) };
         }
         address.as_ptr()

@@ -1,9 +1,9 @@
-//! The conversation with the manager: one socket, nothing else of the process's.
+//! The conversation with the manager, over one socket and without any other resource of the process.
 //!
-//! It is not the client library's, which starts threads, keeps tables and may wait for as long as it likes: this runs inside
-//! `malloc` of somebody else's program. So a manager that does not answer soon is as good as none; the descriptor
-//! is at the upper end of the numbers, and looked at before each use, since programs close descriptors that
-//! they do not know (and then get the same number for something of theirs).
+//! The client library does not serve here: it starts threads, keeps tables, and may wait for any time. This code runs
+//! inside `malloc` of any program. A manager that does not answer soon therefore counts as absent. The descriptor has a
+//! high number, and is checked before each use. Programs close descriptors that they do not know, and may then get the
+//! same number for a file of their own.
 
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -13,7 +13,7 @@ use tranship_proto::{
 };
 use tranship_sys::{epoll, process, socket};
 
-/// How long an answer may take: an allocation waits for it. On a machine that does nothing else it takes 50 us.
+/// The longest wait for an answer: an allocation waits for it. On an idle machine an answer takes 50 us.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The events that concern us are far shorter.
 const MAX_EVENT_BYTES: usize = 512;
@@ -33,7 +33,7 @@ pub(crate) struct Link {
     next_req: u32,
 }
 
-/// What the manager said unasked.
+/// The manager's messages that are no answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
     /// Come down to so many bytes.
@@ -42,7 +42,7 @@ pub(crate) enum News {
     Quota(u64),
 }
 
-/// A new connection, and what was admitted.
+/// A new connection, and the admitted bytes.
 pub(crate) struct Opened {
     pub(crate) link: Link,
     pub(crate) admitted_bytes: u64,
@@ -139,7 +139,7 @@ impl Link {
         Ok(())
     }
 
-    /// What has come meanwhile.
+    /// Takes the messages that have come meanwhile.
     pub(crate) fn listen(&mut self, news: &mut Vec<News>) -> Result<(), Gone> {
         while let Some(event) = self.receive()? {
             note(&event, news);
@@ -224,7 +224,7 @@ impl Link {
         }
     }
 
-    /// The descriptor, if it still is what it was.
+    /// Returns the descriptor, if it still stands for the same file.
     fn fd(&self) -> Result<BorrowedFd<'_>, Gone> {
         // SAFETY: not -1. If the number stands for nothing, or for something else, it is not used but for `fstat`.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
@@ -251,7 +251,8 @@ fn note(event: &Event, news: &mut Vec<News>) {
     }
 }
 
-/// Programs expect the lowest numbers for what they open; `select` cannot bear any above 1023.
+/// Moves a descriptor to a high number. Programs expect the lowest numbers for their own files; `select` cannot bear
+/// any above 1023.
 fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
     let limit = process::nofile_soft().min(1024).saturating_sub(BELOW_LIMIT);
     process::dup_above(fd, i32::try_from(limit).unwrap_or(0))

@@ -1,13 +1,15 @@
-//! Which items are out: a byte for each, outside of the items, so that one that is freed twice is found at the second time.
+//! The marks of items in use: a byte for each, outside of the items, so that a double free is found at the second time.
 //!
-//! Tables for granules of 16, 32, 128 and 512 bytes lie beside the arena's window. An item has its byte in the one of the longest granule
-//! that is not longer than the item: no two items of a table share a granule. The byte says that the item is out, and where in its
-//! granule it begins, so that an address inside of an item is not taken for an item.
+//! Tables for granules of 16, 32, 128 and 512 bytes lie beside the arena's window. An item has its byte in the table of
+//! the longest granule that is not longer than the item, so no two items of a table share a granule. The byte says that
+//! the item is in use, and where in its granule it begins. An address inside of an item is therefore not taken for an
+//! item.
 //!
-//! A granule of more than 512 bytes would let items that different threads have share a cache line of the table more often; more tables would take more system calls for each 2 MiB of the heap.
+//! With a granule of more than 512 bytes, items of different threads would share a cache line of the table more often.
+//! More tables would take more system calls for each 2 MiB of the heap.
 //!
-//! All of it is plain loads and stores. An item has one owner at a time, and the byte is the owner's. Two threads that free the
-//! same item at the same instant may both find it out: only what comes later is found for certain.
+//! All accesses are plain loads and stores. An item has one owner at a time, and the byte belongs to the owner. Two
+//! threads that free the same item at the same instant may both find it in use: only a later free is found for certain.
 
 use crate::classes::BYTES;
 use std::ptr::NonNull;
@@ -37,7 +39,8 @@ const OUT: u8 = 0x80;
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     table: NonNull<u8>,
-    /// A number times this, shifted by [`MOST_SHIFT`], is its place in the table: cheaper than a shift by a variable number.
+    /// A number times this, shifted by [`MOST_SHIFT`], is its place in the table: cheaper than a shift by a variable
+    /// number.
     times: u64,
 }
 
@@ -47,7 +50,8 @@ unsafe impl Send for Marks {}
 unsafe impl Sync for Marks {}
 
 impl Marks {
-    /// Those of a class. The tables have [`TABLES`] for each 2 MiB of the window, and can be read and written where the window can.
+    /// Returns the marks of a class. The tables have [`TABLES`] for each 2 MiB of the window, and can be read and
+    /// written where the window can.
     pub(crate) fn of(class: usize, tables: &[NonNull<u8>]) -> Marks {
         let fit = |shift: &u8| UNIT << shift <= BYTES[class] as usize;
         let which = SHIFTS.iter().rposition(fit).expect("an item has a unit");
@@ -57,7 +61,7 @@ impl Marks {
         }
     }
 
-    /// The byte of an item, and what it says while the item is out.
+    /// Returns the byte of an item, and its value while the item is in use.
     ///
     /// # Safety
     /// `number` is that of an item of the class, or of an address in one of its slabs.
@@ -65,7 +69,7 @@ impl Marks {
     unsafe fn mark(&self, number: u32) -> (&AtomicU8, u8) {
         #[allow(clippy::cast_possible_truncation, reason = "at most the number")]
         let at = ((u64::from(number) * self.times) >> MOST_SHIFT) as usize;
-        // With the lowest bits, of which the place lacks at most five.
+        // The value has the number's lowest bits, of which the byte's position lacks at most five.
         let says = OUT | number.to_le_bytes()[0];
         // SAFETY: in the table, where the window can be written: a slab is there.
         (
@@ -74,7 +78,7 @@ impl Marks {
         )
     }
 
-    /// An item goes out.
+    /// Marks an item as in use.
     ///
     /// # Safety
     /// It is an item of the class, and was just allocated.
@@ -82,14 +86,15 @@ impl Marks {
     pub(crate) unsafe fn set(&self, number: u32) {
         // SAFETY: passed on.
         let (mark, says) = unsafe { self.mark(number) };
-        // Relaxed: the item's owner alone; who has it next got it by way of a lock, or is the same thread.
+        // Relaxed: only the item's owner touches it; the next owner got the item by way of a lock, or is the same
+        // thread.
         mark.store(says, Ordering::Relaxed);
     }
 
-    /// An item comes back; `false`: there is none that is out.
+    /// Clears an item's mark; returns `false` if the item is not in use.
     ///
     /// # Safety
-    /// As [`mark`](Self::mark).
+    /// The rules of [`mark`](Self::mark) hold.
     #[inline(always)]
     pub(crate) unsafe fn clear(&self, number: u32) -> bool {
         // SAFETY: passed on.
@@ -102,10 +107,10 @@ impl Marks {
         out
     }
 
-    /// Whether an item is out.
+    /// Says whether an item is in use.
     ///
     /// # Safety
-    /// As [`mark`](Self::mark).
+    /// The rules of [`mark`](Self::mark) hold.
     pub(crate) unsafe fn is_out(&self, number: u32) -> bool {
         // SAFETY: passed on.
         let (mark, says) = unsafe { self.mark(number) };

@@ -1,9 +1,9 @@
 //! Memory for the allocator's own tables, which cannot come from itself.
 //!
-//! A window of addresses is cut into blocks of 64 KiB. A block holds items of one power of two, chained through
-//! the free ones; what is larger takes whole blocks. Tables grow with the heap, by less than a hundredth of it, and small
-//! items are kept for the next table: only whole blocks go back to the kernel. Only blocks that were in use once, and a step of
-//! [`STEP`] blocks, can be read and written.
+//! A window of addresses is cut into blocks of 64 KiB. A block holds items of one power of two, chained through the
+//! free ones. A larger item takes whole blocks. Tables grow with the heap, by less than a hundredth of it, and small
+//! items are kept for the next table: only whole blocks go back to the kernel. Only blocks that were in use once, and a
+//! step of [`STEP`] blocks, can be read and written.
 
 use crate::environment;
 use std::ptr::{self, NonNull};
@@ -12,7 +12,8 @@ use tranship_sys::map;
 use tranship_zone::lock::Lock;
 
 const BLOCK: usize = 64 << 10;
-/// Tried first, where the heap has no limit; less where a limit of the process forbids it. Tables of a heap are shorter than the heap.
+/// Tried first, where the heap has no limit; less where a limit of the process forbids it. Tables of a heap are shorter
+/// than the heap.
 const WINDOW: usize = 4 << 30;
 const LEAST_WINDOW: usize = 16 << 20;
 /// Blocks that become accessible at once.
@@ -20,7 +21,7 @@ const STEP: usize = 16;
 /// Powers of two from 16 bytes to half a block.
 const CLASSES: usize = 12;
 
-/// What a block is: one of the classes, or one of these.
+/// The kind of a block: one of the classes, or one of these.
 const FREE: u8 = 0xff;
 const FIRST: u8 = 0xfe;
 const MORE: u8 = 0xfd;
@@ -75,7 +76,7 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     state.take_item(class_of(bytes))
 }
 
-/// What the tables take, bytes, but for those that are not here: the map of pages and the marks of blocks.
+/// Returns the bytes of the tables, except those elsewhere: the map of pages and the marks of blocks.
 pub(crate) fn counted_bytes() -> u64 {
     // Relaxed: a figure.
     COUNTED.load(Ordering::Relaxed) as u64
@@ -89,7 +90,7 @@ pub(crate) fn is_zeroed(bytes: usize, align: usize) -> bool {
 /// Whether an address is one of ours.
 #[inline]
 pub(crate) fn owns(address: *const u8) -> bool {
-    // Ordering: whoever has an address of ours got it after these were stored.
+    // Ordering: a thread that has an address of these tables got it after these were stored.
     let base = BASE.load(Ordering::Relaxed);
     base != 0 && address.addr().wrapping_sub(base) < LEN.load(Ordering::Relaxed)
 }
@@ -107,7 +108,7 @@ pub(crate) fn usable(address: NonNull<u8>) -> usize {
 /// Takes memory back.
 ///
 /// # Safety
-/// `address` is from [`alloc`], and nobody uses what is there any more.
+/// `address` is from [`alloc`], and nothing uses the memory there any more.
 pub(crate) unsafe fn free(address: NonNull<u8>) {
     let mut state = STATE.lock();
     let block = state.block_of(address);
@@ -116,7 +117,7 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
         class if usize::from(class) < CLASSES => {
             let link = address.cast::<Link>();
             let next = state.chains[usize::from(class)].replace(link);
-            // SAFETY: at least 16 bytes, aligned to as many, that nobody else uses.
+            // SAFETY: at least 16 bytes, aligned to as many, that nothing else uses.
             unsafe { link.write(Link { next }) };
         }
         _ => panic!("{address:p} was not allocated"),
@@ -126,7 +127,7 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
 /// Gives memory another size; it may move.
 ///
 /// # Safety
-/// As for [`free`].
+/// The rules of [`free`] hold.
 pub(crate) unsafe fn resize(
     address: NonNull<u8>,
     bytes: usize,
@@ -137,7 +138,7 @@ pub(crate) unsafe fn resize(
         return Some(address);
     }
     let new = alloc(bytes, align)?;
-    // SAFETY: both are at least `usable` long, and `new` is nobody else's.
+    // SAFETY: both are at least `usable` long, and `new` belongs to this call alone.
     unsafe {
         ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), usable);
         free(address);
@@ -145,15 +146,15 @@ pub(crate) unsafe fn resize(
     Some(new)
 }
 
-/// Before a fork: nobody is in the middle of something.
+/// Takes the lock before a fork, so that no thread is in the middle of a change.
 pub(crate) fn hold() {
     STATE.hold();
 }
 
-/// After it.
+/// Releases the lock after a fork.
 ///
 /// # Safety
-/// As for [`Lock::release`].
+/// The rules of [`Lock::release`] hold.
 pub(crate) unsafe fn release() {
     // SAFETY: passed on.
     unsafe { STATE.release() };
@@ -186,7 +187,7 @@ impl State {
         let top = self.blocks.div_ceil(BLOCK);
         if !self.open_up_to(top) {
             self.blocks = 0;
-            // SAFETY: the reservation just made, which nobody has seen.
+            // SAFETY: the reservation just made, which no other code has seen.
             let _ = unsafe { map::unmap(base, len) };
             return None;
         }
@@ -234,7 +235,7 @@ impl State {
         unsafe { self.kinds.add(block * BLOCK) }
     }
 
-    /// Blocks of what begins in this one.
+    /// Returns the number of blocks of the item that begins in this one.
     fn length(&self, first: usize) -> usize {
         let more = (first + 1..self.top).take_while(|&block| self.kind(block) == MORE);
         1 + more.count()
@@ -297,7 +298,8 @@ impl State {
 
     fn give_blocks(&mut self, first: usize) {
         let count = self.length(first);
-        // SAFETY: blocks of ours that nobody uses any more. If the kernel refuses they are not zeros: written over below.
+        // SAFETY: blocks of these tables that nothing uses any more. If the kernel refuses they are not zeros: written
+        // over below.
         if unsafe { map::discard(self.at(first), count * BLOCK) }.is_err() {
             // SAFETY: as above.
             unsafe { ptr::write_bytes(self.at(first).as_ptr(), 0, count * BLOCK) };

@@ -5,10 +5,10 @@ use std::ptr::NonNull;
 
 pub use crate::account::Usage;
 
-/// The most that one allocation may have, bytes: what pointers can be subtracted over.
+/// The largest allocation, bytes: the range over which pointers can be subtracted.
 const MAX_BYTES: usize = isize::MAX as usize;
 
-/// What the heap has, bytes.
+/// The heap's figures, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeapStats {
     /// Pages of small and middle allocations, those in caches included.
@@ -41,21 +41,22 @@ pub fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     heap::alloc_zeroed(bytes, align)
 }
 
-/// Takes memory back, on any thread. Leaves `errno` as it was. Aborts, with a line on standard error, if no allocated block begins at
-/// `address`.
+/// Takes memory back, on any thread. Leaves `errno` as it was. Aborts, with a line on standard error, if no allocated
+/// block begins at `address`.
 ///
 /// # Safety
-/// `address` is from this heap and not freed, and nobody uses what is there any more.
+/// `address` is from this heap and not freed, and nothing uses the memory there any more.
 #[inline(always)]
 pub unsafe fn free(address: NonNull<u8>) {
     // SAFETY: the caller's word.
     unsafe { heap::free(address) }
 }
 
-/// Gives memory another size; it may move. `None`: refused, nothing has changed. Aborts as [`free`].
+/// Gives memory another size; it may move. Returns `None`, and changes nothing, if that is refused. Aborts like
+/// [`free`].
 ///
 /// # Safety
-/// As for [`free`].
+/// The rules of [`free`] hold.
 #[must_use]
 pub unsafe fn resize(address: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes > MAX_BYTES {
@@ -79,13 +80,13 @@ pub fn trim() {
     heap::trim_all();
 }
 
-/// What is charged.
+/// Returns the account's figures.
 #[must_use]
 pub fn usage() -> Usage {
     account::usage()
 }
 
-/// What there is.
+/// Returns the heap's figures.
 #[must_use]
 pub fn stats() -> HeapStats {
     let (arena, mappings, mapped_bytes) = heap::stats();

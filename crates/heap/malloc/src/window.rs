@@ -7,15 +7,17 @@ use std::ptr::NonNull;
 use tranship_zone::arena::{MAX_BYTES, Memory, Private};
 
 const LEAST_BYTES: u64 = 64 << 20;
-/// Times the limit of the heap: free pages that lie apart cannot serve what is longer than each.
+/// The window's size as a multiple of the heap's limit: scattered free pages cannot serve a request that is longer than
+/// each piece.
 const LIMITS: u64 = 4;
 
-/// Pages of one's own, admitted by the manager.
+/// Private pages, admitted by the manager.
 #[derive(Debug)]
 pub(crate) struct Charged(Private);
 
 impl Charged {
-    /// The longest window that may be of use; less where a limit of the process forbids it. The tables of [`marks`] are beside it.
+    /// The longest window that may be of use; less where a limit of the process forbids it. The tables of [`marks`] are
+    /// beside it.
     pub(crate) fn reserve() -> io::Result<Charged> {
         let limit = environment::max_bytes().unwrap_or(u64::MAX);
         let mut bytes = limit

@@ -1,4 +1,4 @@
-//! What a size caches grows with its use, stays within bounds, and goes back when it is not used any more.
+//! A size's cache grows with its use, stays within bounds, and shrinks when the size is not used any more.
 
 use std::ptr::NonNull;
 use tranship_malloc::{alloc, free, stats};
@@ -30,18 +30,18 @@ fn what_a_busy_size_caches_is_bounded_and_goes_back_once_others_work() {
     rounds(1, 1, 100);
     let (bytes, blocks) = (64 << 10, 64);
     rounds(2000, blocks, bytes);
-    // At most: the budget, what caches begin with, and free pages.
+    // The bound: the budget, the caches' first sizes, and free pages.
     assert!(kept() < 32 << 20, "{} bytes", kept());
     assert!(
         stats().used_bytes >= 2 << 20,
         "{} bytes: its caches did not grow",
         stats().used_bytes
     );
-    // A size that has nothing to do with it, and never needs what is free.
+    // An unrelated size, which never needs the free items.
     while kept() > 1 << 20 {
         rounds(1, 2000, 48);
     }
-    // Far more than any cache: what it leaves is bounded too.
+    // Far more than any cache: the rest after it is bounded too.
     rounds(1, 400, 1 << 20);
     assert!(kept() < 40 << 20, "{} bytes", kept());
 }

@@ -1,5 +1,5 @@
-//! As the allocator of a Rust program that has zones of its own: what they allocate under their locks comes from the
-//! zones of the heap, the thread that keeps time for them runs beside, and all of it is forked.
+//! The allocator of a Rust program that has zones of its own. Their allocations under their locks come from the zones
+//! of the heap, the thread that keeps time for them runs beside, and the whole program is forked.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn layouts_are_kept_and_contents_survive_reallocation() {
         let bytes = usize::try_from(1 + random.below(most)).expect("small");
         let layout = Layout::from_size_align(bytes, align).expect("a layout");
         let more = usize::try_from(1 + random.below(2 * most)).expect("small");
-        // SAFETY: sizes that are not 0; what is written and read lies inside the blocks.
+        // SAFETY: sizes that are not 0; the bytes read and written are inside the blocks.
         unsafe {
             let zeroed = random.one_in(2);
             let block = if zeroed {
@@ -61,7 +61,7 @@ fn layouts_are_kept_and_contents_survive_reallocation() {
 #[test]
 fn what_can_never_be_is_null() {
     let huge = Layout::from_size_align(1 << 48, 1 << 12).expect("a layout");
-    // SAFETY: what is null is not used.
+    // SAFETY: a null pointer is not used.
     unsafe { assert!(ALLOCATOR.alloc(huge).is_null()) };
     let mut vec: Vec<u8> = vec![1; 100];
     assert!(vec.try_reserve_exact(1 << 48).is_err());

@@ -1,4 +1,4 @@
-//! Further names of the same functions in the GNU C library: what one of them allocates, another frees.
+//! Further names of the same functions in the GNU C library: a block of one of them can be freed by another.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,30 +14,30 @@ pub extern "C" fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void {
     crate::calloc(count, bytes)
 }
 
-/// See [`realloc`](crate::realloc).
+/// Does the work of [`realloc`](crate::realloc).
 ///
 /// # Safety
-/// As its manual page says.
+/// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __libc_realloc(address: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: passed on.
     unsafe { crate::realloc(address, bytes) }
 }
 
-/// See [`free`](crate::free).
+/// Does the work of [`free`](crate::free).
 ///
 /// # Safety
-/// As its manual page says.
+/// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __libc_free(address: *mut c_void) {
     // SAFETY: passed on.
     unsafe { crate::free(address) };
 }
 
-/// See [`free`](crate::free).
+/// Does the work of [`free`](crate::free).
 ///
 /// # Safety
-/// As its manual page says.
+/// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(address: *mut c_void) {
     // SAFETY: passed on.

@@ -1,10 +1,10 @@
-//! What programs ask about the heap, and ask of it.
+//! Programs' questions about the heap, and requests to it.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write as _;
 use tranship_sys::errno;
 
-/// malloc_trim(3): gives back all that is free, whatever is asked to be kept. 1: it did so.
+/// malloc_trim(3): gives back all free memory, whatever the caller asks to keep. Returns 1 if it did so.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_keep_bytes: usize) -> c_int {
     heap::trim();
@@ -39,7 +39,7 @@ pub struct Mallinfo2 {
     pub uordblks: usize,
     /// Bytes of free pages with memory.
     pub fordblks: usize,
-    /// What malloc_trim would give back at least.
+    /// The least number of bytes that malloc_trim would give back.
     pub keepcost: usize,
 }
 
@@ -80,7 +80,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     let m = mallinfo2();
-    // Nobody is told of an error, as in the manual page.
+    // An error is not reported, as in the manual page.
     let _ = writeln!(
         std::io::stderr(),
         "tranship heap: {} bytes in use, {} bytes free with memory, {} bytes in {} mappings",

@@ -1,10 +1,9 @@
-//! `libtranship_malloc.so`: what C calls `malloc`, over the heap that the manager admits.
+//! `libtranship_malloc.so`: C's `malloc` and related functions, over the heap that the manager admits.
 //!
 //! `LD_PRELOAD` it, or link with it before the C library. The functions are those of malloc(3), posix_memalign(3),
-//! malloc_usable_size(3), malloc_trim(3), malloc_info(3), malloc_stats(3) and mallinfo(3), C23's, and the names that the GNU C library has
-//! besides; C++'s operators `new` and `delete` come here by the C++ library's
-//! own, which call `malloc` and `free`. All of them may be called by any thread and from a forked child; none from a signal
-//! handler.
+//! malloc_usable_size(3), malloc_trim(3), malloc_info(3), malloc_stats(3) and mallinfo(3), C23's, and the names that
+//! the GNU C library has besides; C++'s operators `new` and `delete` call `malloc` and `free`, and so come here. All of
+//! them may be called by any thread and from a forked child; none from a signal handler.
 //!
 //! `unsafe` is here because these are C functions, with the contracts of their manual pages.
 //!
@@ -21,7 +20,7 @@ use tranship_sys::errno;
 #[global_allocator]
 static ALLOCATOR: heap::Tranship = heap::Tranship;
 
-/// What every block is aligned to at least: `max_align_t`.
+/// The least alignment of every block: `max_align_t`.
 const ALIGN: usize = 16;
 const PAGE: usize = 4096;
 
@@ -57,7 +56,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 /// free(3). Leaves `errno` as it was.
 ///
 /// # Safety
-/// As its manual page says.
+/// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(address: *mut c_void) {
     if let Some(address) = NonNull::new(address.cast()) {
@@ -66,20 +65,20 @@ pub unsafe extern "C" fn free(address: *mut c_void) {
     }
 }
 
-/// C23's: the size is not looked at.
+/// free_sized of C23: the size is not checked.
 ///
 /// # Safety
-/// As for [`free`].
+/// The rules of [`free`] hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(address: *mut c_void, _bytes: usize) {
     // SAFETY: passed on.
     unsafe { free(address) };
 }
 
-/// C23's: neither is looked at.
+/// free_aligned_sized of C23: neither is checked.
 ///
 /// # Safety
-/// As for [`free`].
+/// The rules of [`free`] hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, _align: usize, _bytes: usize) {
     // SAFETY: passed on.
@@ -89,7 +88,7 @@ pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, _align: usize,
 /// realloc(3); of size 0 it frees, as the GNU C library does.
 ///
 /// # Safety
-/// As its manual page says.
+/// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(address: *mut c_void, bytes: usize) -> *mut c_void {
     let Some(old) = NonNull::new(address.cast()) else {
@@ -107,7 +106,7 @@ pub unsafe extern "C" fn realloc(address: *mut c_void, bytes: usize) -> *mut c_v
 /// reallocarray(3).
 ///
 /// # Safety
-/// As for [`realloc`].
+/// The rules of [`realloc`] hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(
     address: *mut c_void,
@@ -121,7 +120,7 @@ pub unsafe extern "C" fn reallocarray(
     }
 }
 
-/// posix_memalign(3): says by its result what went wrong, and leaves `errno` alone.
+/// posix_memalign(3): returns the error number, and leaves `errno` alone.
 ///
 /// # Safety
 /// `result` can be written.
@@ -181,7 +180,7 @@ pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
 /// malloc_usable_size(3).
 ///
 /// # Safety
-/// As its manual page says.
+/// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(address: *mut c_void) -> usize {
     // SAFETY: the caller's word.

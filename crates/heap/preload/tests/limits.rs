@@ -1,4 +1,4 @@
-//! Quotas: refused memory is an error of the program, the books hold, and what a spike took goes back.
+//! Quotas: refused memory is an error of the program, the books are right, and the memory of a peak goes back.
 
 mod common;
 
@@ -88,7 +88,8 @@ fn without_a_manager_the_environment_still_limits() {
 }
 
 child!(
-    /// Keeps so many MiB of small blocks, and, asked for a spike, has others for a moment. Answers with what is resident.
+    /// Keeps a number of MiB of small blocks, and on request allocates others for a moment. Answers with the resident
+    /// memory.
     fn spiky(ctl: Control) -> Result<(), String> {
         fn blocks(mib: usize) -> Vec<Vec<u8>> {
             let sizes = [24usize, 100, 700, 5000, 60_000, 400_000, 3_000_000];
@@ -98,7 +99,7 @@ child!(
                 if bytes >= mib << 20 {
                     return all;
                 }
-                // As many bytes of each size.
+                // The same number of bytes for each size.
                 for _ in 0..(3_000_000 / size).max(1) {
                     all.push(vec![7; size]);
                     bytes += size;
@@ -128,10 +129,10 @@ fn memory_goes_back_after_a_spike_while_it_is_freed() {
     let (high, after): (u64, u64) = peer.ask(&(0usize, 300usize));
     assert!(high > before + 280 * MIB, "there was a spike: {high}");
     let left = stage.only_heap().admitted_bytes;
-    // An eighth of what is used may stay for the next allocation, and tables and caches.
+    // An eighth of the memory in use may stay for the next allocation, besides tables and caches.
     let slack = before / 8 + 24 * MIB;
     assert!(after < before + slack, "{before} before, {after} after");
-    // Two steps of what was admitted, each an eighth, stay too.
+    // Two steps of admitted memory, each an eighth, stay too.
     assert!(
         left < charged + slack + before / 4,
         "{charged} charged before, {left} after"
@@ -140,7 +141,8 @@ fn memory_goes_back_after_a_spike_while_it_is_freed() {
 }
 
 child!(
-    /// Keeps 160 MiB, and whatever was admitted for more that it had for a moment; then does a little whenever it is asked to.
+    /// Keeps 160 MiB, and the memory admitted for a further amount that it had for a moment; then does a little on each
+    /// request.
     fn idle(ctl: Control) -> Result<(), String> {
         let blocks = |mib: usize| vec![vec![7u8; 4 << 20]; mib / 4];
         let kept = blocks(160);
@@ -167,7 +169,7 @@ fn what_one_heap_does_not_need_another_gets() {
     let heap = domain.create_heap(HeapOptions::new(total)).expect("heap");
     let wanted = total - had + spare;
     for round in 1.. {
-        // There is not that much: the manager asks whoever has more than its share.
+        // There is not that much: the manager asks domains with more than their share.
         match heap.admit(wanted, wanted) {
             Ok(_) => break,
             // The total, not its own quota.

@@ -48,7 +48,8 @@ child!(
             .collect();
         let kept = some(8, 1);
         for _ in 0..times {
-            // SAFETY: the child uses nothing that a thread of the parent may hold but the allocator, and leaves by `_exit`.
+            // SAFETY: the child uses nothing that a thread of the parent may hold but the allocator, and leaves by
+            // `_exit`.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 let good = std::panic::catch_unwind(|| {
@@ -192,7 +193,7 @@ fn a_heap_outlives_managers_and_tells_the_next_one() {
         stage.end();
         assert!(peer.ask::<bool>(&(1usize, 10usize)), "without a manager");
         stage.begin(4096 * MIB);
-        // It looks for a manager when it needs memory, now and then.
+        // It searches for a manager when it needs memory, now and then.
         while stage.books().0.is_empty() {
             assert!(peer.ask::<bool>(&(0usize, 2usize)));
         }

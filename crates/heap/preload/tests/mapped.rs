@@ -1,5 +1,5 @@
-//! What of the heap's address space can be written: little more than is in use, whatever the limit, for programs that lock or walk
-//! their memory, and for machines and limits that count what could be written.
+//! The part of the heap's address space that can be written: little more than is in use, whatever the limit. This
+//! matters for programs that lock or walk their memory, and for machines and limits that count writable memory.
 
 mod common;
 
@@ -97,8 +97,8 @@ fn with(child: Launch, max: Option<&str>) -> [Launch; 2] {
 }
 
 child!(
-    /// What it could write at its start, has for data, and has of addresses, bytes; then, if asked for it, what is resident once all that
-    /// can be written was.
+    /// Sends the bytes that it can write at its start, its data size, and its address space; then, on request, the
+    /// resident memory after it has written everything that it can.
     fn walker(ctl: Control) -> Result<(), String> {
         ctl.send(&(writable_bytes(), status("VmData"), status("VmSize")))
             .map_err(|e| e.to_string())?;
@@ -145,13 +145,13 @@ fn little_can_be_written_and_who_writes_all_of_it_fills_little() {
 }
 
 child!(
-    /// What it could write before, with, and after a spike.
+    /// Sends the bytes that it can write before, with, and after a peak.
     fn spike(ctl: Control) -> Result<(), String> {
         let before = writable_bytes();
         let peak = blocks(200 * MIB);
         let high = writable_bytes();
         drop(peak);
-        // SAFETY: gives back what is free.
+        // SAFETY: gives back free memory.
         unsafe { libc::malloc_trim(0) };
         assert_eq!(dumped_in_vain() >> 30, 0);
         ctl.send(&(before, high, writable_bytes()))
@@ -171,8 +171,8 @@ fn what_was_given_back_cannot_be_written() {
 }
 
 child!(
-    /// Locks all its memory, if that is not more than so much, and allocates: whether it could; what is resident before, with, and after
-    /// its blocks.
+    /// Locks all its memory, if that is at most a given size, and allocates. Sends whether it could, and the resident
+    /// memory before, with, and after its blocks.
     fn locker(ctl: Control) -> Result<(), String> {
         let most = ctl
             .recv::<u64>()
@@ -187,7 +187,8 @@ child!(
         };
         // SAFETY: plain system calls.
         let locked = unsafe {
-            // As a user who may lock so much, where that can be: root may lock all, and not everybody may set a limit.
+            // As a user that may lock so much, if possible: root may lock everything, and not every user may set a
+            // limit.
             if libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0 && libc::geteuid() == 0
             {
                 assert_eq!(libc::seteuid(65534), 0);
@@ -225,7 +226,8 @@ fn a_program_with_a_limit_locks_its_memory_and_gives_it_back() {
 }
 
 child!(
-    /// How much of 1 GiB it gets with so many bytes of data more than it has, in blocks of 1000 and of 100,000 bytes, twice.
+    /// How much of 1 GiB it gets with so many bytes of data more than it has, in blocks of 1000 and of 100,000 bytes,
+    /// twice.
     fn bounded(ctl: Control) -> Result<(), String> {
         let more = ctl
             .recv::<u64>()
@@ -254,7 +256,7 @@ child!(
             }
             let bytes = (all.len() * size) as u64;
             drop(all);
-            // SAFETY: gives back what is free.
+            // SAFETY: gives back free memory.
             unsafe { libc::malloc_trim(0) };
             bytes
         };
@@ -263,7 +265,7 @@ child!(
     }
 );
 
-/// RLIMIT_DATA counts what strict overcommit counts: private memory that can be written, used or not.
+/// RLIMIT_DATA counts the same as strict overcommit: private memory that can be written, used or not.
 #[test]
 fn a_limit_of_what_can_be_written_refuses_memory_and_ends_nobody() {
     let _dog = dog();

@@ -1,4 +1,4 @@
-//! Programs that know nothing of it do what they always do: python's own tests, git, sqlite.
+//! Programs that know nothing of the allocator work as always: Python's own tests, git, sqlite.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tranship_testkit::skipped;
 
-/// Whether a program is there, with what it needs.
+/// Says whether a program is installed, with everything that it needs.
 fn there(program: &str, args: &[&str]) -> bool {
     let output = Command::new(program).args(args).output();
     output.is_ok_and(|output| output.status.success())

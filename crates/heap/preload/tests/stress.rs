@@ -110,13 +110,13 @@ child!(
 );
 
 child!(
-    /// Threads put blocks into slots that all share and take what others put there.
+    /// Threads put blocks into shared slots, and take blocks that other threads put there.
     fn mstress(ctl: Control) -> Result<(), String> {
         static SLOTS: [AtomicPtr<Marked>; 512] =
             [const { AtomicPtr::new(std::ptr::null_mut()) }; 512];
         let take = |slot: &AtomicPtr<Marked>, block: *mut Marked| {
             let old = slot.swap(block, Ordering::AcqRel);
-            // SAFETY: what is in a slot was leaked from a box, and whoever swaps it out owns it.
+            // SAFETY: a slot's contents were leaked from a box, and the thread that swaps it out owns it.
             (!old.is_null()).then(|| unsafe { Box::from_raw(old) })
         };
         let (seed, threads, rounds): (u64, u64, u32) =
@@ -182,8 +182,8 @@ fn blocks_that_others_free_come_back() {
     let peer = stage.under(mstress()).start().expect("start");
     let resident: u64 = peer.ask(&(seed, 4u64, rounds));
     let heap = stage.only_heap();
-    // Everything is freed. What is left lies in caches, as large as the loads of several threads at once made them, and in freed
-    // pages, 16 MiB at most (docs/malloc.md): 15 to 30 MiB, by how the threads were interleaved.
+    // Everything is freed. The rest is in caches, whose size depends on the loads of several threads at once, and in
+    // freed pages, 16 MiB at most (docs/malloc.md): 15 to 30 MiB, depending on the interleaving of the threads.
     assert!(
         heap.admitted_bytes < 40 * MIB,
         "{heap:?} ({resident} resident)"

@@ -1,5 +1,5 @@
-//! Blocks that are freed twice, in the middle, or after they were freed: the program ends at the second time, at every size, and
-//! no block has two owners.
+//! Blocks that are freed twice, in the middle, or after they were freed: the program ends at the second time, at every
+//! size, and no block has two owners.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn free_sized(address: *mut c_void, bytes: usize) {
     type FreeSized = unsafe extern "C" fn(*mut c_void, usize);
     let at = named("free_sized");
     assert!(!at.is_null());
-    // SAFETY: C23's function of that name; the callers say what is freed.
+    // SAFETY: C23's function of that name; the callers choose the block to free.
     unsafe { std::mem::transmute::<*mut c_void, FreeSized>(at)(address, bytes) };
 }
 
@@ -70,7 +70,8 @@ fn two(bytes: usize) -> [*mut c_void; 2] {
     }
 }
 
-/// What must not return. Each of them frees what is not allocated, which is what is tested: all else in them is in order.
+/// Calls that must not return. Each of them frees memory that is not allocated, which is under test: everything else in
+/// them is in order.
 const CASES: [Case; 14] = [
     ("free(a); free(b); free(a)", |bytes| {
         let [a, b] = two(bytes);
@@ -173,7 +174,7 @@ fn aligned_twice(bytes: usize, align: usize) {
     }
 }
 
-/// Plays a case in a forked child: how that ended, and what it said.
+/// Runs a case in a forked child; returns how it ended, and its output.
 fn play((_, case): Case, bytes: usize) -> (i32, String) {
     let (mut said, tell) = std::io::pipe().expect("a pipe");
     // SAFETY: the child uses nothing that another thread may hold but the allocator, and leaves by `_exit`.
@@ -229,11 +230,11 @@ fn what_is_freed_twice_ends_the_program_at_the_second_time() {
 }
 
 child!(
-    /// What is right stays so: blocks of all functions, freed once by another thread or this one, and asked about.
+    /// Correct use still works: blocks of all functions, freed once by another thread or this one, and queried.
     fn user(ctl: Control) -> Result<(), String> {
         for bytes in SIZES {
             let [a, b] = two(bytes);
-            // SAFETY: what is allocated is freed once, and not used after; sizes are those that were asked for.
+            // SAFETY: allocated blocks are freed once, and not used after; sizes are the requested ones.
             unsafe {
                 assert!(libc::malloc_usable_size(a) >= bytes);
                 assert_eq!(libc::malloc_usable_size(a.wrapping_byte_add(1)), 0);
@@ -255,7 +256,7 @@ child!(
     }
 );
 
-/// All that the GNU C library's allocator exports, and C23's: what one of them allocates another frees.
+/// All exported names of the GNU C library's allocator, and C23's: a block of one function can be freed by another.
 const NAMES: [&str; 28] = [
     "malloc",
     "free",
@@ -291,7 +292,7 @@ child!(
     /// The names of functions that are another library's.
     fn asker(ctl: Control) -> Result<(), String> {
         let is_ours = |name: &&str| {
-            // SAFETY: words of ours; what it points to is a path that ends in 0.
+            // SAFETY: words of this test; the pointer leads to a path that ends in 0.
             unsafe {
                 let mut found: libc::Dl_info = std::mem::zeroed();
                 libc::dladdr(named(name), &raw mut found) != 0

@@ -95,8 +95,8 @@ impl MbufOptions {
         self.window_bytes = bytes;
         self
     }
-    /// Clusters are buffers of this pool, so that chains can be sent to other domains without copying. Mbufs themselves lie
-    /// in private memory. The pool's own caches take the place of the packet zone.
+    /// Clusters are buffers of this pool, so that chains can be sent to other domains without copying. Mbufs themselves
+    /// lie in private memory. The pool's own caches take the place of the packet zone.
     #[must_use]
     pub fn over_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
@@ -140,7 +140,7 @@ impl Mbufs {
         *self.inner.lock_limits()
     }
 
-    /// Changes the limits. Mbufs and clusters that there are too many of stay until they are freed; nobody gets them again.
+    /// Changes the limits. Mbufs and clusters above a limit stay until they are freed, and are not handed out again.
     ///
     /// # Errors
     /// If there are fewer mbufs than clusters (`EINVAL`).
@@ -165,8 +165,8 @@ impl Mbufs {
         Ok(())
     }
 
-    /// Gives what all threads have cached back to the kegs, and empty slabs back to the arena; says how many pages
-    /// (`uma_reclaim`).
+    /// Gives everything that threads have cached back to the kegs, and empty slabs back to the arena. Returns the
+    /// number of pages (`uma_reclaim`).
     #[doc(alias = "mb_reclaim")]
     pub fn reclaim(&self) -> u64 {
         let pages = self.inner.reap();
@@ -203,20 +203,22 @@ impl Mbufs {
         self.inner.pool.as_ref()
     }
 
-    /// An mbuf with room for [`MLEN`] bytes.
+    /// Allocates an mbuf with room for [`MLEN`] bytes.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_get")]
     #[inline]
     pub fn get(&self) -> Result<Chain, NoBuffers> {
         self.get_with(Kind::DATA, Flags::NONE)
     }
 
-    /// An mbuf with a packet header and room for [`MHLEN`] bytes.
+    /// Allocates an mbuf with a packet header and room for [`MHLEN`] bytes.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_gethdr")]
     #[doc(alias = "m_pkthdr_init")]
     #[inline]
@@ -224,47 +226,52 @@ impl Mbufs {
         self.get_with(Kind::DATA, Flags::PKTHDR)
     }
 
-    /// An mbuf of that kind, with those flags; `PKTHDR` among them gives it a header.
+    /// Allocates an mbuf of a kind, with flags; `PKTHDR` among them gives it a header.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[inline(always)]
     pub fn get_with(&self, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
         self.inner.get(self.how, kind, flags).map(Chain::new)
     }
 
-    /// A packet: an mbuf with a header, and a cluster of 2 KiB.
+    /// Allocates a packet: an mbuf with a header, and a cluster of 2 KiB.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getcl")]
     #[inline(always)]
     pub fn getcl(&self) -> Result<Chain, NoBuffers> {
         self.getcl_with(Kind::DATA, Flags::PKTHDR)
     }
 
-    /// An mbuf with a cluster of 2 KiB, of that kind, with those flags.
+    /// Allocates an mbuf with a cluster of 2 KiB, of a kind, with flags.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[inline(always)]
     pub fn getcl_with(&self, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
         self.inner.getcl(self.how, kind, flags).map(Chain::new)
     }
 
-    /// A packet with a cluster of that size.
+    /// Allocates a packet with a cluster of a size.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getjcl")]
     pub fn getjcl(&self, size: ClusterSize) -> Result<Chain, NoBuffers> {
         self.getjcl_with(size, Kind::DATA, Flags::PKTHDR)
     }
 
-    /// An empty mbuf with a cluster of that size, of that kind, with those flags.
+    /// Allocates an empty mbuf with a cluster of a size, of a kind, with flags.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn getjcl_with(
         &self,
         size: ClusterSize,
@@ -276,19 +283,21 @@ impl Mbufs {
             .map(Chain::new)
     }
 
-    /// A packet in one mbuf with room for `len` bytes, at most a page.
+    /// Allocates a packet in one mbuf with room for `len` bytes, at most a page.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached; `TooLong`. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached; `TooLong`. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_get2")]
     pub fn get2(&self, len: usize) -> Result<Chain, Error> {
         self.get_up_to(len, MJUMPAGESIZE)
     }
 
-    /// A packet in one mbuf with room for `len` bytes, at most 16 KiB.
+    /// Allocates a packet in one mbuf with room for `len` bytes, at most 16 KiB.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached; `TooLong`. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached; `TooLong`. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_get3")]
     pub fn get3(&self, len: usize) -> Result<Chain, Error> {
         self.get_up_to(len, MJUM16BYTES)
@@ -302,40 +311,45 @@ impl Mbufs {
         Ok(Chain::new(seg))
     }
 
-    /// An empty packet with room for `len` bytes in as many mbufs as it takes: all of them or none.
+    /// Allocates an empty packet with room for `len` bytes, in as many mbufs as necessary: all of them or none.
     ///
     /// # Errors
-    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It
+    /// waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_getm2")]
     #[doc(alias = "m_getm")]
     pub fn getm2(&self, len: usize) -> Result<Chain, Error> {
         self.getm2_with(len, Kind::DATA, Flags::PKTHDR)
     }
 
-    /// An empty chain with room for `len` bytes, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
+    /// Allocates an empty chain with room for `len` bytes, of a kind. Of the flags, `PKTHDR` concerns the first mbuf,
+    /// `EOR` the last.
     ///
     /// # Errors
-    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` for more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It
+    /// waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, Error> {
         check_total(0, len)?;
         let flags = flags & (Flags::PKTHDR | Flags::EOR);
         Ok(self.inner.getm(self.how, len, kind, flags)?)
     }
 
-    /// A mini-mbuf with a packet header: for external storage, without a data area of its own.
+    /// Allocates a mini-mbuf with a packet header: for external storage, without a data area of its own.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn mini(&self) -> Result<Chain, NoBuffers> {
         self.inner
             .mini(self.how, Kind::DATA, Flags::PKTHDR)
             .map(Chain::new)
     }
 
-    /// A cluster by itself (`m_cljget` without an mbuf); [`Chain::attach_mut`] gives it to one (`m_cljset`).
+    /// Allocates a cluster by itself (`m_cljget` without an mbuf); [`Chain::attach_mut`] gives it to one (`m_cljset`).
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_cljget")]
     pub fn cluster(&self, size: ClusterSize) -> Result<Cluster, NoBuffers> {
         count(Routine::Clget);
@@ -356,7 +370,7 @@ impl fmt::Debug for Mbufs {
     }
 }
 
-/// A cluster without an mbuf. Its first contents are whatever it held before.
+/// A cluster without an mbuf. It first contains the bytes of its earlier use.
 pub struct Cluster {
     at: NonNull<u8>,
     size: ClusterSize,

@@ -13,14 +13,14 @@ use std::ptr::NonNull;
 use tranship_core::Buffer;
 
 impl Chain {
-    /// Attaches something that has bytes, read-only: they become the data of the first mbuf, which has none yet, and
+    /// Attaches an owner of bytes, read-only: the bytes become the data of the first mbuf, which has none yet, and
     /// `owner` is dropped, once, with the last mbuf that refers to them (`m_extadd`).
     ///
-    /// An owner of at most 56 bytes lies in the mbuf. One that counts references by itself (an `Arc`, `Bytes`) is what
-    /// `m_extaddref` is for. When it fails the owner comes back.
+    /// An owner of at most 56 bytes lies in the mbuf. An owner that counts references by itself (an `Arc`, `Bytes`)
+    /// takes the place of `m_extaddref`. On failure the owner is returned.
     ///
     /// # Errors
-    /// The owner, with `Occupied` if the mbuf has data or storage, or `NoBuffers` where a large owner has no room.
+    /// Returns the owner, with `Occupied` if the mbuf has data or storage, or `NoBuffers` if a large owner has no room.
     #[doc(alias = "m_extadd")]
     #[doc(alias = "m_extaddref")]
     pub fn attach<T>(&mut self, owner: T) -> Result<(), (Error, T)>
@@ -28,17 +28,17 @@ impl Chain {
         T: AsRef<[u8]> + Send + 'static,
     {
         self.attach_owner(owner, Flags::RDONLY, |owner| {
-            // SAFETY: the owner was just put there, and nobody else knows it.
+            // SAFETY: the owner was just put there, and no other code knows it.
             let bytes = unsafe { owner.as_ref() }.as_ref();
             (bytes.as_ptr().cast_mut(), bytes.len())
         })
     }
 
-    /// Attaches something that has bytes, which may be written as long as one mbuf only refers to them. All of them become data; to begin
-    /// with an empty mbuf, [`truncate`](Self::truncate) it.
+    /// Attaches an owner of bytes that may be written as long as only one mbuf refers to them. All of them become data;
+    /// to begin with an empty mbuf, [`truncate`](Self::truncate) it.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach).
+    /// Those of [`attach`](Self::attach).
     #[doc(alias = "m_extadd")]
     #[doc(alias = "m_cljset")]
     pub fn attach_mut<T>(&mut self, owner: T) -> Result<(), (Error, T)>
@@ -52,11 +52,11 @@ impl Chain {
         })
     }
 
-    /// Attaches something that has bytes, read-only, with a routine that is given the owner when the last mbuf that refers to it is gone, on whatever thread
-    /// that happens (`ext_free`).
+    /// Attaches an owner of bytes, read-only, with a routine. The routine gets the owner when the last mbuf that refers
+    /// to it is freed, on the thread that frees it (`ext_free`).
     ///
     /// # Errors
-    /// As [`attach`](Self::attach), and both are dropped, without a call.
+    /// Those of [`attach`](Self::attach); the owner and the routine are dropped, without a call.
     #[doc(alias = "ext_free")]
     pub fn attach_with<T, F>(&mut self, owner: T, free: F) -> Result<(), Error>
     where
@@ -80,7 +80,7 @@ impl Chain {
             .map_err(|(error, _)| error)
     }
 
-    /// Attaches a buffer: one's own, or a received one. It stays referenced as long as an mbuf points to it.
+    /// Attaches a buffer, an own or a received one. The buffer stays referenced as long as an mbuf points to it.
     ///
     /// Bytes of a buffer whose writer is not trusted cannot be read in place; [`pullup`](Self::pullup),
     /// [`copydata`](Self::copydata) and the like copy them out.
@@ -99,10 +99,10 @@ impl Chain {
     }
 
     /// Attaches a piece of a file, which is not mapped here (`M_EXTPG`; a sendfile buffer): it can be sent on with
-    /// `sendfile`, read, cut and shared like any other data, and is read only where bytes are asked for.
+    /// `sendfile`, read, cut and shared like any other data. The file is read only when its bytes are requested.
     ///
     /// # Errors
-    /// The file, with `TooLong` beyond what a piece can be, or as [`attach`](Self::attach).
+    /// Returns the file, with `TooLong` for more than a piece can hold, or those of [`attach`](Self::attach).
     #[doc(alias = "M_EXTPG")]
     #[doc(alias = "mb_alloc_ext_pgs")]
     #[doc(alias = "sf_buf")]

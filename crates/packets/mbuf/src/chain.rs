@@ -1,4 +1,4 @@
-//! A chain of mbufs, and what can be asked of it.
+//! A chain of mbufs, and its properties.
 
 use crate::counts::{Routine, count};
 use crate::error::{Error, NoBuffers, What};
@@ -17,17 +17,16 @@ use tranship_core::Buffer;
 
 /// One or more mbufs, linked; a packet, if the first has a header.
 ///
-/// A chain owns its mbufs, and its share of their storage; dropping it is `m_freem`. It may be sent to another thread and
-/// be freed there. An operation that fails leaves the chain as it was, also where the traditional routine frees
-/// it.
+/// A chain owns its mbufs, and its share of their storage; dropping it is `m_freem`. It may be sent to another thread
+/// and be freed there. An operation that fails leaves the chain as it was, even if the traditional routine frees it.
 ///
-/// The packet's length, if there is a header, always is the chain's: operations keep it so.
+/// If there is a header, the packet's length always equals the chain's.
 ///
 /// ```
 /// # mod tranship { pub use tranship_mbuf as mbuf; }
 /// use tranship::mbuf::Mbufs;
 ///
-/// let mbufs = Mbufs::new()?; // what it gave out can be cut and joined as long as somebody has it
+/// let mbufs = Mbufs::new()?; // its mbufs may outlive this handle
 /// let mut packet = mbufs.devget(&[7; 3000], 0)?;
 /// let rest = packet.split_off(1000)?; // no byte is copied
 /// assert_eq!((packet.len(), rest.len()), (1000, 2000));
@@ -43,8 +42,8 @@ pub struct Chain {
     first: Seg,
 }
 
-// SAFETY: a chain's mbufs are its own. Storage that it shares is only read, its count is atomic, and owners are Send. It is
-// not Sync: sharing storage out of `&Chain` counts up from 1 without a locked instruction.
+// SAFETY: a chain's mbufs are its own. Storage that it shares is only read, its count is atomic, and owners are Send.
+// It is not Sync: sharing storage out of `&Chain` counts up from 1 without a locked instruction.
 unsafe impl Send for Chain {}
 
 impl Chain {
@@ -172,13 +171,13 @@ impl Chain {
         Flags(self.first.flags().0 & 0xff_ffff)
     }
 
-    /// Sets flags of the first mbuf. Those that describe its storage stay as they are.
+    /// Sets flags of the first mbuf. Flags that describe its storage stay as they are.
     pub fn insert_flags(&mut self, flags: Flags) {
         self.first
             .set_flags(self.first.flags() | flags & Flags::FREE);
     }
 
-    /// Clears flags of the first mbuf. Those that describe its storage stay as they are.
+    /// Clears flags of the first mbuf. Flags that describe its storage stay as they are.
     pub fn remove_flags(&mut self, flags: Flags) {
         self.first
             .set_flags(self.first.flags() - (flags & Flags::FREE));
@@ -197,7 +196,7 @@ impl Chain {
         last.set_flags(last.flags() | Flags::EOR);
     }
 
-    /// Its mbufs, in order.
+    /// Returns the chain's mbufs, in order.
     pub fn iter(&self) -> impl Iterator<Item = Mbuf<'_>> {
         self.segs().map(Mbuf::new)
     }
@@ -263,7 +262,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8 (`M_ALIGN`).
+    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8
+    /// (`M_ALIGN`).
     ///
     /// # Errors
     /// `Occupied` if it has data; `TooLong` for more than its room.
@@ -311,11 +311,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Says how many bytes of data the first mbuf has: at most what its storage has from where they begin (`m_len =`). The packet's length
-    /// follows.
+    /// Sets the length of the first mbuf's data: at most its storage from the data's start on (`m_len =`). The packet's
+    /// length follows.
     ///
     /// # Errors
-    /// `TooLong` for more than its storage has from there.
+    /// `TooLong` for more than that.
     #[doc(alias = "m_len")]
     pub fn set_first_len(&mut self, len: usize) -> Result<(), Error> {
         let first = self.first;
@@ -328,8 +328,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a later one of them, as C
-    /// programs do (`m_fixhdr`).
+    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a
+    /// later one of them, as C programs do (`m_fixhdr`).
     #[doc(alias = "m_fixhdr")]
     pub fn fix_header(&mut self) -> usize {
         let total = self.first.total();
@@ -339,10 +339,11 @@ impl Chain {
         total
     }
 
-    /// Gives this packet's header, tags and all, to another chain, whose own is dropped (`m_move_pkthdr`).
+    /// Gives this packet's header and tags to another chain, whose own header is dropped (`m_move_pkthdr`).
     ///
     /// # Errors
-    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. Both chains are as before then.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. On failure
+    /// both chains are as before.
     #[doc(alias = "m_move_pkthdr")]
     pub fn move_header(&mut self, to: &mut Chain) -> Result<(), Error> {
         if !self.is_packet() {
@@ -362,7 +363,8 @@ impl Chain {
     /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
     ///
     /// # Errors
-    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other chain is as before then.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other
+    /// chain is as before then.
     #[doc(alias = "m_dup_pkthdr")]
     pub fn dup_header(&self, to: &mut Chain) -> Result<(), Error> {
         let header = self.header().ok_or(Error::NoHeader)?;
@@ -394,20 +396,21 @@ impl Chain {
         unsafe { NonNull::new_unchecked(first.raw().cast()) }
     }
 
-    /// Takes it back.
+    /// Makes a chain from a pointer again.
     ///
     /// # Safety
-    /// The pointer is what `into_raw` returned, and is taken back once.
+    /// The pointer is a result of `into_raw`, and is taken back once.
     #[must_use]
     pub unsafe fn from_raw(chain: NonNull<()>) -> Chain {
         // SAFETY: says the caller.
         Chain::new(unsafe { Seg::new(chain.cast()) })
     }
 
-    /// Whether the first mbuf of such a pointer was freed, and not allocated again since: for C programs, which may free one twice.
+    /// Says whether the first mbuf of such a pointer was freed, and not allocated again since: for C programs, which
+    /// may free a chain twice.
     ///
     /// # Safety
-    /// The pointer is what `into_raw` once returned, and the allocator has not given its memory back since.
+    /// The pointer is a result of `into_raw`, and the allocator has not given its memory back since.
     #[must_use]
     pub unsafe fn is_freed(chain: NonNull<()>) -> bool {
         // SAFETY: says the caller; only the flags are looked at.
@@ -471,23 +474,24 @@ impl<'a> Mbuf<'a> {
         self.len() == 0
     }
 
-    /// Its flags (`m_flags`).
+    /// Returns the flags (`m_flags`).
     #[must_use]
     pub fn flags(&self) -> Flags {
         Flags(self.seg.flags().0 & 0xff_ffff)
     }
 
-    /// Its kind (`m_type`).
+    /// Returns the kind (`m_type`).
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.seg.flags().kind()
     }
 
-    /// Its data (`mtod`); `None` if it is not mapped here or may change under the reader.
+    /// Returns the data (`mtod`); `None` if it is not mapped here or may change under the reader.
     #[doc(alias = "mtod")]
     #[must_use]
     pub fn bytes(&self) -> Option<&'a [u8]> {
-        // SAFETY: the chain is borrowed for `'a`, so nobody writes what it can write, and what is shared nobody does.
+        // SAFETY: the chain is borrowed for `'a`, so nothing writes its private storage, and shared storage is never
+        // written.
         unsafe { self.seg.bytes() }
     }
 
@@ -498,8 +502,8 @@ impl<'a> Mbuf<'a> {
         mapped.then(|| NonNull::new(self.seg.data())).flatten()
     }
 
-    /// The chain that begins with it as a plain pointer, as C programs have it. Whoever makes a [`Chain`] of it
-    /// ([`Chain::from_raw`]) does not let that drop, nor any mbuf of it, as long as it is a part of this one.
+    /// Returns the chain that begins with this mbuf as a plain pointer, for C programs. A caller that makes a [`Chain`]
+    /// of it ([`Chain::from_raw`]) must not let it drop, nor any of its mbufs, as long as it is a part of this chain.
     #[must_use]
     pub fn as_raw(&self) -> NonNull<()> {
         // SAFETY: an mbuf's pointer is not null.
@@ -513,7 +517,7 @@ impl<'a> Mbuf<'a> {
         self.seg.size()
     }
 
-    /// What its external storage is, if it has any (`ext_type`).
+    /// Returns the kind of the external storage, if there is any (`ext_type`).
     #[must_use]
     pub fn storage(&self) -> Option<ExtKind> {
         self.seg.ext_kind()

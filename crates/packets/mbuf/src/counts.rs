@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 macro_rules! routines {
     ($($variant:ident = $name:literal,)*) => {
-        /// What is counted. Allocation of mbufs and packets is not among it: the zones count that themselves.
+        /// The counted routines. Allocation of mbufs and packets is not among them: the zones count it themselves.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         #[non_exhaustive]

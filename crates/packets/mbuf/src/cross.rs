@@ -10,15 +10,17 @@ use std::fmt;
 use tranship_core::{Aggregate, Body, Buffer, BufferMut, MAX_PIECES, Message, Pool};
 
 impl Chain {
-    /// The bytes as an aggregate to be sent. What lies in buffers is not copied: each is a piece. What lies elsewhere (in mbufs
-    /// themselves, in private clusters, in files) is copied into buffers of `pool`, neighbours into one; how many bytes is
-    /// counted, and returned.
+    /// Makes an aggregate of the bytes, to be sent. Buffers are not copied: each is a piece. Bytes elsewhere (in mbufs
+    /// themselves, in private clusters, in files) are copied into buffers of `pool`, neighbours into one. The number of
+    /// copied bytes is counted, and returned.
     ///
-    /// The chain stays: drop it once the aggregate is sent, or keep it for sending again. Its buffers cannot be
-    /// written in place any more when they are sent.
+    /// The chain stays: drop it once the aggregate is sent, or keep it for sending again. Sent buffers can no longer be
+    /// written in place.
     ///
     /// # Errors
-    /// `TooMany` pieces for one message ([`MAX_PIECES`](tranship_core::MAX_PIECES)); `NoBuffers` when there is no memory, or a limit is reached, in the pool, too; `File` where a piece of a file cannot be read. It waits for nothing, but for files.
+    /// `TooMany` pieces for one message ([`MAX_PIECES`](tranship_core::MAX_PIECES)); `NoBuffers` when there is no
+    /// memory, or a limit is reached, also in the pool; `File` where a piece of a file cannot be read. It waits only
+    /// for files.
     pub fn to_aggregate(&self, pool: &Pool) -> Result<(Aggregate, usize), Error> {
         let mut aggregate = Aggregate::new();
         let full = |_| Error::TooMany {
@@ -74,7 +76,7 @@ fn alloc(pool: &Pool, len: usize) -> Result<BufferMut, NoBuffers> {
 pub struct NotReceived<T> {
     /// Why.
     pub error: Error,
-    /// What was to be received.
+    /// The value that was not received.
     pub unreceived: T,
 }
 
@@ -93,8 +95,8 @@ impl<T> fmt::Display for NotReceived<T> {
 impl<T> std::error::Error for NotReceived<T> {}
 
 impl Mbufs {
-    /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied, and
-    /// are released as they are dropped; bytes that came inside the message are copied.
+    /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied,
+    /// and are released as they are dropped; bytes that came inside the message are copied.
     ///
     /// # Errors
     /// The message comes back with `NoBuffers`.

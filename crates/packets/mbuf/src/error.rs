@@ -1,9 +1,9 @@
-//! What an operation on mbufs can fail with.
+//! Errors of operations on mbufs.
 
 use crate::size::{ClusterSize, MAX_BYTES};
 use std::io;
 
-/// Why an operation was not done. Whatever it was to be done to is as before.
+/// Errors of operations that were not done. Their object is as before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +26,7 @@ pub enum Error {
         /// The most.
         limit: usize,
     },
-    /// It cannot be made of that few mbufs.
+    /// The chain cannot be made of so few mbufs.
     #[error("{needed} mbufs are needed, {limit} are allowed")]
     TooMany {
         /// Mbufs at the end.
@@ -58,19 +58,20 @@ pub enum Error {
     },
 }
 
-/// There is no memory, or a zone's limit is reached. What the limits are and how often that happened is in
-/// [`Mbufs::stats`](crate::Mbufs::stats). What a pool said is its source: [`refusal`](NoBuffers::refusal).
+/// There is no memory, or a zone's limit is reached. [`Mbufs::stats`](crate::Mbufs::stats) has the limits, and how
+/// often they were reached. A pool's error is the source: [`refusal`](NoBuffers::refusal).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoBuffers {
     what: What,
-    /// On the heap, so that a result on a fast path is two words. Zones leave it out: a packet that is dropped at a limit costs no memory.
+    /// On the heap, so that a result on a fast path is two words. Zones leave it out: a packet that is dropped at a
+    /// limit costs no memory.
     refusal: Option<Box<tranship_core::Error>>,
 }
 
 const _: () = assert!(size_of::<Result<std::ptr::NonNull<u8>, NoBuffers>>() == 16);
 
 impl NoBuffers {
-    /// Of what there was none.
+    /// Returns the kind of item that was missing.
     #[must_use]
     pub fn what(&self) -> What {
         self.what
@@ -114,7 +115,7 @@ impl std::error::Error for NoBuffers {
     }
 }
 
-/// Of what there was none.
+/// The kind of item that was missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -1,11 +1,11 @@
 //! External storage: attaching it, sharing it, letting it go.
 //!
-//! The count of references lies in the mbuf that attached the storage first, the holder. The others, the shadows, point to
-//! it. A holder that is freed before its shadows stays behind without a header until the last of them goes; that one
+//! The count of references lies in the mbuf that attached the storage first, the holder. The others, the shadows, point
+//! to it. A holder that is freed before its shadows stays behind without a header until the last of them goes; that one
 //! frees the storage, once, and the holder with it.
 //!
-//! As long as there is one reference nobody else can make another: both counting up from 1 and finding 1 when freeing
-//! take no locked instruction.
+//! The holder of a single reference is the only one that can make another. Counting up from 1, and finding 1 when
+//! freeing, therefore take no locked instruction.
 
 use crate::flags::Flags;
 use crate::header::Header;
@@ -33,7 +33,8 @@ pub(crate) unsafe fn describe(seg: Seg, buf: *mut u8, size: u32, kind: ExtKind, 
         fd,
         holder: seg.raw(),
     };
-    // SAFETY: the caller's alone, so nobody reads what is overwritten, and nothing in it has a destructor.
+    // SAFETY: the mbuf belongs to the caller alone, so the overwritten bytes have no reader, and nothing in it has a
+    // destructor.
     unsafe { seg.ext().write(ext) };
 }
 
@@ -69,16 +70,16 @@ impl<T> Place<T> {
 /// Moves an owner into the mbuf; returns where it is now, until it is dropped with the storage.
 ///
 /// # Safety
-/// As [`describe`], of which the caller sees to the rest.
+/// The rules of [`describe`] hold; the caller does its other steps.
 pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: Place<T>) -> NonNull<T> {
     /// # Safety
-    /// `words` holds a `T`, which nobody uses again.
+    /// `words` holds a `T`, which is not used again.
     unsafe fn drop_inside<T>(words: *mut u8) {
         // SAFETY: says the caller.
         unsafe { words.cast::<T>().drop_in_place() }
     }
     /// # Safety
-    /// `words` holds the pointer of a `Box<T>`, which nobody uses again.
+    /// `words` holds the pointer of a `Box<T>`, which is not used again.
     unsafe fn drop_boxed<T>(words: *mut u8) {
         // SAFETY: says the caller.
         drop(unsafe { Box::from_raw(words.cast::<*mut T>().read()) });
@@ -120,8 +121,8 @@ pub(crate) unsafe fn share(from: Seg, to: Seg) {
             &(*holder.ext()).count,
         )
     };
-    // Relaxed: `from` has a reference, so the storage stays. With one reference it is `from`'s, and its chain is the
-    // calling thread's: nobody else counts.
+    // Relaxed: `from` has a reference, so the storage stays. A single reference belongs to `from`, whose chain belongs
+    // to the calling thread: no other thread counts.
     if count.load(Ordering::Relaxed) == 1 {
         count.store(2, Ordering::Relaxed);
     } else {
@@ -153,7 +154,7 @@ pub(crate) unsafe fn share(from: Seg, to: Seg) {
 pub(crate) unsafe fn free_one(seg: Seg) -> Option<Seg> {
     let (next, flags) = (seg.next(), seg.flags());
     if flags.contains(Flags::PKTHDR) {
-        // SAFETY: with `PKTHDR` the header is valid; nobody uses it again.
+        // SAFETY: with `PKTHDR` the header is valid; it is not used again.
         unsafe { drop_header(seg) };
     } else if seg.home().is_tagged() {
         new_header(seg); // its own was moved or taken away, and data may lie there
@@ -162,17 +163,17 @@ pub(crate) unsafe fn free_one(seg: Seg) -> Option<Seg> {
         // SAFETY: says the caller.
         unsafe { let_go(seg) };
     } else {
-        // SAFETY: says the caller; it has no storage, so it is nobody's holder.
+        // SAFETY: as the caller promises; it has no storage, so it is no storage's holder.
         unsafe { seg.give_back() };
     }
     next
 }
 
-/// Frees an mbuf and all behind it (`m_freem`); fast in the common case: one packet with its own cluster, which nobody
-/// shares. Of that it reads the first two cache lines of the mbuf.
+/// Frees an mbuf and all behind it (`m_freem`); fast in the common case: one packet with its own unshared cluster. For
+/// such a packet it reads the first two cache lines of the mbuf.
 ///
 /// # Safety
-/// As [`free_chain`].
+/// The rules of [`free_chain`] hold.
 #[inline(never)]
 pub(crate) unsafe fn free(first: Seg) {
     let raw = first.raw();
@@ -196,7 +197,7 @@ pub(crate) unsafe fn free(first: Seg) {
 /// Frees an mbuf and all behind it (`m_freem`).
 ///
 /// # Safety
-/// As [`free_one`], for all of them.
+/// The rules of [`free_one`] hold for all of them.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn free_chain(first: Seg) {
@@ -223,7 +224,7 @@ pub(crate) unsafe fn drop_header(seg: Seg) {
     }
 }
 
-/// Drops a reference, and what belongs to nobody then.
+/// Drops a reference, and then everything without an owner.
 ///
 /// # Safety
 /// The mbuf has storage and is the caller's; neither is used again.
@@ -232,7 +233,7 @@ unsafe fn let_go(seg: Seg) {
     let holder = seg.holder();
     // SAFETY: the holder lives as long as this reference.
     let count = unsafe { &(*holder.ext()).count };
-    // Ordering: Acquire and the Release below: what all others did with the storage comes before it is freed.
+    // Ordering: Acquire, partner: the Release below. All other threads' uses of the storage come before it is freed.
     if count.load(Ordering::Acquire) == 1 {
         // SAFETY: ours was the last reference.
         unsafe { free_storage(seg, holder) };
@@ -241,12 +242,12 @@ unsafe fn let_go(seg: Seg) {
     inject::found_shared();
     // Ordering: as above.
     if count.fetch_sub(1, Ordering::AcqRel) == 1 {
-        count.store(1, Ordering::Relaxed); // what a unit has in its cache
+        count.store(1, Ordering::Relaxed); // the count of a cached unit
         // SAFETY: ours was the last reference.
         unsafe { free_storage(seg, holder) };
     } else if holder != seg {
         // A holder stays; from the count on it belongs to the last shadow.
-        // SAFETY: a shadow is nobody's holder.
+        // SAFETY: a shadow is no storage's holder.
         unsafe { seg.give_back() };
     }
 }
@@ -274,7 +275,7 @@ unsafe fn free_storage(seg: Seg, holder: Seg) {
 /// # Safety
 /// The last reference to the holder's storage is gone.
 unsafe fn free_apart(holder: Seg) {
-    // SAFETY: the storage is described by the holder and belongs to nobody.
+    // SAFETY: the holder describes the storage, which has no owner.
     unsafe {
         let ext = holder.ext();
         if (*ext).kind == ExtKind::Cluster {
@@ -302,6 +303,6 @@ pub(crate) unsafe fn drop_owner(holder: Seg) {
 /// Gives the mbuf an empty header and nothing else.
 #[inline(always)]
 pub(crate) fn new_header(seg: Seg) {
-    // SAFETY: the mbuf is the caller's, and what was there is no header or one that was dropped.
+    // SAFETY: the mbuf is the caller's, and the bytes there are no header, or one that was dropped.
     unsafe { ptr::write(seg.header(), Header::default()) };
 }

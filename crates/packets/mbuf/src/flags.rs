@@ -18,25 +18,25 @@ macro_rules! flags {
 }
 
 flags! {
-    /// It has external storage (`M_EXT`).
+    /// The mbuf has external storage (`M_EXT`).
     EXT = 1;
-    /// It begins a packet (`M_PKTHDR`).
+    /// The mbuf begins a packet (`M_PKTHDR`).
     PKTHDR = 1 << 1;
-    /// It ends a record (`M_EOR`).
+    /// The mbuf ends a record (`M_EOR`).
     EOR = 1 << 2;
-    /// Its storage must not be written (`M_RDONLY`).
+    /// The mbuf's storage must not be written (`M_RDONLY`).
     RDONLY = 1 << 3;
     /// Sent or received as a link-level broadcast (`M_BCAST`).
     BCAST = 1 << 4;
     /// Sent or received as a link-level multicast (`M_MCAST`).
     MCAST = 1 << 5;
-    /// Not for us (`M_PROMISC`).
+    /// The packet is for another host (`M_PROMISC`).
     PROMISC = 1 << 6;
     /// The header's VLAN tag is valid (`M_VLANTAG`).
     VLANTAG = 1 << 7;
-    /// Its storage is not mapped here (`M_EXTPG`).
+    /// The storage is not mapped here (`M_EXTPG`).
     EXTPG = 1 << 8;
-    /// Its storage may change under the reader: it was received from a writer who is not trusted.
+    /// The storage may change under the reader: it was received from a writer that is not trusted.
     VOLATILE = 1 << 9;
     /// The header's time stamp is valid (`M_TSTMP`).
     TSTMP = 1 << 10;
@@ -73,7 +73,7 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// All that belong to the protocol (`M_PROTOFLAGS`).
     pub const PROTOFLAGS: Flags = Flags(0x7ff << 13);
-    /// What goes with a packet header when it is copied or moved (`M_COPYFLAGS`).
+    /// Flags that go with a packet header when it is copied or moved (`M_COPYFLAGS`).
     pub const COPYFLAGS: Flags = Flags(
         Self::PKTHDR.0
             | Self::EOR.0
@@ -87,14 +87,14 @@ impl Flags {
             | Self::TSTMP_LRO.0
             | Self::PROTOFLAGS.0,
     );
-    /// What describes the storage; only this crate sets it.
+    /// Flags that describe the storage; only this crate sets them.
     pub(crate) const STORAGE: Flags =
         Flags(Self::EXT.0 | Self::EXTPG.0 | Self::VOLATILE.0 | Self::RDONLY.0);
     /// All flags of an mbuf that is free: no other one has these without storage.
     pub(crate) const FREED: Flags = Flags(Self::EXTPG.0 | Self::VOLATILE.0);
-    /// What a program may set and clear by itself.
+    /// Flags that a program may set and clear by itself.
     pub(crate) const FREE: Flags = Flags(0xff_ffff & !(Self::STORAGE.0 | Self::PKTHDR.0));
-    /// What moves with the packet's header, beside the header itself.
+    /// Flags that move with the packet's header.
     pub(crate) const MOVED: Flags = Flags(Self::COPYFLAGS.0 & !Self::RDONLY.0 & !Self::EOR.0);
 
     /// The flags as one word, in which C has them.

@@ -1,4 +1,4 @@
-//! One mbuf, with or without a cluster: what everything that allocates is made of.
+//! One mbuf, with or without a cluster: every allocation consists of these.
 
 use crate::counts::{Routine, count};
 use crate::error::{NoBuffers, What};
@@ -79,7 +79,7 @@ impl Inner {
         flags: Flags,
     ) -> Result<Seg, NoBuffers> {
         let seg = self.get(how, kind, flags)?;
-        // SAFETY: fresh, so without data or storage; without a cluster nobody has it.
+        // SAFETY: fresh, so without data or storage; without a cluster nothing else refers to it.
         match unsafe { self.clget(seg, size, how) } {
             Ok(()) => Ok(seg),
             Err(none) => {
@@ -131,8 +131,8 @@ impl Inner {
         };
         let mut buf = buf.map_err(NoBuffers::pool)?;
         let at = buf.as_mut_ptr();
-        // SAFETY: says the caller; the buffer is fresh, and its handle is kept as long as the storage. It is written only
-        // while it is unique, which `Seg::writable` asks.
+        // SAFETY: as the caller promises; the buffer is fresh, and its handle is kept as long as the storage. It is
+        // written only while it is unique, which `Seg::writable` asks.
         unsafe {
             ext::describe(seg, at, bytes, ExtKind::Buffer, -1);
             ext::keep(seg, Place::new(buf.freeze()));

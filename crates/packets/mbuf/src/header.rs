@@ -3,8 +3,8 @@
 use crate::sendtag::SendTag;
 use crate::tag::Tags;
 
-/// What is known of a packet beside its bytes and its length (`struct pkthdr`). It stays with the packet whatever
-/// happens to the packet's first mbuf.
+/// The facts about a packet beside its bytes and its length (`struct pkthdr`). They stay with the packet even if its
+/// first mbuf changes.
 #[derive(Debug, Default)]
 #[repr(C)]
 #[doc(alias = "pkthdr")]
@@ -19,7 +19,7 @@ pub struct Header {
     pub interface: u32,
     /// Hash of its flow.
     pub flow_id: u32,
-    /// What was checked by, or is left to, the device.
+    /// The checks that the device did, or is to do.
     pub checksum: Checksum,
     /// Value of a partial checksum, or offset at which one belongs (`csum_data`).
     pub checksum_data: u16,
@@ -57,7 +57,7 @@ impl Header {
         })
     }
 
-    /// Whether nothing in it needs a destructor: neither tags nor a send tag. Both at once.
+    /// Says whether nothing in it needs a destructor: neither tags nor a send tag. Both at once.
     #[inline(always)]
     pub(crate) fn is_bare(&self) -> bool {
         // SAFETY: the first two fields are pointers or null.
@@ -76,7 +76,7 @@ impl Header {
     }
 }
 
-/// Checksum offload (`csum_flags`): on the way in what the device has checked, on the way out what it shall compute.
+/// Checksum offload (`csum_flags`): for a received packet the device's checks, for a sent one the device's task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 #[doc(alias = "csum_flags")]

@@ -1,4 +1,5 @@
-//! A test's hooks: the n-th allocation of the calling thread fails; something happens in the middle of letting storage go.
+//! A test's hooks: the n-th allocation of the calling thread fails; something happens in the middle of letting storage
+//! go.
 //!
 //! Without the feature `inject` none of it is there and no allocation pays for it.
 
@@ -41,8 +42,8 @@ pub(crate) fn fails() -> bool {
     false
 }
 
-/// The next time this thread lets go of storage that it has found shared, this happens before it says so: as another thread
-/// could do it in the same moment.
+/// Runs `happens` the next time that this thread drops a reference to storage that it has found shared, just before the
+/// drop. It stands for another thread in the same moment.
 #[cfg(feature = "inject")]
 pub fn meanwhile(happens: impl FnOnce() + 'static) {
     MEANWHILE.set(Some(Box::new(happens)));

@@ -1,16 +1,4 @@
-//! What one mbuf looks like in memory, and the sizes that follow from it.
-//!
-//! ```text
-//!   0  next, nextpkt, data        every mbuf
-//!  24  len, flags and kind
-//!  32  home                       the zone it came from
-//!  40  number, packet length
-//!  48  ┌ header, tags first            of the first mbuf of a packet, else data
-//!  96  │ ┌ ext: buf, size, count, holder      of one with external storage, else data
-//! 128  │ │ owner: what is dropped with the storage
-//! 192  └─└ end of a mini-mbuf; else data up to 256
-//! ```
-//! Allocating a packet with its cluster and freeing it touch the first two cache lines.
+//! The layout of an mbuf in memory, and the sizes that follow from it.
 
 use crate::flags::Flags;
 use crate::header::Header;
@@ -22,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 /// Bytes of an owner that are kept in the mbuf itself.
 pub(crate) const OWNER_WORDS: usize = 7;
 
-/// One mbuf. Never referred to as a whole: what lies behind `DAT` changes its meaning.
+/// One mbuf. Never referred to as a whole: the part behind `DAT` changes its meaning.
 #[repr(C, align(64))]
 pub(crate) struct Raw {
     pub(crate) next: *mut Raw,
@@ -32,8 +20,8 @@ pub(crate) struct Raw {
     pub(crate) len: u32,
     pub(crate) flags: Flags,
     pub(crate) home: *const Home,
-    /// What the zone calls it: known without asking where the zone's memory begins, which costs two loads that wait
-    /// for each other.
+    /// The zone's number for it. It is kept here because computing it would cost two dependent loads of the zone's
+    /// address.
     pub(crate) number: u32,
     /// Of the first mbuf of a packet.
     pub(crate) pkt_len: u32,
@@ -59,7 +47,7 @@ pub(crate) struct Ext {
     pub(crate) holder: *mut Raw,
 }
 
-/// What external storage is, and so how it is freed.
+/// The kind of external storage, and so the way of freeing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExtKind {
@@ -84,7 +72,7 @@ pub enum ExtKind {
     File = 5,
 }
 
-/// What is dropped with the storage; the holder's.
+/// The owner that is dropped with the storage; the holder's.
 #[repr(C)]
 pub(crate) struct Owner {
     pub(crate) drop: Option<unsafe fn(*mut u8)>,

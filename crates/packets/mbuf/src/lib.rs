@@ -12,8 +12,8 @@
 //! NOT here: protocols, devices, the allocator under the zones (`zone`), shared memory (`core`).
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
-// What is unsafe here: mbufs are linked by plain pointers (`seg`), what they hold depends on their flags (`ext`), and
-// storage is shared by counting.
+// Unsafe parts: mbufs are linked by plain pointers (`seg`), their flags determine their contents (`ext`), and storage
+// is shared by counting.
 
 mod alloc;
 mod attach;

@@ -32,7 +32,7 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// What [`Chain::print`] shows.
+/// The text of [`Chain::print`].
 #[derive(Debug)]
 pub struct Print<'a> {
     chain: &'a Chain,
@@ -40,7 +40,8 @@ pub struct Print<'a> {
 }
 
 impl Chain {
-    /// Mbuf by mbuf, with the first `most` bytes in hexadecimal (`m_print`). Bytes that are not mapped here are not shown.
+    /// Mbuf by mbuf, with the first `most` bytes in hexadecimal (`m_print`). Bytes that are not mapped here are not
+    /// shown.
     #[doc(alias = "m_print")]
     #[must_use]
     pub fn print(&self, most: usize) -> Print<'_> {

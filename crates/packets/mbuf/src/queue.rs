@@ -108,7 +108,8 @@ impl PacketQueue {
         Some(Chain::new(seg))
     }
 
-    /// Puts a chain in front, even if the queue is full (`mbufq_prepend`): what was taken out can always go back.
+    /// Puts a chain in front, even if the queue is full (`mbufq_prepend`): a chain that was taken out can always go
+    /// back.
     #[doc(alias = "mbufq_prepend")]
     pub fn prepend(&mut self, chain: Chain) {
         let seg = chain.into_first();
@@ -120,7 +121,7 @@ impl PacketQueue {
         self.len += 1;
     }
 
-    /// Moves all chains of another queue behind one's own, whatever the limit (`mbufq_concat`).
+    /// Moves all chains of another queue behind this queue's own, regardless of the limit (`mbufq_concat`).
     #[doc(alias = "mbufq_concat")]
     pub fn concat(&mut self, other: &mut PacketQueue) {
         let Some(first) = other.first.take() else {
@@ -192,7 +193,7 @@ impl Drop for PacketQueue {
 }
 
 impl Extend<Chain> for PacketQueue {
-    /// Puts all chains at the end, whatever the limit.
+    /// Puts all chains at the end, regardless of the limit.
     fn extend<I: IntoIterator<Item = Chain>>(&mut self, chains: I) {
         chains.into_iter().for_each(|chain| self.push(chain));
     }

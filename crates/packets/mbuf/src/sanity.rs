@@ -1,11 +1,11 @@
-//! Whether a chain is what it should be (`m_sanity`).
+//! Checks of a chain's consistency (`m_sanity`).
 
 use crate::chain::Chain;
 use crate::flags::Flags;
 use crate::layout::ExtKind;
 use crate::seg::Seg;
 
-/// What is wrong with a chain.
+/// An error in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Insane {
@@ -26,9 +26,9 @@ pub enum Insane {
     /// The header's length is not the sum of the mbufs'.
     #[error("the header says {header} bytes, the mbufs have {mbufs}")]
     Length {
-        /// What the header says.
+        /// The header's number.
         header: usize,
-        /// What there is.
+        /// The sum over the mbufs.
         mbufs: usize,
     },
     /// A header elsewhere than in the first mbuf.
@@ -42,7 +42,7 @@ pub enum Insane {
     Storage {
         /// Which mbuf, from 0.
         mbuf: usize,
-        /// Its flags.
+        /// The mbuf's flags.
         flags: Flags,
     },
     /// The storage has no references.
@@ -51,14 +51,14 @@ pub enum Insane {
         /// Which mbuf, from 0.
         mbuf: usize,
     },
-    /// A pointer that each mbuf, or each external storage, has is null, or no multiple of what its target is aligned to.
+    /// A pointer that each mbuf, or each external storage, has is null, or not aligned for its target.
     #[error("mbuf {mbuf}: its pointer to its {what} is {at:#x}: null, or misaligned")]
     Pointer {
         /// Which mbuf, from 0.
         mbuf: usize,
-        /// What it should lead to: its zone, the holder of its storage, the next mbuf.
+        /// The pointer's target: its zone, the holder of its storage, the next mbuf.
         what: &'static str,
-        /// What it is.
+        /// The pointer's value.
         at: usize,
     },
     /// The chain leads back into itself.
@@ -67,7 +67,7 @@ pub enum Insane {
         /// Which mbuf, from 0.
         mbuf: usize,
     },
-    /// It is in a list of packets, though not the first of a chain.
+    /// The mbuf is in a list of packets, though not the first of a chain.
     #[error("mbuf {mbuf} has a next packet, but is not the first")]
     NextPacket {
         /// Which mbuf, from 0.
@@ -76,16 +76,17 @@ pub enum Insane {
 }
 
 impl Chain {
-    /// Looks at every mbuf. No operation of this library makes a chain that is not sane: it is for tests, and for programs
-    /// whose memory was written over. A pointer is followed only if it is neither null nor misaligned; whether it leads to
-    /// memory of this process cannot be told.
+    /// Checks every mbuf. No operation of this library makes an inconsistent chain: the check is for tests, and for
+    /// programs whose memory was written over. A pointer is followed only if it is neither null nor misaligned. The
+    /// check cannot tell whether it leads to memory of this process.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The error, and its place.
     #[doc(alias = "m_sanity")]
     pub fn sanity(&self) -> Result<(), Insane> {
         let (mut total, mut mbuf) = (0, 0);
-        // Moves to where the other is each time as many mbufs were seen as ever before: it is met again if there is no end.
+        // Moves to where the other is each time as many mbufs were seen as ever before: it is met again if there is no
+        // end.
         let (mut behind, mut until) = (self.first(), 1);
         let mut at = Some(self.first());
         while let Some(seg) = at {
@@ -166,7 +167,8 @@ mod tests {
     use crate::layout::Raw;
     use std::ptr;
 
-    /// A packet of several mbufs over shared storage, as it is after `break_it` wrote over its mbuf `at`; it is healed after that.
+    /// A packet of several mbufs over shared storage, as it is after `break_it` wrote over its mbuf `at`; it is healed
+    /// after that.
     fn found(at: usize, break_it: impl Fn(&mut Raw)) -> Insane {
         let mbufs = Mbufs::new().expect("addresses");
         let whole = mbufs.devget(&[1; 9000], 0).expect("memory");
@@ -174,7 +176,8 @@ mod tests {
         // In front of them one whose bytes are its own.
         chain.push_front(&[2; 100]).expect("memory");
         let raw = chain.segs().nth(at).expect("as many").raw();
-        // SAFETY: an mbuf of the chain, which nobody else uses meanwhile; its bytes are put back before anything is dropped.
+        // SAFETY: an mbuf of the chain, which nothing else uses meanwhile; its bytes are put back before anything is
+        // dropped.
         let insane = unsafe {
             let before = ptr::read(raw);
             break_it(&mut *raw);

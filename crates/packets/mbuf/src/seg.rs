@@ -1,8 +1,8 @@
 //! One mbuf as the operations see it: a plain pointer with accessors.
 //!
-//! Making a [`Seg`] is unsafe, using it is not: whoever makes one promises that the mbuf is live, and that the
-//! chain it is in belongs to the caller, for as long as any copy of the `Seg` is used. A chain hands out `Seg`s under its
-//! own borrow; operations that free an mbuf do not use it afterwards.
+//! Making a [`Seg`] is unsafe, using it is not. Its maker promises that the mbuf is live, and that its chain belongs to
+//! the caller, as long as any copy of the `Seg` is used. A chain hands out `Seg`s under its own borrow; operations that
+//! free an mbuf do not use it afterwards.
 
 use crate::error::Error;
 use crate::flags::Flags;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use tranship_core::Buffer;
 use tranship_region::View;
 
-/// What an mbuf points to.
+/// An mbuf's pointers.
 pub(crate) struct Pointers {
     pub(crate) home: *const Home,
     pub(crate) next: *const Raw,
@@ -114,7 +114,7 @@ impl Seg {
         self.flags().contains(flags)
     }
 
-    /// Its pointers as they are, followed by nobody.
+    /// Returns the pointers as they are, without following them.
     pub(crate) fn pointers(self) -> Pointers {
         // SAFETY: live, by `new`; with `EXT` that part is valid.
         unsafe {
@@ -135,10 +135,10 @@ impl Seg {
         unsafe { &*(*self.raw()).home }
     }
 
-    /// Gives it back to the zone it came from; its storage, unless the zone's mbufs keep theirs, is gone.
+    /// Gives the mbuf back to its zone. Its storage is gone, unless the zone's mbufs keep theirs.
     ///
     /// # Safety
-    /// It is not used again.
+    /// The mbuf is not used again.
     #[inline(always)]
     pub(crate) unsafe fn give_back(self) {
         self.set_flags(Flags::FREED);
@@ -162,8 +162,8 @@ impl Seg {
         unsafe { (*self.raw()).pkt_len = len }
     }
 
-    /// The number, which it has already, and an empty packet: in one store, so that none is left over that would be merged with
-    /// the header's. Merged they would lie across the header's words, and who reads those soon would wait for them.
+    /// Sets the number, which it has already, and an empty packet in one store. A second store would be merged with the
+    /// header's stores. The merged store would lie across the header's words, and delay their next reader.
     #[inline(always)]
     pub(crate) fn set_number_only(self, number: u32) {
         // SAFETY: live, by `new`.
@@ -217,8 +217,8 @@ impl Seg {
         if !self.has(Flags::EXT) {
             return 1;
         }
-        // Ordering: Acquire pairs with the Release of who dropped the last other reference: who finds itself alone may
-        // write over what the other was reading.
+        // Ordering: Acquire pairs with the Release of the thread that dropped the last other reference: a thread that
+        // finds itself alone may write over bytes that the other was reading.
         // SAFETY: the holder is live, see `holder`.
         unsafe { (*self.holder().ext()).count.load(Ordering::Acquire) }
     }
@@ -275,7 +275,7 @@ impl Seg {
             }
     }
 
-    /// Whether its storage may be written: it is mapped here, nobody else refers to it, it is not read-only
+    /// Says whether the storage may be written: it is mapped here, has no other reference, and is not read-only
     /// (`M_WRITABLE`).
     #[inline]
     pub(crate) fn writable(self) -> bool {
@@ -294,7 +294,8 @@ impl Seg {
         !self.flags().intersects(Flags::EXTPG | Flags::VOLATILE)
     }
 
-    /// Bytes before the data that may be written (`M_LEADINGSPACE`). Never more than there is storage, wherever data points.
+    /// Bytes before the data that may be written (`M_LEADINGSPACE`). Never more than there is storage, wherever data
+    /// points.
     pub(crate) fn leading(self) -> usize {
         if self.writable() {
             let before = self.data().addr().saturating_sub(self.start().addr());
@@ -304,7 +305,8 @@ impl Seg {
         }
     }
 
-    /// Bytes behind the data that may be written (`M_TRAILINGSPACE`). None if data ends behind the storage.
+    /// Returns the bytes behind the data that may be written (`M_TRAILINGSPACE`). There are none if data ends behind
+    /// the storage.
     pub(crate) fn trailing(self) -> usize {
         if self.writable() {
             let end = self.start().addr() + self.size();
@@ -314,13 +316,13 @@ impl Seg {
         }
     }
 
-    /// Bytes of its storage from where its data begins, whoever may write them.
+    /// Returns the bytes of the storage from the data's start on, whether they may be written or not.
     pub(crate) fn behind_data(self) -> usize {
         let end = self.start().addr() + self.size();
         end.saturating_sub(self.data().addr())
     }
 
-    /// It begins no packet any more; its header was moved away or dropped.
+    /// Makes the mbuf one without a packet header, after the header was moved away or dropped.
     pub(crate) fn lose_header(self) {
         self.set_flags(self.flags() - Flags::MOVED);
         if self.home().is_mini() && !self.has(Flags::EXT) {
@@ -328,10 +330,10 @@ impl Seg {
         }
     }
 
-    /// The bytes, if they can be read as a slice.
+    /// Returns the bytes, if they can be read as a slice.
     ///
     /// # Safety
-    /// Nobody writes them and the mbuf keeps its storage during `'a`.
+    /// Nothing writes them and the mbuf keeps its storage during `'a`.
     #[inline]
     pub(crate) unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
         if !self.readable() {
@@ -341,10 +343,10 @@ impl Seg {
         Some(unsafe { std::slice::from_raw_parts(self.data(), self.len()) })
     }
 
-    /// The bytes for writing, if they are this mbuf's alone.
+    /// Returns the bytes for writing, if they belong to this mbuf alone.
     ///
     /// # Safety
-    /// As `bytes`, and nobody else reads them.
+    /// The rules of `bytes` hold, and nothing else reads them.
     pub(crate) unsafe fn bytes_mut<'a>(self) -> Option<&'a mut [u8]> {
         if !self.writable() {
             return None;
@@ -378,12 +380,13 @@ impl Seg {
                 .copy_to_slice(0, to)
                 .map_err(|_: tranship_region::OutOfBounds| unreachable!("as long as the view"));
         }
-        // SAFETY: inside the storage, which nobody writes while it is shared; `to` is the caller's own.
+        // SAFETY: inside the storage, which is not written while it is shared; `to` is the caller's own.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
-    /// Copies `count` of its bytes from `offset` on behind the data of `to`, which has room for them, but leaves its length.
+    /// Copies `count` of its bytes from `offset` on behind the data of `to`, which has room for them, but leaves its
+    /// length.
     pub(crate) fn read_into(
         self,
         offset: usize,
@@ -399,13 +402,13 @@ impl Seg {
             to.data().addr() + to_offset + count <= to.start().addr() + to.size(),
             "room"
         );
-        // SAFETY: inside the writable storage of `to`, another mbuf, of which nobody else has a reference.
+        // SAFETY: inside the writable storage of `to`, another mbuf, to which there is no other reference.
         let room =
             unsafe { std::slice::from_raw_parts_mut(to.data().wrapping_add(to_offset), count) };
         self.read(offset, room)
     }
 
-    /// Puts data of `len` bytes as far back as possible, at a multiple of 8 (`m_align`). There must be none yet.
+    /// Places data of `len` bytes as far back as possible, at a multiple of 8 (`m_align`). There must be none yet.
     pub(crate) fn align(self, len: usize) {
         debug_assert_eq!(self.len(), 0);
         let room = self.size() - len;

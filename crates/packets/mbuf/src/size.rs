@@ -19,8 +19,8 @@ pub const MJUM9BYTES: usize = 9216;
 /// Bytes of a 16 KiB jumbo cluster (`MJUM16BYTES`).
 pub const MJUM16BYTES: usize = 16384;
 
-/// The most bytes that an operation makes a chain long, as a packet's header counts them. Chains that are put together ([`Chain::cat`](crate::Chain::cat)) may
-/// have more: they take no new memory.
+/// The most bytes that an operation makes a chain long, as a packet's header counts them. Chains that are put together
+/// ([`Chain::cat`](crate::Chain::cat)) may have more: they take no new memory.
 pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
 
 /// The sizes of clusters.

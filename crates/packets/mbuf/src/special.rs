@@ -32,7 +32,8 @@ pub struct FileZone {
 }
 
 impl Mbufs {
-    /// A zone of mbufs with a tag of `len` bytes. It stays as long as the allocator: make one per use, not per packet.
+    /// Makes a zone of mbufs with a tag of `len` bytes. The zone stays as long as the allocator: make one for each use,
+    /// not for each packet.
     #[must_use]
     pub fn tagged_zone(&self, cookie: u32, id: u16, len: usize) -> TaggedZone {
         let make = Make::Tagged { cookie, id, len };
@@ -47,7 +48,7 @@ impl Mbufs {
         }
     }
 
-    /// A zone of pieces of a file. It stays, and keeps the file open, as long as the allocator.
+    /// Makes a zone of pieces of a file. The zone stays, and keeps the file open, as long as the allocator.
     #[must_use]
     pub fn file_zone(&self, file: Arc<File>, name: &str) -> FileZone {
         FileZone {
@@ -60,10 +61,11 @@ impl Mbufs {
 }
 
 impl TaggedZone {
-    /// An mbuf with a header that has the tag, zeroed.
+    /// Allocates an mbuf with a header that has the tag, zeroed.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn gethdr(&self) -> Result<Chain, NoBuffers> {
         let fresh = self.home.alloc(self.from.how)?;
         // SAFETY: a cached mbuf of this zone has a valid header with its tag, or without if the last user took it.
@@ -87,10 +89,11 @@ impl TaggedZone {
 }
 
 impl FileZone {
-    /// A packet of `len` bytes from `offset` on of the file.
+    /// Allocates a packet of the file's `len` bytes from `offset` on.
     ///
     /// # Errors
-    /// `TooLong` beyond what a piece of a file can be; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` for more than a piece of a file can hold; `NoBuffers` when there is no memory, or a limit is reached.
+    /// It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     pub fn get(&self, offset: u64, len: usize) -> Result<Chain, Error> {
         let limit = u32::MAX as usize;
         let (Ok(start), Ok(size)) = (usize::try_from(offset), u32::try_from(len)) else {
@@ -101,7 +104,7 @@ impl FileZone {
         }
         let fresh = self.home.alloc(self.from.how)?;
         let at = std::ptr::without_provenance_mut(start);
-        // SAFETY: a cached mbuf of this zone has a valid external part, and nobody else refers to it.
+        // SAFETY: a cached mbuf of this zone has a valid external part, and no other reference to it exists.
         unsafe {
             (*fresh.seg().ext()).buf = at;
             (*fresh.seg().ext()).size = size;

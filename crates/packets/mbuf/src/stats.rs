@@ -1,4 +1,4 @@
-//! What the zones have done and have, as `netstat -m` shows it.
+//! The zones' counters and present state, as `netstat -m` shows them.
 
 use crate::alloc::Mbufs;
 use crate::counts::Calls;
@@ -12,7 +12,7 @@ use tranship_zone::item::ItemStats;
 /// One zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneUse {
-    /// Its name.
+    /// The zone's name.
     pub name: String,
     /// Bytes of an item.
     pub item_bytes: u64,
@@ -24,7 +24,7 @@ pub struct ZoneUse {
     pub limit: u64,
     /// Allocations so far; of packets, the calls of `m_getcl`.
     pub allocs: u64,
-    /// Of those, at least so many got what had been freed before, ready made: the others came from the keg.
+    /// The least number of allocations that got a freed, ready-made item: the others came from the keg.
     pub hits: u64,
     /// Items freed so far.
     pub frees: u64,
@@ -58,7 +58,7 @@ impl ZoneUse {
     }
 }
 
-/// What an allocator has done and has.
+/// An allocator's counters and present state.
 #[derive(Clone, Debug)]
 pub struct MbufStats {
     /// Plain mbufs.
@@ -67,7 +67,7 @@ pub struct MbufStats {
     pub packets: ZoneUse,
     /// Mini-mbufs.
     pub minis: ZoneUse,
-    /// Clusters, by size, the smallest first. Those of packets are among them.
+    /// Clusters, by size, the smallest first. Packets' clusters are among them.
     pub clusters: [ZoneUse; 4],
     /// Further zones: of tagged mbufs, of file segments.
     pub more: Vec<ZoneUse>,
@@ -80,8 +80,8 @@ pub struct MbufStats {
 }
 
 impl MbufStats {
-    /// Mbufs of all kinds and clusters that are out. A cached packet's cluster is not, but while the zones' own thread gives
-    /// packets back it may be counted for a moment.
+    /// Mbufs of all kinds and clusters that are out. A cached packet's cluster is not, but while the zones' own thread
+    /// gives packets back it may be counted for a moment.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         let mbufs = [&self.mbufs, &self.packets, &self.minis].into_iter();
@@ -92,7 +92,7 @@ impl MbufStats {
 }
 
 impl Mbufs {
-    /// What it has done and has. Exact while nobody allocates or frees.
+    /// Returns the counters and the present state. Exact while no thread allocates or frees.
     #[must_use]
     pub fn stats(&self) -> MbufStats {
         let inner = &*self.inner;
@@ -127,7 +127,7 @@ impl Mbufs {
 }
 
 impl fmt::Display for MbufStats {
-    /// As `netstat -m` has it.
+    /// Formats the figures as `netstat -m` does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mbufs, packets) = (&self.mbufs, &self.packets);
         let (current, cached) = (

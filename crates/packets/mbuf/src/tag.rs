@@ -49,12 +49,12 @@ impl Tag {
     pub fn id(&self) -> u16 {
         self.id
     }
-    /// Its bytes.
+    /// Returns the tag's bytes.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.data
     }
-    /// Its bytes, for writing.
+    /// Returns the tag's bytes, for writing.
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.data
     }
@@ -158,7 +158,8 @@ impl Tags {
     pub fn pointers(&mut self) -> impl Iterator<Item = NonNull<Tag>> {
         let after = |tag: Option<&mut Box<Tag>>| tag.map(|tag| NonNull::from(&mut **tag));
         std::iter::successors(after(self.first.as_mut()), move |tag| {
-            // SAFETY: in the list, which is borrowed mutably. Who has looked at one of the pointers meanwhile does not any more.
+            // SAFETY: in the list, which is borrowed mutably. Code that read one of the pointers meanwhile does not use
+            // it any more.
             after(unsafe { &mut *tag.as_ptr() }.next.as_mut())
         })
     }
@@ -272,7 +273,7 @@ mod tests {
         let mut list = tags(&[1, 2, 2, 2]);
         let all: Vec<_> = list.pointers().collect();
         assert_eq!(all.len(), 4);
-        // SAFETY: in the list, and nobody else looks at it.
+        // SAFETY: in the list, and nothing else reads it.
         unsafe { &mut *all[2].as_ptr() }.data_mut().fill(9);
         assert_eq!(
             list.unlink_at(all[2].as_ptr()).map(|tag| tag.data[0]),

@@ -1,4 +1,4 @@
-//! What a zone's mbufs are made into when they come from the keg, and how that is undone.
+//! The form of a zone's mbufs when they come from the keg, and how that is undone.
 
 use crate::ext::{self, Place};
 use crate::header::Header;
@@ -18,7 +18,7 @@ impl Object for Template {
 
     fn init(&self, item: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
         let raw = item.cast::<Raw>();
-        // SAFETY: an item of the keg, aligned and large enough, that is nobody else's.
+        // SAFETY: an item of the keg, aligned and large enough, that belongs to this call alone.
         let seg = unsafe {
             (*raw.as_ptr()).home = self.home;
             (*raw.as_ptr()).number = self.keg.number_of(item);
@@ -30,14 +30,14 @@ impl Object for Template {
                 let cluster = clusters.request((), Request::wait(wait));
                 let cluster = cluster.map_err(|_: AllocError| Refused)?.as_ptr();
                 #[allow(clippy::cast_possible_truncation)] // 2048
-                // SAFETY: the item is nobody else's; the cluster becomes its own.
+                // SAFETY: the item belongs to this call alone; the cluster becomes its own.
                 unsafe {
                     ext::describe(seg, cluster, MCLBYTES as u32, ExtKind::Packet, -1);
                 }
             }
             Make::Tagged { cookie, id, len } => {
                 let tag = Tag::new(*cookie, *id, *len).ok_or(Refused)?;
-                // SAFETY: the item is nobody else's, and what was there is no header.
+                // SAFETY: the item belongs to this call alone, and the bytes there are no header.
                 unsafe {
                     seg.header().write(Header::default());
                     (*seg.header()).tags.prepend(tag);
@@ -45,7 +45,7 @@ impl Object for Template {
             }
             Make::File(file) => {
                 let fd = file.as_raw_fd();
-                // SAFETY: the item is nobody else's.
+                // SAFETY: the item belongs to this call alone.
                 unsafe {
                     ext::keep(seg, Place::new(file.clone()));
                     ext::describe(seg, std::ptr::null_mut(), 0, ExtKind::File, fd);
@@ -56,7 +56,7 @@ impl Object for Template {
     }
 
     fn fini(&self, item: NonNull<u8>) {
-        // SAFETY: an item that `init` has made what it is, and that is nobody else's.
+        // SAFETY: an item that `init` has prepared, and that belongs to this call alone.
         unsafe {
             let seg = Seg::new(item.cast());
             match &self.make {

@@ -44,7 +44,7 @@ impl How {
     }
 }
 
-/// What a zone's mbufs are.
+/// The form of a zone's mbufs.
 #[derive(Debug, Clone)]
 pub(crate) enum Make {
     Mbuf,
@@ -54,15 +54,15 @@ pub(crate) enum Make {
     File(Arc<File>),
 }
 
-/// A zone of mbufs, as each of them knows it. It outlives them.
+/// A zone of mbufs, to which each of them points. It outlives them.
 pub(crate) struct Home {
     zone: ItemZone<Template>,
     inner: *const Inner,
-    /// Bytes of data area in an mbuf, with what is in front of it; 0 of mini-mbufs.
+    /// Bytes of data area in an mbuf, with the space in front of it; 0 for mini-mbufs.
     mini: bool,
     unit: bool,
-    /// How many wait for what its mbufs have with them, and one if there is too much of it: while there are any, none is
-    /// cached.
+    /// The number of threads that wait for storage that the zone's mbufs keep, and one more if there is too much of it.
+    /// While it is not 0, no mbuf is cached.
     starved: AtomicU32,
     tag: Option<(u32, u16)>,
 }
@@ -72,13 +72,13 @@ unsafe impl Send for Home {}
 // SAFETY: as above.
 unsafe impl Sync for Home {}
 
-/// An item as it comes from its zone, and what that calls it: an mbuf that nobody knows yet.
+/// An item as it comes from its zone, and the zone's number for it: an mbuf that no other code knows yet.
 pub(crate) struct Fresh {
     pub(crate) item: NonNull<u8>,
     pub(crate) number: u32,
 }
 
-/// Makes a zone's mbufs what they are when they come from the keg.
+/// Prepares a zone's mbufs when they come from the keg.
 pub(crate) struct Template {
     pub(crate) home: *const Home,
     pub(crate) keg: Arc<ItemKeg>,
@@ -209,7 +209,7 @@ impl Inner {
         if let Some(cluster) = zone.alloc(()) {
             return Ok(cluster);
         }
-        // Packets in caches may have what is missing.
+        // Packets in caches may have the missing clusters.
         if size == ClusterSize::Std {
             self.packet.zone.drain(Level::All);
         }
@@ -257,7 +257,7 @@ impl Inner {
         }
     }
 
-    /// No more allocations; what is freed goes to the kegs.
+    /// Ends allocation; freed items go to the kegs.
     fn close(&self) {
         for home in self.more().iter() {
             home.zone.close();
@@ -274,8 +274,8 @@ impl Inner {
 /// Allocators without handles that have mbufs out.
 static RETIRED: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
-/// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next allocator
-/// is made or let go.
+/// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next
+/// allocator is made or let go.
 pub(crate) fn retire(inner: Option<Arc<Inner>>) {
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(inner) = inner {
@@ -375,7 +375,7 @@ impl Home {
     }
 
     fn alloc_slow(&self, how: How) -> Result<NonNull<u8>, NoBuffers> {
-        // Sleep where others' frees are seen; what is cached elsewhere may be what is missing.
+        // The thread sleeps where other threads' frees are seen; items cached elsewhere may be the missing ones.
         self.inner().drain(Level::All);
         self.starved(self.unit && how != How::NoWait, || {
             self.zone
@@ -406,11 +406,11 @@ impl Home {
         result
     }
 
-    /// One more, or one less, for whom packets that are freed are not cached.
+    /// Adds or removes a thread for whose sake freed packets are not cached.
     fn set_starved(&self, starved: bool) {
         if starved {
-            // Ordering: the mark before the drain, which makes every running thread pass a fence. Who frees afterwards
-            // sees the mark; what was put into a cache before is drained.
+            // Ordering: the mark before the drain, which makes every running thread pass a fence. A thread that frees
+            // afterwards sees the mark; items that went into a cache before are drained.
             self.starved.fetch_add(1, Ordering::SeqCst);
             self.zone.drain(Level::All);
         } else {
@@ -418,7 +418,7 @@ impl Home {
         }
     }
 
-    /// Takes one of its mbufs back, whose storage, unless it is a unit, is gone.
+    /// Takes an mbuf of the zone back. Its storage is gone, unless it is a unit.
     ///
     /// # Safety
     /// It is of this home and not used again; the number is its own.
@@ -437,7 +437,7 @@ impl Home {
     }
 
     /// # Safety
-    /// As [`free`](Self::free).
+    /// The rules of [`free`](Self::free) hold.
     #[cold]
     #[inline(never)]
     unsafe fn free_uncached(&self, item: NonNull<u8>) {
@@ -450,7 +450,7 @@ impl Home {
         }
     }
 
-    /// Somebody waits for what its mbufs have with them.
+    /// Frees an mbuf while a thread waits for the storage that it keeps.
     #[cold]
     #[inline(never)]
     fn feed(&self) {
@@ -474,7 +474,7 @@ impl Home {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Zones close, and give what they have cached to the kegs, before their kegs go.
+        // Zones close, and give their cached items to the kegs, before their kegs go.
         self.close();
     }
 }

@@ -32,7 +32,8 @@ fn send(chain: &Chain, mbufs: &Mbufs, sender: &mut Sender) -> usize {
     copied
 }
 
-// Passes on what comes: every other chain as it is, the others with a header of its own. Says what it copied.
+// Passes on the received chains: every other chain as it is, the others with a header of its own. Reports the number of
+// copied bytes.
 child!(
     fn forwards(ctl: Control) {
         let domain = join(&ctl, "middle");
@@ -62,7 +63,7 @@ child!(
     }
 );
 
-// Checks what comes; keeps the last chain until it is killed or told to end.
+// Checks the received chains; keeps the last one until it is killed or told to end.
 child!(
     fn checks(ctl: Control) {
         let domain = join(&ctl, "end");
@@ -135,7 +136,7 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
     }
     assert_eq!(mbufs.stats().outstanding(), 0);
     drop(mbufs);
-    // All of the pool but what the end has kept.
+    // The whole pool except the part that the other end has kept.
     let all = usize::try_from(POOL).expect("small");
     let error = pool.try_alloc(all).expect_err("one chain is held");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
@@ -205,11 +206,11 @@ fn what_lies_elsewhere_is_copied_into_the_pool_and_counted() {
     chain.cat(third);
     let before = chain.to_vec().expect("mapped");
     let (aggregate, copied) = chain.to_aggregate(&pool).expect("memory");
-    // As much of the second as did not fit behind the first.
+    // The part of the second chain that did not fit behind the first.
     assert_eq!(copied, 3000);
     assert_eq!(aggregate.pieces().len(), 3);
     assert_eq!(aggregate.to_vec(), before);
-    // Not sent, but somebody else has it.
+    // The chain is not sent, but the aggregate shares it.
     assert!(!chain.is_writable());
     drop(aggregate);
     assert!(chain.is_writable(), "never sent, so it is one's own again");

@@ -1,4 +1,5 @@
-//! Checks that no sequence of operations on healthy chains reaches: each is removed by a mutation, and then something here fails.
+//! Checks that no sequence of operations on healthy chains reaches: each is removed by a mutation, and then something
+//! here fails.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write as _;
@@ -82,7 +83,7 @@ fn what_was_to_be_filled_from_a_file_that_is_too_short_is_freed() {
     assert_eq!(mbufs.stats().outstanding(), 0);
 }
 
-/// Both find the packet shared, and both say that they let go.
+/// Both threads find the packet shared, and both report that they release it.
 #[test]
 fn a_packet_that_two_let_go_at_once_is_the_next_ones_own() {
     for packet_last in [true, false] {
@@ -199,7 +200,7 @@ fn a_chain_without_a_header_has_none_to_give() {
     }
 }
 
-/// Nothing is allocated for what no header could count.
+/// Nothing is allocated for a length that no header could hold.
 #[test]
 fn no_chain_becomes_longer_than_a_header_can_say() {
     let mbufs = mbufs();

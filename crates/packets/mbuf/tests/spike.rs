@@ -1,4 +1,4 @@
-//! After a spike memory goes back by itself: nobody calls `reclaim` here.
+//! After a peak, memory goes back without a call: no code calls `reclaim` here.
 
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
@@ -15,7 +15,8 @@ fn packet(mbufs: &Mbufs) -> Chain {
     packet
 }
 
-/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only sleeps.
+/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only
+/// sleeps.
 #[test]
 fn memory_goes_back_by_itself() {
     let _dog = Watchdog::new();

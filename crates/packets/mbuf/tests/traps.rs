@@ -1,4 +1,4 @@
-//! What has gone wrong in other implementations, one test each.
+//! Errors of other implementations, one test each.
 //!
 //! NOT here: the chain routines over random sequences (`model`), other domains (`cross.rs`).
 
@@ -107,7 +107,7 @@ fn a_packet_is_recycled_as_a_unit_whoever_goes_last() {
     all_back(&mbufs);
 }
 
-/// It has no data area: what seems to be room there is the next mbuf.
+/// A mini-mbuf has no data area: the apparent room there is the next mbuf.
 #[test]
 fn a_mini_without_storage_has_no_room_wherever_its_header_goes() {
     let mbufs = mbufs();
@@ -121,7 +121,7 @@ fn a_mini_without_storage_has_no_room_wherever_its_header_goes() {
         },
     ];
     for lose in lose {
-        // Those behind it in their slab, which would be written over.
+        // The mbufs behind it in their slab, which would be written over.
         let mut chain = mbufs.mini().expect("mini");
         let neighbours: Vec<_> = (0..8).map(|_| mbufs.mini().expect("mini")).collect();
         lose(&mut chain, &mbufs);
@@ -142,7 +142,7 @@ fn a_mini_without_storage_has_no_room_wherever_its_header_goes() {
     all_back(&mbufs);
 }
 
-/// Also on the shortest way of freeing.
+/// The shortest way of freeing drops it too.
 #[test]
 fn what_a_header_owns_goes_with_the_packet() {
     let mbufs = mbufs();
@@ -186,7 +186,7 @@ fn a_failing_init_fails_the_packet_and_nothing_else() {
 #[test]
 fn who_waits_at_a_limit_gets_what_is_freed() {
     let _dog = Watchdog::new();
-    // Nobody takes a cluster out of an idle cache: it must not get there.
+    // No thread takes a cluster out of an idle cache: it must not get there.
     reaper::set_driver(Driver::Nobody);
     let limits = Limits {
         clusters: 1,
@@ -508,7 +508,7 @@ fn limits_leave_an_mbuf_for_every_cluster() {
 /// Nor do cached packets keep clusters that there are too many of.
 #[test]
 fn a_lowered_limit_holds_as_soon_as_packets_come_back() {
-    // Nobody takes a packet out of an idle cache: the last lines look for it there.
+    // No thread takes a packet out of an idle cache: the last lines search for it there.
     reaper::set_driver(Driver::Nobody);
     let mbufs = mbufs();
     let mut held: Vec<_> = (0..5).map(|_| mbufs.getcl().expect("packet")).collect();

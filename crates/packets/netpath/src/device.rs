@@ -1,7 +1,7 @@
 //! A TAP device for smoltcp whose frames are mbufs.
 //!
-//! A received frame lies in a cluster, and the token lends that cluster itself: nothing is copied. A frame that is longer
-//! than one cluster is a chain; smoltcp wants one slice, so such a chain is linearised, and counted.
+//! A received frame lies in a cluster, and the token lends that cluster itself: nothing is copied. A frame that is
+//! longer than one cluster is a chain; smoltcp wants one slice, so such a chain is linearised, and counted.
 
 use crate::tap::Tap;
 use crate::wire::ETHERNET;
@@ -11,7 +11,7 @@ use smoltcp::time::Instant;
 use std::io;
 use tranship_mbuf::{Chain, ClusterSize, Mbufs};
 
-/// What went over a device.
+/// The frames and bytes of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frames {
     /// Frames that came.
@@ -49,7 +49,7 @@ impl MbufDevice {
         }
     }
 
-    /// What went over it so far.
+    /// Returns the counters of the device so far.
     #[must_use]
     pub fn frames(&self) -> Frames {
         self.frames
@@ -66,11 +66,11 @@ impl MbufDevice {
     }
 }
 
-/// Takes a frame of at most `room` bytes off a device, into a chain of clusters of that size. `None` if there is none, or no
-/// mbuf for it: then it stays in the kernel's queue.
+/// Takes a frame of at most `room` bytes off a device, into a chain of clusters of that size. Returns `None` if there
+/// is no frame, or no mbuf for it. In the latter case it stays in the kernel's queue.
 ///
 /// # Errors
-/// What the device says.
+/// The device's error.
 pub fn receive(
     tap: &Tap,
     mbufs: &Mbufs,

@@ -1,9 +1,9 @@
-//! A forwarder between two Ethernet ports: translates addresses, cuts packets for a smaller MTU, puts fragments together
+//! A forwarder between two Ethernet ports: it translates addresses, cuts packets for a smaller MTU, and joins fragments
 //! for a larger one.
 //!
-//! Whoever sends to one port's address reaches the other port's peer, and the answers come back: what is translated is
-//! both addresses, in place where the mbuf is the forwarder's alone, else in a fresh first mbuf (copy on
-//! write: only the headers are copied, the payload stays shared).
+//! A packet to one port's address reaches the other port's peer, and the answers come back. Both addresses are
+//! translated. If the mbuf belongs to the forwarder alone, that is done in place, otherwise in a fresh first mbuf (copy
+//! on write: only the headers are copied, the payload stays shared).
 
 mod fragments;
 mod port;
@@ -25,7 +25,7 @@ const BURST: usize = 64;
 /// Packets that a mirror keeps.
 const MIRRORED: usize = 256;
 
-/// What became of the packets.
+/// The packets' results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Forwarded {
     /// Packets that went out of the other port, whole.
@@ -36,19 +36,19 @@ pub struct Forwarded {
     pub pieces: u64,
     /// Packets that were put together.
     pub reassembled: u64,
-    /// Packets whose headers were copied before they were written, as somebody else shared them.
+    /// Packets whose headers were copied before they were written, because another chain shared them.
     pub copied_on_write: u64,
     /// ARP questions and answers.
     pub arp: u64,
     /// Packets that were too long and must not be cut; their senders were told.
     pub too_long: u64,
-    /// Frames that were for nobody here, or broken.
+    /// Frames that were not for this host, or broken.
     pub refused: u64,
     /// Frames that were lost: no mbuf, no room, or the peer's hardware address was not known yet.
     pub dropped: u64,
 }
 
-/// Two ports and what lies between them.
+/// Two ports and the forwarding between them.
 #[derive(Debug)]
 pub struct Forwarder<L> {
     mbufs: Mbufs,
@@ -60,8 +60,8 @@ pub struct Forwarder<L> {
 }
 
 impl<L: Link> Forwarder<L> {
-    /// A forwarder. With `mirror`, the last 256 packets are kept for whoever wants to look at them: their clusters are
-    /// shared, so that headers are copied before they are rewritten.
+    /// Makes a forwarder. With `mirror`, the last 256 packets are kept for inspection. Their clusters are shared, so
+    /// headers are copied before they are rewritten.
     pub fn new(mbufs: Mbufs, ports: [Port<L>; 2], mirror: bool) -> Self {
         Self {
             mbufs,
@@ -78,15 +78,15 @@ impl<L: Link> Forwarder<L> {
         &self.ports
     }
 
-    /// What became of the packets so far.
+    /// Returns the packets' results so far.
     pub fn done(&self) -> Forwarded {
         self.done
     }
 
-    /// Takes what the ports have, a burst from each; whether there was anything.
+    /// Takes waiting packets from the ports, a burst from each; returns whether there were any.
     ///
     /// # Errors
-    /// What a port says; everything taken before was handled.
+    /// A port's error; everything taken before was handled.
     pub fn turn(&mut self) -> io::Result<bool> {
         let mut any = false;
         for from in 0..2 {

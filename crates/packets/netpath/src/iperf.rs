@@ -43,7 +43,7 @@ struct Parameters {
     reverse: bool,
 }
 
-/// What a finished test moved.
+/// The bytes of a finished test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     /// Bytes of payload.
@@ -61,7 +61,7 @@ struct Stream {
     highest: u64,
 }
 
-/// What the server waits for.
+/// The message that the server waits for.
 #[derive(Debug)]
 enum Step {
     Cookie,
@@ -107,7 +107,7 @@ impl Iperf {
         std::mem::take(&mut self.finished)
     }
 
-    /// Takes what has come and answers.
+    /// Takes the messages that have come, and answers.
     pub fn serve(&mut self, set: &mut SocketSet<'_>) {
         for &handle in &self.sockets {
             let socket = set.get_mut::<tcp::Socket<'_>>(handle);
@@ -267,7 +267,7 @@ impl Iperf {
             let socket = set.get_mut::<tcp::Socket<'_>>(handle);
             if self.parameters.reverse {
                 if matches!(self.step, Step::Running(_)) {
-                    // What lies in the buffer is sent as it is: the bytes of a test mean nothing.
+                    // The buffer's bytes are sent as they are: the bytes of a test mean nothing.
                     while let Ok(bytes @ 1..) = socket.send(|room| (room.len(), room.len())) {
                         stream.bytes += bytes as u64;
                     }

@@ -1,4 +1,4 @@
-//! Network namespaces for trying things out: each is a host of its own, with nothing but what it is given.
+//! Network namespaces for experiments: each is a host with only its own devices.
 
 use crate::tap::Tap;
 use anyhow::{Context, Result, bail};
@@ -14,10 +14,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes one. Needs root and `ip` (Debian: iproute2).
+    /// Makes a host. Needs root and `ip` (Debian: iproute2).
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error of `ip`.
     pub fn new(what: &str) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Ordering: only the number itself must be unique.
@@ -33,7 +33,7 @@ impl Host {
     /// Plugs a device in: its name here, its address (`10.0.0.2/24`) and its MTU.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error of `ip`.
     pub fn plug(&self, tap: &Tap, address: &str, mtu: usize) -> Result<()> {
         run("ip", &["link", "set", tap.name(), "netns", &self.name])?;
         self.run(
@@ -54,10 +54,10 @@ impl Host {
         )
     }
 
-    /// Connects it to another by a pair of virtual devices, each with an address and an MTU.
+    /// Connects this host to another by a pair of virtual devices, each with an address and an MTU.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The error of `ip`.
     pub fn wire(
         &self,
         mine: (&str, &str),
@@ -80,10 +80,10 @@ impl Host {
         Ok(())
     }
 
-    /// Runs a program in it and returns what it printed.
+    /// Runs a program in the host and returns its output.
     ///
     /// # Errors
-    /// If it cannot be started or fails.
+    /// If the program cannot be started or fails.
     pub fn output(&self, program: &str, args: &[&str]) -> Result<String> {
         let output = self
             .command(program, args)
@@ -118,10 +118,10 @@ impl Host {
         Ok(Running(child))
     }
 
-    /// Waits until somebody listens on a TCP port in it.
+    /// Waits until a process listens on a TCP port in the host.
     ///
     /// # Errors
-    /// If it cannot be asked.
+    /// If the host cannot be asked.
     pub fn listening(&self, port: &str) -> Result<()> {
         let filter = format!("sport = :{port}");
         loop {
@@ -157,7 +157,7 @@ pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -180,7 +180,7 @@ pub fn possible() -> Result<()> {
 /// Removes the namespaces of processes that ended without doing so.
 fn sweep() {
     let Ok(names) = std::fs::read_dir("/run/netns") else {
-        return; // Nobody has made any yet.
+        return; // No namespace was made yet.
     };
     for name in names
         .flatten()
@@ -191,7 +191,7 @@ fn sweep() {
         };
         let pid = rest.split('-').next().unwrap_or_default();
         if !std::path::Path::new("/proc").join(pid).exists() {
-            // Somebody else may be sweeping too.
+            // Another process may be sweeping too.
             let _ = run("ip", &["netns", "delete", &name]);
         }
     }

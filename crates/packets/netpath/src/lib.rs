@@ -1,10 +1,10 @@
 //! A packet path over mbufs that people can build on.
 //!
-//! What it is for: an echo server on smoltcp over a TAP device whose frames are mbufs ([`server`], [`device`]); a forwarder
-//! without smoltcp that parses, rewrites, cuts and joins packets ([`forward`]); and a laboratory of network namespaces to
-//! try and measure them in ([`lab`]).
+//! What it is for: an echo server on smoltcp over a TAP device whose frames are mbufs ([`server`], [`device`]); a
+//! forwarder without smoltcp that parses, rewrites, cuts and joins packets ([`forward`]); and a laboratory of network
+//! namespaces for trying and measuring both ([`lab`]).
 //!
-//! NOT here: mbufs themselves (`tranship-mbuf`), a TCP of our own, IPv6.
+//! NOT here: mbufs themselves (`tranship-mbuf`), a TCP implementation, IPv6.
 
 pub mod device;
 pub mod forward;

@@ -1,6 +1,6 @@
 //! `tranship-netpath`: the echo server and the forwarder as programs, and a laboratory that measures both with iperf3.
 //!
-//! NOT here: what the programs do with frames (`forward`, `server`), devices (`device`, `tap`).
+//! NOT here: the work on frames (`forward`, `server`), devices (`device`, `tap`).
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -25,9 +25,9 @@ struct Arguments {
 enum Command {
     /// Serves TCP and UDP echo on port 7 and iperf3 on port 5201 of a TAP device that it makes.
     Echo(Echo),
-    /// Forwards between two TAP devices that it makes: who sends to one side's address reaches the other side's peer.
+    /// Forwards between two TAP devices that it makes: a packet to one side's address reaches the other side's peer.
     Forward(Forward),
-    /// Measures both with iperf3 in network namespaces of their own, and prints what was called how often.
+    /// Measures both with iperf3 in network namespaces of their own, and prints how often each routine was called.
     Lab {
         /// Seconds of each test.
         #[arg(long, default_value_t = 2)]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use tranship_mbuf::{Calls, Chain, ClusterSize, Mbufs, Routine};
 
-/// What iperf3 sends.
+/// The traffic that iperf3 sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Load {
     /// A TCP stream in writes of so many bytes.
@@ -39,7 +39,7 @@ pub enum Load {
     },
 }
 
-/// What it measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     /// Payload that arrived, 10^6 bits a second.
@@ -69,7 +69,7 @@ pub struct Setup {
     pub far_mtu: usize,
     /// Clusters that the echo server receives into.
     pub cluster: ClusterSize,
-    /// What the forwarder's ports leave to it.
+    /// The work that the forwarder's ports leave to it.
     pub offload: Offload,
     /// Whether the client lets its packets be cut on their way.
     pub may_fragment: bool,
@@ -132,28 +132,28 @@ pub fn echo(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     ))
 }
 
-/// A load through the forwarder, to an iperf3 server behind it.
+/// Measures a load through the forwarder, to an iperf3 server behind it.
 ///
 /// # Errors
-/// As [`echo`].
+/// Those of [`echo`].
 pub fn forwarded(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     through(mbufs, load, setup, |tap| tap)
 }
 
-/// The same with frames in vectors of the general-purpose allocator, one for each frame, attached to mini-mbufs: what a
-/// program without clusters does.
+/// Measures a load through the forwarder with frames in vectors of the general-purpose allocator, one for each frame,
+/// attached to mini-mbufs. A program without clusters works this way.
 ///
 /// # Errors
-/// As [`echo`].
+/// Those of [`echo`].
 pub fn forwarded_on_the_heap(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     through(mbufs, load, setup, HeapTap)
 }
 
-/// The same by the kernel's own router, between virtual devices, without translating addresses: what a forwarder costs
-/// that never leaves the kernel.
+/// Measures a load through the kernel's own router, between virtual devices, without translating addresses: the cost of
+/// a forwarder that never leaves the kernel.
 ///
 /// # Errors
-/// As [`echo`].
+/// Those of [`echo`].
 pub fn routed_by_the_kernel(_: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     let (client, router, server) = (
         Host::new("client")?,
@@ -284,7 +284,7 @@ fn measured(sent: f64, received: f64, before: &Calls, frames: Frames, done: Forw
     }
 }
 
-/// Runs iperf3; returns what was sent and what arrived, 10^6 bits a second.
+/// Runs iperf3; returns the sent and the received rate, 10^6 bits a second.
 fn iperf(client: &Host, to: [u8; 4], load: Load, seconds: u32) -> Result<(f64, f64)> {
     let to = dotted(to);
     let seconds = seconds.to_string();

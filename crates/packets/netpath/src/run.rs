@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long nobody looks whether it is time to stop.
+/// Time between two checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves a device until `stop`.

@@ -50,18 +50,18 @@ impl Server {
         server
     }
 
-    /// Takes what the device has, answers, and says how long the device may be waited on.
+    /// Takes the device's packets, answers, and returns how long to wait for the device at most.
     pub fn turn(&mut self, device: &mut impl Device) -> Option<Duration> {
         self.interface
             .poll(Instant::now(), device, &mut self.sockets);
         self.answer();
-        // What was just said goes out.
+        // The answers go out.
         self.interface
             .poll(Instant::now(), device, &mut self.sockets);
         self.interface.poll_delay(Instant::now(), &self.sockets)
     }
 
-    /// Listens where nobody does, and says what there is to say.
+    /// Listens on every free socket, and answers.
     fn answer(&mut self) {
         self.echo_tcp();
         self.echo_udp();

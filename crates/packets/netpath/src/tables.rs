@@ -1,4 +1,4 @@
-//! What a run did, in words: the tables of section 4 of "Network Buffer Allocation in the FreeBSD Operating System".
+//! The report of a run: the tables of section 4 of "Network Buffer Allocation in the FreeBSD Operating System".
 
 use std::fmt::Write;
 use tranship_mbuf::{Calls, Mbufs};

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 /// Bytes in front of each frame of a device that was opened with [`Offload::Segments`]: `struct virtio_net_hdr`.
 pub const VNET_HEADER: usize = 10;
 
-/// What the kernel leaves to us.
+/// The work that the kernel leaves to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offload {
     /// Nothing: frames of at most the device's MTU, checksums complete.
@@ -18,7 +18,7 @@ pub enum Offload {
     Segments,
 }
 
-/// An open device. It is gone when this is dropped.
+/// An open device. Dropping it removes the device.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -27,8 +27,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes a device in this process's network namespace. It may then be moved into another one; the descriptor
-    /// stays valid. Needs CAP_NET_ADMIN.
+    /// Makes a device in this process's network namespace. The device may then be moved into another one; the
+    /// descriptor stays valid. Needs CAP_NET_ADMIN.
     ///
     /// # Errors
     /// If the name is not 1 to 15 bytes long, or the kernel refuses.
@@ -41,22 +41,22 @@ impl Tap {
         })
     }
 
-    /// Its name, as `ip link` shows it.
+    /// Returns the name that `ip link` shows.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What was asked for when it was opened.
+    /// Returns the offload that was requested at the open.
     #[must_use]
     pub fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// Takes a frame into the slices; `None` if there is none now. What does not fit is cut off.
+    /// Takes a frame into the slices; `None` if there is none now. Bytes beyond the slices are cut off.
     ///
     /// # Errors
-    /// What `readv` says, but for "would block".
+    /// Those of `readv`, except "would block".
     pub fn receive(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
         match rustix::io::readv(&self.fd, into) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -68,7 +68,7 @@ impl Tap {
     /// Sends a frame; `false` if the kernel has no room for it now or the device is down: a network may lose frames.
     ///
     /// # Errors
-    /// What `writev` says otherwise.
+    /// Other errors of `writev`.
     pub fn send(&self, frame: &[IoSlice<'_>]) -> io::Result<bool> {
         match rustix::io::writev(&self.fd, frame) {
             Ok(_) => Ok(true),

@@ -61,11 +61,11 @@ pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
 /// An Ethernet header at the front of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ethernet {
-    /// To whom.
+    /// The receiver.
     pub destination: [u8; 6],
-    /// From whom.
+    /// The sender.
     pub source: [u8; 6],
-    /// What follows.
+    /// The protocol of the payload.
     pub kind: u16,
 }
 
@@ -96,9 +96,9 @@ impl Ethernet {
 pub struct Arp {
     /// Whether it asks.
     pub question: bool,
-    /// Hardware and protocol address of who sends it.
+    /// Hardware and protocol address of the sender.
     pub sender: ([u8; 6], [u8; 4]),
-    /// Hardware and protocol address of whom it is about.
+    /// Hardware and protocol address of the target.
     pub target: ([u8; 6], [u8; 4]),
 }
 
@@ -115,7 +115,7 @@ impl Arp {
         })
     }
 
-    /// Its bytes.
+    /// Returns the packet's bytes.
     #[must_use]
     pub fn bytes(&self) -> [u8; ARP] {
         let mut packet = [0; ARP];
@@ -129,7 +129,7 @@ impl Arp {
     }
 }
 
-/// What a forwarder needs of an IPv4 header.
+/// The fields of an IPv4 header that a forwarder needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv4 {
     /// Bytes of the header, options included.
@@ -148,9 +148,9 @@ pub struct Ipv4 {
     pub ttl: u8,
     /// 1 ICMP, 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// From whom.
+    /// The sender.
     pub source: [u8; 4],
-    /// To whom.
+    /// The receiver.
     pub destination: [u8; 4],
 }
 

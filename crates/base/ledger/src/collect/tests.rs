@@ -148,7 +148,8 @@ fn moments(queues: usize, readers: usize) -> impl Strategy<Value = Moment> {
     (pairs, refs).prop_map(|(queues, refs)| Moment { queues, refs })
 }
 
-/// Two moments, one for each look, of the same queues and readers; and who is asked about, each at most once.
+/// Two moments, one for each look, of the same queues and readers; and the slots that are asked about, each at most
+/// once.
 fn two_moments() -> impl Strategy<Value = (Moment, Moment, Vec<u32>)> {
     let slots: Vec<u32> = (0..u32::try_from(SLOTS).unwrap()).collect();
     let candidates = prop::sample::subsequence(slots, 0..=SLOTS).prop_shuffle();

@@ -40,7 +40,7 @@ pub struct Config {
     pub moves: bool,
     /// Channels that lead back, and of which one: the sink of that passes buffers to its source, the writer, over them. They count nothing.
     pub backs: Vec<(usize, usize)>,
-    /// Who may die, bit by domain, and how many of them in one run.
+    /// The domains that may die, bit by domain, and how many of them in one run.
     pub mortal: u8,
     pub deaths: u8,
     /// Channels that sources may close, bit by channel.
@@ -99,7 +99,8 @@ pub struct Config {
     pub dead_source_stays: bool,
     pub believe_odd_ids: bool,
     pub edit_during_a_pass: bool,
-    /// Who may lose its connection and go on, bit by domain; and whether the manager takes that for its death.
+    /// The domains that may lose their connection and go on, bit by domain; and whether the manager takes that for
+    /// their death.
     pub hangs_up: u8,
     pub hang_up_is_death: bool,
     /// Refusals on this channel count as wrong although there is a liar.

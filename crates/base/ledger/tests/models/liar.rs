@@ -1,5 +1,5 @@
-//! A liar: at any moment it publishes any id without counting, takes messages without holding, and writes anything
-//! it likes into its own words, of which nothing is kept: whoever reads one may read any value.
+//! A liar: at any moment it publishes any id without counting, takes messages without holding, and writes anything it
+//! likes into its own words, of which nothing is kept: a reader of such a word may read any value.
 //!
 //! What an honest domain would do is among it.
 

@@ -103,7 +103,8 @@ pub struct Collector {
     /// The generation before the bump; 0: not bumped.
     pub even: u8,
     pub restoring: bool,
-    /// Where the writer's handles are modelled: the verdict is "alive", and who queues the slot again is not decided.
+    /// Set if the writer's handles are modelled: the verdict is "alive", and the thread that queues the slot again is
+    /// not decided.
     pub keeping: bool,
     /// And what it has seen of that, where that takes two steps.
     pub word: u8,

@@ -74,7 +74,7 @@ fn an_even_generation_before_the_handle_goes() {
     ] {
         goes_wrong(&back("even, then the handle", order), LOST);
     }
-    // It comes back from one who guesses the id, too.
+    // It comes back from a domain that guesses the id, too.
     let lies = Config::new("even, then the handle, liar", 3, &[(A, C), (B, A)]);
     let lies = lies.with(|c| {
         (c.writers, c.finds, c.liar) = (2, false, Some(B));

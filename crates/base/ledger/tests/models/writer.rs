@@ -1,5 +1,5 @@
-//! A writer with threads, word by word: handles of its buffers, the mark that one is queued for collection, the queue, and
-//! the collector's lock, which who finds a buffer by an id has too.
+//! A writer with threads, word by word: handles of its buffers, the mark that one is queued for collection, the queue,
+//! and the collector's lock, which a thread that finds a buffer by an id has too.
 
 use tranship_ledger::order::{ReturnStep, SendStep};
 
@@ -116,7 +116,7 @@ fn idle(config: &Config, state: &State, t: u8, out: &mut Steps) {
             next.held[i][s] = 1;
             out.push("allocates", t, number, next);
         }
-        // Whoever looks for another id than the present one finds nothing.
+        // A thread that looks for another id than the present one finds nothing.
         if config.finds
             && state.generation[s] & 1 == 0
             && state.held[i][s] < config.holds

@@ -20,7 +20,7 @@ pub struct Piece {
     pub serial: u32,
 }
 
-/// As it lies in the list: identity, offset, length, serial with a zero behind it.
+/// A piece's words in the list: identity, offset, length, and the serial followed by a zero.
 type Words = [u64; 4];
 
 impl Piece {
@@ -53,7 +53,7 @@ pub enum AggregateError {
     /// A field that must be zero is not.
     #[error("the zero field of piece {piece} is {found:#x}")]
     NotZero { piece: usize, found: u32 },
-    /// The same for the list's own.
+    /// The zero field of the list's header is not 0.
     #[error("the list's zero field is {found:#x}")]
     ListNotZero { found: u32 },
 }
@@ -86,7 +86,7 @@ pub fn encode(pieces: &[Piece], to: &mut [u8]) -> Result<usize, AggregateError> 
     Ok(need_bytes)
 }
 
-/// Copies a list out, once; what comes back does not change any more. The pieces themselves are not checked.
+/// Copies a list out once, so that the result no longer changes. The pieces themselves are not checked.
 pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
     let short = |need_bytes| AggregateError::Short {
         need_bytes,

@@ -14,7 +14,7 @@ const INSTANCE: usize = 72;
 const SCHEDULED: usize = 80;
 const ENTRIES: usize = 4096;
 
-/// What the manager says of one pool.
+/// The manager's words about one pool.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Entry {
@@ -61,7 +61,7 @@ impl ControlPageRw {
     pub fn create(entries: u32, instance: u64) -> Result<(OwnedFd, ControlPageRw), CreateError> {
         check_count("control page entries", entries, 1, MAX_ENTRIES)?;
         let (fd, map) = says(entries).create(len(entries), |map| {
-            // SAFETY: in bounds and aligned, as `at` checked; nobody else was shown it yet.
+            // SAFETY: in bounds and aligned, as `at` checked; no other process or thread has been shown it yet.
             unsafe { map.at::<u64>(INSTANCE).as_ptr().write(instance) };
         })?;
         let control_page = ControlPageRw {
@@ -87,7 +87,8 @@ impl ControlPageRw {
         self.entries().get(i as usize)
     }
 
-    /// Quotas move by themselves: what does not fit into one may fit later. Said before the control page is shown, or as soon as they do.
+    /// Says that quotas change without a request, so that a size which does not fit now may fit later. The manager sets
+    /// this before it shows the control page, or as soon as quotas begin to change.
     pub fn set_scheduled(&self) {
         // SAFETY: an atomic in the mapping.
         unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() }.store(1, Ordering::Relaxed);
@@ -122,7 +123,7 @@ unsafe impl Send for ControlPageRo {}
 unsafe impl Sync for ControlPageRo {}
 
 impl ControlPageRo {
-    /// Checks what we were shown against what was agreed.
+    /// Maps a control page, and checks it against the agreed values.
     pub fn open(fd: impl AsFd, entries: u32, instance: u64) -> Result<ControlPageRo, OpenError> {
         check_count("control page entries", entries, 1, MAX_ENTRIES)?;
         let map = says(entries).open(fd, len(entries))?;
@@ -162,8 +163,8 @@ impl ControlPageRo {
         self.instance.load(Ordering::Relaxed)
     }
 
-    /// Shows the control page of another manager from now on, at the same addresses: whoever looks at this one at the moment
-    /// sees one or the other. Gives the new one back if it is of another size.
+    /// Replaces the mapping by another manager's control page, at the same addresses. A thread that reads meanwhile
+    /// sees one page or the other. Returns the new page if its size differs.
     pub fn show_instead(&self, new: ControlPageRo) -> Result<(), ControlPageRo> {
         let ControlPageRo {
             entries,
@@ -219,7 +220,7 @@ impl ControlPageRo {
         LoadU32::new(unsafe { self.wake.as_ref() })
     }
 
-    /// Its address.
+    /// Returns the address of the wake-up word.
     #[inline]
     pub fn wake_ptr(&self) -> *const AtomicU32 {
         self.wake.as_ptr()

@@ -92,7 +92,7 @@ unsafe impl Send for CountsRo {}
 unsafe impl Sync for CountsRo {}
 
 impl CountsRo {
-    /// Checks what we were shown against what was agreed.
+    /// Maps a counter page, and checks it against the agreed values.
     pub fn open(fd: impl AsFd, way: Way, slots: u32) -> Result<CountsRo, OpenError> {
         check_count("slots", slots, 1, SLOT_LIMIT)?;
         let map = says(way, slots).open(fd, len(slots))?;

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The first 8 bytes: "RANSHIP" and a zero.
 pub const MAGIC: u64 = 0x0050_4948_534e_4152;
-/// What this code writes and understands.
+/// The format version that this code writes and understands.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What is in a shared object.
+/// The kind of a shared object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The memfd's name, for people who look into `/proc`.
+    /// Returns the memfd's name, for people who look into `/proc`.
     fn name(self) -> &'static str {
         match self {
             Kind::Table => "tranship-table",
@@ -41,7 +41,8 @@ impl Kind {
     }
 }
 
-/// 64 bytes, written once before sealing: the magic number, version, kind, count, a zero, two words of the kind's own, three zeros.
+/// 64 bytes, written once before sealing: the magic number, version, kind, count, a zero, two words of the kind's own,
+/// three zeros.
 type Words = [u64; 8];
 
 const _: () = assert!(
@@ -49,7 +50,7 @@ const _: () = assert!(
     "the format is little-endian"
 );
 
-/// What a header says, apart from the constants.
+/// The fields of a header that are not constants.
 #[derive(Clone, Copy, Debug)]
 pub struct Says {
     pub kind: Kind,
@@ -58,7 +59,7 @@ pub struct Says {
 }
 
 impl Says {
-    /// Makes an object with this header; `fill` writes what else must be there before it is shown.
+    /// Makes an object with this header. `fill` writes everything else that must be there before the object is shown.
     pub fn create(
         self,
         len: usize,
@@ -72,7 +73,7 @@ impl Says {
 
     /// Writes the header, before anybody else is shown the object.
     pub(super) fn write(self, map: &RwMapping) {
-        // SAFETY: in bounds, aligned (checked by `at`), and nobody else was shown it yet.
+        // SAFETY: in bounds, aligned (checked by `at`), and no other process or thread has been shown it yet.
         unsafe { map.at::<Words>(0).as_ptr().write(self.words()) };
     }
 
@@ -82,7 +83,7 @@ impl Says {
         [MAGIC, version, self.count.into(), first, second, 0, 0, 0]
     }
 
-    /// Verifies and maps what we were shown, and compares its header, copied once.
+    /// Verifies and maps a descriptor from a peer, and compares a single copy of its header.
     pub fn open(self, fd: impl AsFd, len: usize) -> Result<RoMapping, OpenError> {
         verify(fd.as_fd(), len)?;
         let map = RoMapping::map(fd, len).map_err(|source| OpenError::Map {

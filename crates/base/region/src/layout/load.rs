@@ -1,4 +1,4 @@
-//! Words that only somebody else writes: all we can do is load.
+//! Words that only another domain writes: this process can only load them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -18,8 +18,8 @@ macro_rules! load {
             /// Loads it. `Release` orders make no sense here and count as `Acquire`.
             #[inline]
             pub fn load(self, order: Ordering) -> $value {
-                // On a read-only mapping Rust defines relaxed loads only, hence the fences; on x86-64 the
-                // one after an acquire costs nothing.
+                // On a read-only mapping Rust defines relaxed loads only. The fences therefore give the order. On
+                // x86-64 the fence after an acquire costs nothing.
                 if order == Ordering::SeqCst {
                     fence(Ordering::SeqCst);
                 }
@@ -30,7 +30,7 @@ macro_rules! load {
                 value
             }
 
-            /// Its address, for futexes and for loops that know what they do. Never store through it: it is mapped
+            /// Returns the word's address, for futexes and for hand-written loops. Never store through it: it is mapped
             /// read-only.
             #[inline]
             pub fn as_ptr(self) -> *const $atomic {
@@ -41,10 +41,10 @@ macro_rules! load {
 }
 
 load!(
-    /// A `u32` that somebody else writes.
+    /// A `u32` that only another domain writes.
     LoadU32, AtomicU32, u32
 );
 load!(
-    /// A `u64` that somebody else writes.
+    /// A `u64` that only another domain writes.
     LoadU64, AtomicU64, u64
 );

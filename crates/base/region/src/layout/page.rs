@@ -3,8 +3,9 @@
 //! ```text
 //! header | turn, instance, pid, area, moved | state of area 0 | state of area 1 | ... | area 0 | area 1
 //! ```
-//! Two areas take turns. The one that `turn` names is whole: the other is being written, or will be next. So a manager that is killed in
-//! the middle leaves what it last published, and a reader has to look again only if two publications go by while it copies.
+//! Two areas take turns. The area that `turn` names is complete. The other is being written, or will be written next. A
+//! manager that is killed during a write therefore leaves its last publication. A reader has to repeat its copy only if
+//! two publications happen during the copy.
 
 use super::header::Kind;
 use super::{OpenError, Says};
@@ -83,7 +84,8 @@ unsafe impl Send for PageRw {}
 unsafe impl Sync for PageRw {}
 
 impl PageRw {
-    /// In a fresh file that is [`len`] long and all 0, and that nobody else was shown yet.
+    /// Lays a statistics page into a new file. The file is [`len`] bytes long, all 0, and not yet shown to any other
+    /// process.
     pub fn create(fd: impl AsFd, words: u32, instance: u64, pid: u32) -> io::Result<PageRw> {
         let map = RwMapping::map(fd, len(words))?;
         says(words).write(&map);
@@ -121,7 +123,8 @@ impl PageRw {
         let count = words.len().min(self.words as usize);
         let sequence = area.sequence.load(Ordering::Relaxed) | 1;
         area.sequence.store(sequence, Ordering::Relaxed);
-        // Ordering: release; who finds any of what follows finds the odd number after it (partner: the second look in `read`).
+        // Ordering: release; a reader that finds any of the stores below also finds the odd number (partner: the second
+        // load in `read`).
         fence(Ordering::Release);
         area.at_ns.store(at_ns, Ordering::Relaxed);
         area.words.store(count as u64, Ordering::Relaxed);
@@ -144,8 +147,8 @@ impl PageRw {
         self.wake_readers();
     }
 
-    /// Every user of the machine can read the page and queue any number of waiters in front of the others. So few are woken, and readers
-    /// look again by themselves.
+    /// Wakes a few readers only. Every user of the machine can read the page and queue any number of waiters before the
+    /// others. Readers therefore also look again by themselves.
     fn wake_readers(&self) {
         let _ = tranship_sys::futex::wake_some(&self.front().turn);
     }
@@ -156,7 +159,7 @@ impl PageRw {
     }
 }
 
-/// What was published last.
+/// The last publication.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Published {
     /// Which one it is.
@@ -165,7 +168,7 @@ pub struct Published {
     pub at_ns: u64,
     /// Records that had no room.
     pub left_out: u64,
-    /// What.
+    /// The published words.
     pub words: Vec<u64>,
 }
 
@@ -185,7 +188,8 @@ unsafe impl Send for PageRo {}
 unsafe impl Sync for PageRo {}
 
 impl PageRo {
-    /// A file that is `bytes` long. Whoever may write the file can cut it short, and so end this process (SIGBUS).
+    /// Maps a statistics page from a file of `bytes` bytes. A process that may write the file can shorten it, and so
+    /// end this process (SIGBUS).
     pub fn open(fd: impl AsFd, bytes: u64) -> Result<PageRo, OpenError> {
         let whole = usize::try_from(bytes).unwrap_or(usize::MAX);
         let wrong = |field, found, expected| OpenError::Header {
@@ -215,7 +219,7 @@ impl PageRo {
     }
 
     fn front(&self) -> &Front {
-        // SAFETY: atomics in the mapping, of which we only load; `pad` is never written.
+        // SAFETY: atomics in the mapping, which this process only loads; `pad` is never written.
         unsafe { self.front.as_ref() }
     }
 
@@ -224,7 +228,7 @@ impl PageRo {
         self.front().instance.load(Ordering::Relaxed)
     }
 
-    /// Its process.
+    /// Returns the manager's process number.
     pub fn pid(&self) -> u32 {
         u32::try_from(self.front().pid.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -234,8 +238,8 @@ impl PageRo {
         self.front().turn.load(Ordering::Relaxed)
     }
 
-    /// What to sleep on for the next publication, for a bounded time: strangers sleep on it too, and the wake-up may be theirs. Mapped
-    /// read-only.
+    /// Returns the word to sleep on until the next publication, for a bounded time. Other users' processes sleep on it
+    /// too, and may take the wake-up. The word is mapped read-only.
     pub fn turn_ptr(&self) -> *const AtomicU32 {
         &raw const self.front().turn
     }
@@ -245,11 +249,11 @@ impl PageRo {
         self.front().moved.load(Ordering::Relaxed) != 0
     }
 
-    /// Copies what was published last. `None`: nothing was, or it was overtaken whenever it was looked at.
+    /// Copies the last publication. Returns `None` if there is none, or if each copy was overtaken by two publications.
     pub fn read(&self) -> Option<Published> {
         let front = self.front();
         for _ in 0..TRIES {
-            // On a read-only mapping Rust defines relaxed loads only, hence the fences.
+            // On a read-only mapping Rust defines relaxed loads only. The fences therefore give the order.
             let turn = front.turn.load(Ordering::Relaxed);
             // Ordering: acquire; partner: the release of `turn` in `publish`.
             fence(Ordering::Acquire);
@@ -266,7 +270,7 @@ impl PageRo {
             if sequence & 1 != 0 {
                 continue;
             }
-            // Trust: the writer's; bounded by what is mapped.
+            // Trust: the writer's word; bounded by the mapping's length.
             let count = area.words.load(Ordering::Relaxed);
             let count = count.min(self.words.into());
             let mut published = Published {
@@ -405,7 +409,8 @@ mod tests {
             let reader = opened(&file);
             // A child would inherit no mapping.
             drop(page);
-            // SAFETY: the child allocates, which is fine after a fork in glibc, writes its own mapping, and never returns.
+            // SAFETY: the child allocates, which is fine after a fork in glibc, writes its own mapping, and never
+            // returns.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 if let Ok(page) = PageRw::create(&file, WORDS, 7, 9) {

@@ -92,7 +92,7 @@ unsafe impl Send for RefsRo {}
 unsafe impl Sync for RefsRo {}
 
 impl RefsRo {
-    /// Checks what we were shown against what was agreed.
+    /// Maps a reference page, and checks it against the agreed values.
     pub fn open(fd: impl AsFd, slots: u32) -> Result<RefsRo, OpenError> {
         check_count("slots", slots, 1, SLOT_LIMIT)?;
         let map = says(slots).open(fd, len(slots))?;
@@ -130,7 +130,7 @@ impl RefsRo {
         LoadU32::new(unsafe { self.wake.as_ref() })
     }
 
-    /// Its address.
+    /// Returns the address of the wake-up word.
     #[inline]
     pub fn wake_ptr(&self) -> *const AtomicU32 {
         self.wake.as_ptr()

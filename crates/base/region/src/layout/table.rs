@@ -21,9 +21,9 @@ pub struct Slot {
     pub serial: AtomicU32,
     /// Where it starts in the window, bytes.
     pub offset: AtomicU64,
-    /// Its capacity, bytes.
+    /// The slot's capacity, bytes.
     pub length: AtomicU64,
-    /// The last generation in which it was moved to somebody else; 0: none.
+    /// The last generation in which the buffer was moved to another domain; 0: none.
     pub moved: AtomicU32,
     zero: u32,
 }
@@ -33,7 +33,8 @@ const _: () = assert!(std::mem::offset_of!(Slot, offset) == 8);
 const _: () = assert!(std::mem::offset_of!(Slot, length) == 16);
 const _: () = assert!(std::mem::offset_of!(Slot, moved) == 24);
 
-/// What the writer says of its pool, for whoever divides memory. Each word stands for itself: they are not of one moment.
+/// The writer's figures about its pool, for the component that divides memory. Each word stands for itself: the words
+/// are not from one moment.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Figures {
@@ -43,7 +44,7 @@ pub struct Figures {
     pub collect_ns: AtomicU64,
     /// Buffers handed out.
     pub allocs: AtomicU64,
-    /// Bytes of chunks of which something is in use.
+    /// Bytes of chunks that have at least one buffer in use.
     pub live_bytes: AtomicU64,
     /// The most of that at once, lately.
     pub peak_bytes: AtomicU64,
@@ -57,7 +58,7 @@ pub struct Figures {
     pub garbage_bytes: AtomicU64,
     /// Bytes of free buffers at hand.
     pub cached_bytes: AtomicU64,
-    /// At level `half`: bytes of buffers' pages beyond what was asked for.
+    /// At level `half`: bytes of the buffers' pages beyond the requested length.
     pub padding_bytes: AtomicU64,
 }
 
@@ -92,7 +93,7 @@ unsafe impl Send for TableRw {}
 unsafe impl Sync for TableRw {}
 
 impl TableRw {
-    /// Makes the table of a pool, every generation 1: nobody can name anything yet.
+    /// Makes the table of a pool. Every generation is 1, so that no domain can name a buffer yet.
     pub fn create(
         slots: u32,
         max_bytes: u64,
@@ -102,7 +103,7 @@ impl TableRw {
         let (fd, map) = says(slots, max_bytes, chunk_bytes).create(len(slots), |map| {
             let first = map.array::<Slot>(SLOTS, slots as usize);
             for i in 0..slots as usize {
-                // SAFETY: in bounds, as `array` checked; nobody else was shown it yet.
+                // SAFETY: in bounds, as `array` checked; no other process or thread has been shown it yet.
                 unsafe { (*first.as_ptr().add(i)).generation = AtomicU32::new(1) };
             }
         })?;
@@ -143,7 +144,7 @@ impl TableRw {
         unsafe { self.relinquish.as_ref() }
     }
 
-    /// What the manager is told.
+    /// Returns the figures that the manager reads.
     #[inline]
     pub fn figures(&self) -> &Figures {
         // SAFETY: atomics in the mapping, which only we write.
@@ -171,7 +172,7 @@ unsafe impl Send for TableRo {}
 unsafe impl Sync for TableRo {}
 
 impl TableRo {
-    /// Checks what we were shown against what was agreed.
+    /// Maps a slot table, and checks it against the agreed values.
     pub fn open(
         fd: impl AsFd,
         slots: u32,
@@ -234,7 +235,7 @@ impl<'a> SlotRo<'a> {
     pub fn offset(self) -> LoadU64<'a> {
         LoadU64::new(&self.0.offset)
     }
-    /// Its capacity, bytes.
+    /// Returns the slot's capacity, bytes.
     #[inline]
     pub fn length(self) -> LoadU64<'a> {
         LoadU64::new(&self.0.length)

@@ -106,7 +106,7 @@ fn forged(change_at: usize) -> OwnedFd {
     header[change_at] ^= 0x40;
     // SAFETY: our own mapping, in bounds, no reference to it.
     unsafe { map.base().cast::<[u8; 64]>().write_volatile(header) };
-    // The writer's mapping may go: the file keeps what it has.
+    // The writer's mapping may end here: the file keeps its contents.
     fd
 }
 

@@ -1,7 +1,9 @@
-//! Kind 9: what one domain did with traced buffers, the latest of it. Written by it, read by the manager and by those to whom it shows it.
+//! Kind 9: the latest events of one domain's traced buffers. The domain writes the ring. The manager reads it, and so
+//! do the domains to which the manager shows it.
 //!
-//! A ring of entries. Each has the number of its event, and a sum over all of it: one that is half written when its writer dies, or is being written
-//! while it is read, says so by these, and a reader leaves it out. Nothing else is believed either.
+//! The ring consists of entries. Each entry has the number of its event, and a checksum over the whole entry. Both
+//! reveal an entry that is half written, because its writer died or is still writing, and a reader leaves it out. A
+//! reader believes nothing else either.
 
 use super::header::{Kind, Says};
 use super::{CreateError, OpenError};
@@ -15,13 +17,13 @@ pub const ENTRIES: u32 = 4096;
 const ENTRIES_AT: usize = 4096;
 const WORDS: usize = 8;
 
-/// One entry: number, sum, and what happened.
+/// One entry: number, checksum, and the event.
 #[repr(C)]
 struct Slot([AtomicU64; WORDS]);
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// What happened to a buffer.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum What {
@@ -46,7 +48,7 @@ pub struct Traced {
     /// The buffer's id.
     pub buffer: u64,
     pub what: What,
-    /// It is the receiver's alone from here on.
+    /// The buffer belongs to the receiver alone from here on.
     pub moved: bool,
     /// Sent and received: over which channel.
     pub channel: u32,
@@ -149,7 +151,7 @@ impl TraceRw {
         for (to, word) in slot[2..].iter().zip(words) {
             to.store(word, Ordering::Relaxed);
         }
-        // Ordering: Release; partner is the load of the number by who reads.
+        // Ordering: Release; partner is the reader's load of the number.
         slot[0].store(number + 1, Ordering::Release);
     }
 
@@ -172,19 +174,19 @@ unsafe impl Send for TraceRo {}
 // SAFETY: as for Send.
 unsafe impl Sync for TraceRo {}
 
-/// What is in a ring.
+/// The events of a ring.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Events {
     /// Each with its number, from 1 on, by rising numbers.
     pub events: Vec<(u64, Traced)>,
-    /// So many events before the last one are not there: overwritten, or torn.
+    /// Number of earlier events that are missing: overwritten, or half written.
     pub lost: u64,
     /// Entries that make no sense: half written, or by a liar.
     pub torn: u32,
 }
 
 impl TraceRo {
-    /// Checks what we were shown.
+    /// Maps a trace ring, and checks its header.
     pub fn open(fd: impl AsFd) -> Result<TraceRo, OpenError> {
         let map = says().open(fd, len())?;
         Ok(TraceRo {
@@ -193,13 +195,14 @@ impl TraceRo {
         })
     }
 
-    /// All that is whole.
+    /// Returns all complete entries.
     ///
-    /// Trust: the writer's words, of which it may write any at any time. An entry that is not at its place is none.
+    /// Trust: the writer may write any of these words at any time. An entry that is not at its place is left out.
     pub fn read(&self) -> Events {
         let mut found = Events::default();
         for i in 0..ENTRIES as usize {
-            // SAFETY: below the count of the array; atomics in the mapping, which is read-only: relaxed loads and fences alone.
+            // SAFETY: below the count of the array; atomics in the mapping, which is read-only: relaxed loads and
+            // fences alone.
             let slot = unsafe { &self.slots.add(i).as_ref().0 };
             let load = |at: usize| slot[at].load(Ordering::Relaxed);
             // Ordering: Acquire by the fences, as the page is read-only here; partner is the Release in `push`.

@@ -66,7 +66,7 @@ fn every_seal_is_needed_and_none_more() {
 
 #[test]
 fn an_execute_bit_is_found() {
-    // EXEC sealed on an executable mode: the kernel then adds seals by itself, WRITE among them.
+    // EXEC sealed on an executable mode: the kernel then adds further seals, WRITE among them.
     let all = Sealing::OneWriter.added();
     let len = LEN as u64;
     let fd = by_hand(
@@ -119,7 +119,7 @@ fn missing_memory_is_found() {
     }
 }
 
-/// Memory beyond the end counts as the file's; only what lies inside is worth anything.
+/// Memory beyond the end counts as the file's, but only memory inside is useful.
 #[test]
 fn memory_beyond_the_end_does_not_count() {
     for sealing in [Sealing::OneWriter, Sealing::Shared, Sealing::Nobody] {
@@ -136,7 +136,7 @@ fn memory_beyond_the_end_does_not_count() {
     }
 }
 
-/// It can be read, and the same is seen by it.
+/// A read-only descriptor can be read, and the check finds the same facts through it.
 #[test]
 fn a_descriptor_that_is_only_for_reading_is_looked_at_like_any_other() {
     let again = |fd: &OwnedFd| {
@@ -184,8 +184,7 @@ fn a_descriptor_that_tells_nothing_is_an_error() {
     ));
 }
 
-/// What the whole project rests on: who holds a sealed descriptor, even in the writer's own process, can change
-/// nothing.
+/// The base of the whole project: a process that holds a sealed descriptor, even the writer's own, can change nothing.
 #[test]
 fn who_holds_the_descriptor_can_change_nothing() {
     let (fd, writer) = make("test", LEN, Opts::default()).expect("make");
@@ -250,7 +249,7 @@ fn refused_by_protection(fd: &OwnedFd) {
 
 fn refused_after_reopening(fd: &OwnedFd) {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    // As root it can be opened for writing (mode 0 stops others), and even then the seals hold.
+    // The file can be opened for writing as root (mode 0 stops others), and even then the seals hold.
     let mut options = std::fs::OpenOptions::new();
     if let Ok(mut again) = options.read(true).write(true).open(&path) {
         assert!(again.write(b"x").is_err(), "written after reopening");
@@ -270,8 +269,8 @@ fn refused_after_reopening(fd: &OwnedFd) {
     assert_eq!(facts.mode & 0o111, 0, "made executable");
 }
 
-/// userfaultfd(2) makes a system call of its user wait in the middle, as long as that likes. In a `write` to a memfd that several may write it keeps the
-/// lock of the inode.
+/// userfaultfd(2) makes a system call of its user wait in the middle, as long as that likes. In a `write` to a memfd
+/// that several may write it keeps the lock of the inode.
 mod userfault {
     use super::*;
 
@@ -287,7 +286,7 @@ mod userfault {
         }
     }
 
-    /// A place that is not there until somebody puts something there. The kernel, too, waits for that.
+    /// Makes a page that is missing until a thread fills it. The kernel waits for that page too.
     fn trap() -> std::io::Result<(i32, usize)> {
         // SAFETY: no argument points anywhere.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
@@ -332,7 +331,7 @@ mod userfault {
                 // SAFETY: mapped; the kernel reads it, when it is there.
                 unsafe { libc::pwrite(target, bytes, 4096, 0) }
             });
-            // It is in the middle of it when the kernel says that it waits for the page.
+            // The thread is in the middle of it when the kernel says that it waits for the page.
             let mut fault = [0u8; 32];
             // SAFETY: writes a local.
             let read = unsafe { libc::read(uffd, fault.as_mut_ptr().cast(), fault.len()) };
@@ -357,7 +356,8 @@ mod userfault {
         }
     }
 
-    /// A writer that traps its own mapping of a page, or takes it away from under itself: a reader's mapping of the memory has no part in that.
+    /// A writer that traps its own mapping of a page, or takes it away from under itself: a reader's mapping of the
+    /// memory has no part in that.
     #[test]
     fn a_reader_waits_for_no_page_that_its_writer_traps() {
         let _dog = tranship_testkit::Watchdog::new();
@@ -371,10 +371,11 @@ mod userfault {
         };
         let (fd, writer) = make("test", LEN, Opts::default()).expect("memory");
         let reader = crate::RoMapping::map(&fd, LEN).expect("a mapping");
-        // Missing pages; that there are none is the seals' doing: who may not punch holes has no fault to trap.
+        // Missing pages. The seals are the reason that there are none: a process that may not punch holes has no fault
+        // to trap.
         let range = writer.base().expose_provenance() as u64;
         ioctl(uffd, REGISTER, &mut [range, LEN as u64, 1, 0]).expect("registered");
-        // SAFETY: our own mapping; nobody looks at it.
+        // SAFETY: this test's own mapping; nothing else reads it.
         unsafe { libc::madvise(writer.base().cast(), LEN, libc::MADV_DONTNEED) };
         for word in (0..LEN).step_by(4096) {
             assert_eq!(reader.view().read_u32(word).ok(), Some(0));

@@ -22,10 +22,10 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy_words(from.add(done), to.add(done), len - done) };
 }
 
-/// Copies blocks of 64 bytes; says how many bytes that was.
+/// Copies blocks of 64 bytes, and returns the number of bytes copied.
 ///
 /// # Safety
-/// As [`copy`], for `blocks * 64` bytes; `blocks` is not 0.
+/// The rules of [`copy`] hold for `blocks * 64` bytes; `blocks` is not 0.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: usize) -> usize {
@@ -59,7 +59,7 @@ unsafe fn copy_blocks(from: *const u8, to: *mut u8, blocks: usize) -> usize {
 }
 
 /// # Safety
-/// As [`copy`].
+/// The rules of [`copy`] hold.
 #[inline]
 unsafe fn copy_words(from: *const u8, to: *mut u8, len: usize) {
     let mut at = 0;

@@ -101,7 +101,7 @@ fn a_dropped_window_is_gone() {
     assert!(!maps.contains("dropped-window"));
 }
 
-/// What the kernel says to a write of one byte there: it looks at the same page tables.
+/// Returns the kernel's answer to a write of one byte there: the kernel looks at the same page tables.
 fn can_write(at: *mut u8) -> bool {
     let (from, to) = rustix::pipe::pipe().expect("pipe");
     rustix::io::write(&to, &[7]).expect("pipe");
@@ -121,12 +121,12 @@ fn a_sealed_chunk_is_changed_by_nobody() {
     let fd = writer.make_chunk(1, "test", opts).expect("chunk");
     let at = writer.base().wrapping_add(2 * PAGE + 3);
     assert!(can_write(at) && !writer.is_sealed(1));
-    // Nobody takes it before.
+    // The reader refuses the chunk before it is sealed.
     let open = reader.attach_sealed(1, &fd).expect_err("it is open");
     assert!(matches!(open, WindowError::NotAChunk { index: 1, .. }));
     let open = reader.attach_ro(1, &fd).expect_err("it is open");
     assert!(matches!(open, WindowError::NotAChunk { index: 1, .. }));
-    // SAFETY: nobody writes it.
+    // SAFETY: nothing writes it.
     let instead = unsafe { writer.seal(1, &fd, "test") }.expect("sealed");
     assert!(instead.is_none());
     assert!(writer.is_sealed(1) && !can_write(at));
@@ -144,7 +144,7 @@ fn a_sealed_chunk_is_changed_by_nobody() {
     assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
     // SAFETY: it stays readable.
     let opened = unsafe { map::protect(writer.base.add(2 * PAGE), PAGE, map::Access::ReadWrite) };
-    // Where the kernel has it mapped privately it can be written, and nobody else sees that.
+    // If the kernel has mapped it privately it can be written, and no other process sees that.
     assert_eq!(opened.is_ok(), can_write(at.wrapping_add(1)));
     let view = reader.view(2 * PAGE as u64, PAGE as u64).expect("view");
     assert_eq!(view.read_u8(4), Ok(0));
@@ -156,7 +156,7 @@ fn a_sealed_chunk_is_changed_by_nobody() {
         .expect_err("no chunk that its maker writes");
 }
 
-/// Somebody else can still write it: its bytes go on as a copy.
+/// Another process can still write the chunk: its bytes are passed on as a copy.
 #[test]
 fn what_the_kernel_does_not_seal_is_copied() {
     let opts = Opts {
@@ -169,7 +169,7 @@ fn what_the_kernel_does_not_seal_is_copied() {
     assert!(can_write(writer.base().wrapping_add(5)));
     let held = tranship_sys::map::map_shared_rw(&fd, PAGE, 0).expect("map");
     let before = tranship_sys::memfd::facts(&fd).expect("facts").inode;
-    // SAFETY: nobody writes it.
+    // SAFETY: nothing writes it.
     let copied = unsafe { writer.seal(0, &fd, "test") }.expect("copied");
     let fd = copied.expect("another one");
     assert_ne!(

@@ -1,4 +1,4 @@
-//! Halves in sealed memfds: made by who writes them, verified by who reads them.
+//! Halves in sealed memfds: each is made by its writer and verified by its reader.
 
 use super::{Half, Side};
 use crate::front::{Ending, Front};
@@ -46,7 +46,7 @@ fn bad(count: u32) -> BadCount {
 
 impl<M> Half<M> {
     /// # Safety
-    /// Both pointers are those of a half of that many lines in `map`.
+    /// Both pointers belong to a half of that many lines in `map`.
     unsafe fn at(
         front: NonNull<Front>,
         first: NonNull<Line>,
@@ -107,7 +107,7 @@ impl HalfRw {
 }
 
 impl HalfRo {
-    /// Checks what we were shown against what was agreed. `side` is the end that wrote it.
+    /// Maps a peer's half, and checks it against the agreed values. `side` is the end that wrote it.
     pub fn open(fd: impl AsFd, side: Side, lines: u32) -> Result<HalfRo, OpenError> {
         Lines::check(lines as usize).map_err(|_: LinesError| bad(lines))?;
         let map = says(side, lines).open(fd, len(lines))?;

@@ -1,17 +1,18 @@
 //! Every way in which threads and their store buffers can go on, depth first.
 //!
-//! A thread's code is run anew for each result that it gets: where it is, is what it was answered so far. Those ways are kept as a tree, so that
-//! each is run once, whatever the others did meanwhile. A visited state is remembered by 128 bits (for n states the chance that two share
-//! them is below n^2 / 2^129).
+//! A thread's code is run anew for each result that it gets. Its position is the list of its results so far. These
+//! lists are kept as a tree, so that each is run once, whatever the other threads did meanwhile. A visited state is
+//! remembered by 128 bits (for n states the chance that two share them is below n^2 / 2^129).
 //!
-//! What concerns one thread alone is done at once, before anything else goes on, as it makes no difference when it is done: to load what no other thread writes, to store or change
-//! what no other thread touches, to fence where nothing is held back. Who touches what is found out on the way; what proves to be wrong is explored anew.
+//! A step that concerns one thread alone is done at once, because its time makes no difference. Such steps are a load
+//! of a word that no other thread writes, a store or change of a word that no other thread touches, and a fence with an
+//! empty buffer. Which thread touches which word is found out on the way. A wrong assumption is explored anew.
 
 use super::session::{self, Next, Op};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
 
-/// A system: what its threads share, and what each does.
+/// A system: the state that its threads share, and the code of each thread.
 pub struct Model<S> {
     shared: S,
     memory: Vec<u64>,
@@ -24,12 +25,12 @@ struct Run<S> {
     run: Box<dyn Fn(&S)>,
 }
 
-/// What there was to see.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Outcome {
     /// How many states.
     pub states: usize,
-    /// What goes wrong, and a way there; nothing, if all ways are right.
+    /// The error, and the steps that lead to it; `None` if every way is right.
     pub wrong: Option<(String, Vec<String>)>,
 }
 
@@ -41,7 +42,7 @@ impl<S> std::fmt::Debug for Model<S> {
 }
 
 impl<S> Model<S> {
-    /// The threads share what `setup` makes. All that it does comes before them.
+    /// Makes a model. The threads share the result of `setup`, which runs before them.
     pub fn new(setup: impl FnOnce() -> S) -> Model<S> {
         let (shared, memory) = session::direct(Vec::new(), setup);
         Model {
@@ -52,7 +53,7 @@ impl<S> Model<S> {
         }
     }
 
-    /// One more thread. It must do the same whenever it is answered the same.
+    /// Adds a thread. With the same results, it must do the same each time.
     #[must_use]
     pub fn thread(mut self, name: &'static str, run: impl Fn(&S) + 'static) -> Model<S> {
         let run = Box::new(run);
@@ -60,7 +61,7 @@ impl<S> Model<S> {
         self
     }
 
-    /// What must be so when all threads have ended and all stores are in memory.
+    /// Adds a check for the end, when all threads have ended and all stores are in memory.
     #[must_use]
     pub fn at_end(mut self, check: impl Fn(&S) + 'static) -> Model<S> {
         self.at_end = Box::new(check);
@@ -99,10 +100,10 @@ impl<S> Model<S> {
         states
     }
 
-    /// Explores one that must not be, and says what goes wrong.
+    /// Explores a model that must be wrong, and returns the error.
     ///
     /// # Panics
-    /// If it is right.
+    /// If the model is right.
     pub fn breaks(&self, name: &str) -> String {
         let Outcome { states, wrong } = self.explore();
         let Some((why, way)) = wrong else {
@@ -121,11 +122,12 @@ impl<S> Model<S> {
 struct Thread {
     /// In its tree.
     at: usize,
-    /// What it has stored and nobody else sees yet.
+    /// Stores of this thread that no other thread sees yet.
     buffer: VecDeque<(usize, u64)>,
     /// In the kernel until it is woken.
     sleeps: bool,
-    /// Has asked everybody for a fence, and who has not passed one yet: bit by thread.
+    /// Whether this thread has asked for a fence on all threads, and the threads that have not passed it yet: bit by
+    /// thread.
     asked: bool,
     owed: u32,
 }
@@ -232,10 +234,10 @@ impl Tree {
 
 type Seen = HashSet<u128>;
 
-/// One step: whose, and what (`None`: a store of its reaches memory).
+/// One step: the thread, and its operation (`None`: a store of the thread reaches memory).
 type Step = (usize, Option<Op>);
 
-/// Who touches a word, as far as is known: bit by thread.
+/// The threads that touch a word, as far as is known: bit by thread.
 #[derive(Clone, Copy, Default)]
 struct Touched {
     loads: u32,
@@ -250,7 +252,7 @@ struct Explorer<'a, S> {
     seen: Seen,
     /// By word.
     touched: Vec<Touched>,
-    /// Somebody touches a word after it was relied on that he does not.
+    /// A thread touches a word although the exploration relied on it not to.
     was_wrong: bool,
 }
 
@@ -263,7 +265,7 @@ impl<S> Explorer<'_, S> {
         }
     }
 
-    /// What a thread does next is known now.
+    /// Records which words a thread touches, now that its next step is known.
     fn touches(&mut self, t: usize, at: usize) {
         let (words, is_load, is_store) = match &self.trees[t].nodes[at].next {
             Next::Op(Op::Load(word) | Op::Yield(word, _)) => (vec![word.index], true, false),
@@ -337,7 +339,7 @@ impl<S> Explorer<'_, S> {
         &self.trees[t].nodes[state.threads[t].at].next
     }
 
-    /// What is wrong with a state.
+    /// Returns the error of a state, if there is one.
     fn judge(&self, state: &State, steps: &[(Step, State)]) -> Option<String> {
         let mut left = String::new();
         for (t, thread) in self.model.threads.iter().enumerate() {
@@ -395,7 +397,8 @@ impl<S> Explorer<'_, S> {
         self.touches(t, to);
     }
 
-    /// `None`: not now. What is done by a locked instruction, or in the kernel, waits until the thread's stores are in memory.
+    /// Does one step. Returns `None` if the step cannot be done now: a locked instruction or a system call waits until
+    /// the thread's stores are in memory.
     fn step(&mut self, state: &State, t: usize, op: &Op) -> Option<State> {
         let thread = &state.threads[t];
         let is_drained = thread.buffer.is_empty();
@@ -415,7 +418,8 @@ impl<S> Explorer<'_, S> {
                 next.memory[word.index] = word.change(was, *change);
                 was
             }
-            // Those whose buffers are empty now have passed one; the others have when theirs are for the first time.
+            // Threads with an empty buffer have passed a fence now. The others have when their buffer is empty for the
+            // first time.
             Op::FenceEverybody if !thread.asked => {
                 let owing = state.threads.iter().enumerate();
                 let owing = owing.filter(|(_, other)| !other.buffer.is_empty());

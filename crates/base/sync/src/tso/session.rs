@@ -1,5 +1,5 @@
-//! What an operation on a modelled word does: outside of an exploration it is loom's; before and after the threads it acts at once; in a
-//! thread it is what the explorer is asked for.
+//! Operations on a modelled word. Outside of an exploration, loom does them. Before and after the threads, they act at
+//! once. In a thread, the explorer is asked.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ pub(crate) struct Word {
     mask: u64,
 }
 
-/// What a locked instruction makes of a word.
+/// A locked instruction's change of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Swap(u64),
@@ -22,7 +22,7 @@ pub(crate) enum Change {
     Exchange { from: u64, to: u64 },
 }
 
-/// What a thread does next.
+/// A thread's next operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Load(Word),
@@ -41,7 +41,7 @@ pub(crate) enum Op {
 enum Now {
     /// No exploration runs here.
     Elsewhere,
-    /// What everybody shares is made, or looked at in the end.
+    /// The setup makes the shared state, or the check at the end reads it.
     Direct(Vec<u64>),
     /// A thread goes once more the way that it has gone.
     Thread(Replay),
@@ -116,7 +116,7 @@ pub(crate) fn is_running() -> bool {
 /// In an exploration.
 pub(crate) fn perform(op: Op) -> u64 {
     if std::thread::panicking() {
-        return 0; // what is dropped on the way out
+        return 0; // values that are dropped on the way out
     }
     let result = NOW.with_borrow_mut(|now| match now {
         Now::Elsewhere => panic!("a word outlives its exploration"),
@@ -153,7 +153,7 @@ pub(super) fn at_once(memory: &mut [u64], op: &Op) -> u64 {
     }
 }
 
-/// Runs what is not a thread of the exploration over that memory.
+/// Runs code outside of the threads over that memory.
 pub(super) fn direct<R>(
     memory: Vec<u64>,
     run: impl FnOnce() -> R,
@@ -166,7 +166,7 @@ pub(super) fn direct<R>(
     }
 }
 
-/// What a thread does after these results.
+/// Finds a thread's next operation after these results.
 pub(super) fn next(results: Vec<u64>, run: impl FnOnce()) -> Next {
     let had = results.len();
     let replay = Replay {

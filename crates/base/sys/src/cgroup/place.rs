@@ -29,8 +29,8 @@ pub(crate) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBu
         let Some((root, mount)) = mounted(mountinfo, version) else {
             continue;
         };
-        // What is mounted may be a part of the tree; a path outside it (another namespace) is
-        // taken as the mount itself.
+        // The mount may show a part of the tree only. A path outside of it (another namespace) counts as the mount
+        // itself.
         let below = Path::new(path)
             .strip_prefix(&root)
             .ok()

@@ -1,4 +1,4 @@
-//! What comes beside the bytes of a message: descriptors and credentials.
+//! Control data of a message: descriptors and credentials.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// does not install the surplus.
 pub const MAX_FDS: usize = 32;
 
-/// Who is at the other end.
+/// The identity of the process at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creds {
     pub pid: u32,
@@ -42,6 +42,6 @@ pub(super) fn own(raw: RawFd) -> Option<OwnedFd> {
     if raw < 0 {
         return None;
     }
-    // SAFETY: the kernel installed it for this message; nobody else knows its number.
+    // SAFETY: the kernel installed it for this message; no other code knows its number.
     Some(unsafe { OwnedFd::from_raw_fd(raw) })
 }

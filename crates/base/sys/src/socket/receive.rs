@@ -11,30 +11,30 @@ pub struct Received {
     pub bytes: usize,
     /// The descriptors that came with it.
     pub fds: Vec<OwnedFd>,
-    /// Its sender's credentials, if the socket passes them.
+    /// The sender's credentials, if the socket passes them.
     pub creds: Option<Creds>,
-    /// Its sender, if the socket passes pidfds.
+    /// The sender's pidfd, if the socket passes pidfds.
     pub pidfd: Option<OwnedFd>,
-    /// It was longer than the buffer; the rest is lost.
+    /// The message was longer than the buffer; the rest is lost.
     pub truncated: bool,
-    /// It had more control data than there was room for, or than we may have open; the rest is lost.
+    /// The message had more control data than there was room for, or than this process may open; the rest is lost.
     pub ctrunc: bool,
 }
 
 /// Room for the descriptors, the credentials and the pidfd.
 const CONTROL: usize = FDS_SPACE + space(size_of::<libc::ucred>()) + space(size_of::<RawFd>());
 
-/// Takes one message. `WouldBlock` if there is none now and `dontwait` is set.
+/// Takes one message. Returns `WouldBlock` if there is none now and `dontwait` is set.
 ///
-/// An end that is closed with messages unread gives its peer one `ECONNRESET`, ahead of what that peer still has
-/// to read; it is passed over here, so nothing that was sent is lost, and the end shows as 0 bytes.
+/// An end that is closed with unread messages gives its peer one `ECONNRESET`, ahead of the messages that the peer
+/// still has to read. This function skips that error, so no message is lost. The closed end shows as 0 bytes.
 pub fn recvmsg(fd: impl AsFd, buf: &mut [u8], dontwait: bool) -> io::Result<Received> {
     let flags = if dontwait { libc::MSG_DONTWAIT } else { 0 };
     receive(fd.as_fd(), buf, flags)
 }
 
-/// As [`recvmsg`] without waiting, but a message comes whole or not at all: one with descriptors for which this process has
-/// no room (or more than [`MAX_FDS`](super::MAX_FDS)) stays where it is. One thread at a time.
+/// Takes one message without waiting, whole or not at all. A message stays in the queue if this process has no room for
+/// its descriptors (or it has more than [`MAX_FDS`](super::MAX_FDS)). One thread at a time.
 ///
 /// # Errors
 /// `EMFILE` when there was no room, as open(2) has it.
@@ -50,24 +50,24 @@ pub fn recvmsg_whole(fd: impl AsFd, buf: &mut [u8]) -> io::Result<Received> {
     Ok(received)
 }
 
-/// As [`recvmsg`], with room for as many descriptors as a message can have: the kernel closes none of them for us.
+/// Takes one message, with room for as many descriptors as a message can have, so that the kernel closes none of them.
 pub fn recvmsg_all(fd: impl AsFd, buf: &mut [u8], dontwait: bool) -> io::Result<Received> {
     let flags = if dontwait { libc::MSG_DONTWAIT } else { 0 };
     let mut control = Control([0u8; CONTROL + (SCM_MAX_FD - MAX_FDS) * size_of::<RawFd>()]);
     receive_into(fd.as_fd(), buf, flags, &mut control.0)
 }
 
-/// What the kernel lets one message carry.
+/// The most descriptors that the kernel lets one message carry.
 const SCM_MAX_FD: usize = 253;
 
-/// What [`peek`] found.
+/// The result of [`peek`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Front {
     /// How many bytes of the buffer it fills; 0 with nothing else: the other end is gone.
     pub bytes: usize,
-    /// It is longer than the buffer.
+    /// The message is longer than the buffer.
     pub truncated: bool,
-    /// Something comes with it: descriptors, credentials, a pidfd. Nothing of that was made, looked at or closed here.
+    /// The message carries descriptors, credentials or a pidfd. None of these was made, looked at or closed here.
     pub brings: bool,
 }
 

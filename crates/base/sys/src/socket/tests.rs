@@ -94,7 +94,7 @@ fn lowest_free() -> RawFd {
     eventfd::create().expect("eventfd").as_raw_fd()
 }
 
-/// What an untrusted peer may send: more descriptors than we do.
+/// Sends more descriptors than this library does, as an untrusted peer may.
 fn send_many(fd: &OwnedFd, n: usize) {
     let fds = vec![fd.as_raw_fd(); n];
     let mut control = Control([0u8; space(253 * 4)]);

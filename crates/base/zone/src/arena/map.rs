@@ -1,4 +1,4 @@
-//! The page map: what each page of a window belongs to, in one load.
+//! The page map: finds the owner of each page of a window by one load.
 
 use std::io;
 use std::ops::Range;
@@ -12,19 +12,19 @@ const STEP: usize = 64 << 10;
 const NUMBER_BITS: u32 = 24;
 const NUMBERS: u32 = 1 << NUMBER_BITS;
 
-/// Whose a page is: a tag of 8 bits, 0 for nobody, and a number of 24 bits.
+/// The owner of a page: a tag of 8 bits, 0 for no owner, and a number of 24 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) tag: u8,
     pub(crate) number: u32,
 }
 
-/// One word for each page, in memory that is taken when it is first written. All can be read; what can be written begins at the first
-/// page, and ends where [`cover`](PageMap::cover) says.
+/// One word for each page, in memory that is taken when it is first written. All words can be read. The words that can
+/// be written begin at the first page and end where [`cover`](PageMap::cover) says.
 ///
-/// Read without a lock. An entry is written before an item of its page is handed out and after all have come back, so
-/// whoever holds an item reads what is right for it, by whatever handed the item over; for pages that the reader holds
-/// nothing of, what is read is a hint.
+/// The map is read without a lock. An entry is written before an item of its page is handed out and after all have come
+/// back. A holder of an item therefore reads the right entry for it, however it received the item. For other pages the
+/// result is a hint.
 #[derive(Debug)]
 pub(crate) struct PageMap {
     words: NonNull<AtomicU32>,
@@ -39,7 +39,7 @@ unsafe impl Send for PageMap {}
 unsafe impl Sync for PageMap {}
 
 impl PageMap {
-    /// A map of `pages` pages that belong to nobody.
+    /// Makes a map of `pages` pages without owners.
     pub(crate) fn new(pages: u32) -> io::Result<Self> {
         let words = map::reserve_read_only(Self::len(pages), tranship_sys::page_size())?.cast();
         Ok(Self {
@@ -49,7 +49,8 @@ impl PageMap {
         })
     }
 
-    /// Lets [`set`](Self::set) say whose these pages are; `false` if there is no memory for it. By one thread at a time.
+    /// Lets [`set`](Self::set) say whose these pages are; `false` if there is no memory for it. By one thread at a
+    /// time.
     pub(crate) fn cover(&self, pages: Range<u64>) -> bool {
         let need =
             usize::try_from(pages.end).map_or(usize::MAX, |end| end * size_of::<AtomicU32>());
@@ -76,7 +77,7 @@ impl PageMap {
         (pages as usize * size_of::<AtomicU32>()).next_multiple_of(tranship_sys::page_size())
     }
 
-    /// Whose a page is; nobody's outside the window.
+    /// Returns the owner of a page; outside of the window there is none.
     #[inline]
     pub(crate) fn get(&self, page: u64) -> Entry {
         let mut word = 0;

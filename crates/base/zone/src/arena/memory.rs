@@ -1,4 +1,4 @@
-//! What an arena's pages are made of.
+//! The memory of an arena's pages.
 
 use crate::runs::PAGE;
 use std::io;
@@ -14,15 +14,15 @@ const _: () = assert!(PAGE_BYTES as u64 == PAGE);
 /// Windows are aligned for huge pages. Private memory is made accessible in units of it, too.
 const ALIGN: usize = 2 << 20;
 
-/// A window of addresses and what gives its pages memory.
+/// A window of addresses, and the source of memory for its pages.
 ///
-/// Offsets are bytes from the window's start, multiples of a page of 4096 bytes. All methods may be called by any thread;
-/// the arena calls `commit` and `decommit` under its lock, for ranges that do not overlap, never twice in a row for
-/// the same page, and neither may call the arena.
+/// Offsets are bytes from the window's start, multiples of a page of 4096 bytes. Any thread may call any method. The
+/// arena calls `commit` and `decommit` under its lock, for ranges that do not overlap, and never twice in a row for the
+/// same page. Neither may call the arena.
 ///
 /// # Safety
-/// `base() .. base() + bytes()` are addresses of the value's own, aligned to a page, for as long as it lives. Committed pages can be
-/// read and written, and keep what is written into them until `decommit`.
+/// `base() .. base() + bytes()` are addresses of the value's own, aligned to a page, for as long as it lives. Committed
+/// pages can be read and written, and keep what is written into them until `decommit`.
 pub unsafe trait Memory: Send + Sync + 'static {
     /// Where the window begins.
     fn base(&self) -> NonNull<u8>;
@@ -35,11 +35,11 @@ pub unsafe trait Memory: Send + Sync + 'static {
     fn decommit(&self, range: Range<u64>);
 }
 
-/// Private anonymous memory: a page takes memory when it is first written, and gives it back by `madvise`. A forked child
-/// has its own copy.
+/// Private anonymous memory: a page takes memory when it is first written, and gives it back by `madvise`. A forked
+/// child has its own copy.
 ///
-/// Only 2 MiB around committed pages can be read and written. The rest of the window is inaccessible: it counts for no limit but
-/// that of the address space, and a program that walks its own writable memory does not fill it.
+/// Only 2 MiB around committed pages can be read and written. The rest of the window is inaccessible: it counts for no
+/// limit but that of the address space, and a program that walks its own writable memory does not fill it.
 #[derive(Debug)]
 pub struct Private {
     base: NonNull<u8>,
@@ -57,7 +57,7 @@ struct Beside {
     each: usize,
 }
 
-// SAFETY: plain memory; the arena's users say who may touch what.
+// SAFETY: plain memory; the arena's users decide which thread may touch which part.
 unsafe impl Send for Private {}
 // SAFETY: as above.
 unsafe impl Sync for Private {}
@@ -66,16 +66,16 @@ impl Private {
     /// Reserves a window of `bytes`, rounded up to 2 MiB. No memory is taken yet.
     ///
     /// # Errors
-    /// What `mmap` says: no such range of addresses.
+    /// The error of `mmap`: there is no such range of addresses.
     pub fn reserve(bytes: u64) -> io::Result<Self> {
         Self::reserve_with(bytes, &[])
     }
 
-    /// As [`reserve`](Self::reserve), with tables of so many bytes each for each 2 MiB of the window. They can be read and written where
-    /// pages of the 2 MiB are committed, and are zeros at first, again and again.
+    /// Reserves a window, with tables beside it: for each 2 MiB of the window, one table of each size in `beside`. A
+    /// table can be read and written while pages of its 2 MiB are committed. It is zeros each time that this begins.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve), or if a number of bytes is no multiple of a page.
+    /// Those of [`reserve`](Self::reserve), or if a number of bytes is no multiple of a page.
     pub fn reserve_with(bytes: u64, beside: &[usize]) -> io::Result<Self> {
         let len = window_len(bytes)?;
         let (chunks, page) = (len / ALIGN, tranship_sys::page_size());
@@ -102,7 +102,8 @@ impl Private {
         self.beside.iter().map(|beside| beside.base)
     }
 
-    /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they are.
+    /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they
+    /// are.
     fn chunks(&self, range: &Range<u64>, mut each: impl FnMut(usize, &AtomicU16, u16) -> bool) {
         let (start, len) = part(range, self.len);
         let mut at = start;
@@ -119,16 +120,17 @@ impl Private {
 
     fn open(&self, chunk: usize) -> bool {
         let opened = |base: NonNull<u8>, each: usize| {
-            // SAFETY: inside our mappings; what is there already stays as it is.
+            // SAFETY: inside our mappings; open pages stay as they are.
             unsafe { map::open_private(base.add(chunk * each), each) }.is_ok()
         };
         let mut beside = self.beside.iter();
         beside.all(|beside| opened(beside.base, beside.each)) && opened(self.base, ALIGN)
     }
 
-    /// Nothing of it is committed. If the kernel refuses, the memory stays: nothing is wrong but the size.
+    /// Closes a chunk of which nothing is committed. If the kernel refuses, the memory stays: the only harm is the
+    /// size.
     fn close(&self, chunk: usize) {
-        // SAFETY: inside our mappings, whose contents there nobody needs any more.
+        // SAFETY: inside our mappings, whose contents there are no longer needed.
         unsafe {
             let at = self.base.add(chunk * ALIGN);
             let _ = map::close_private(at, ALIGN).or_else(|_| map::discard(at, ALIGN));
@@ -142,8 +144,8 @@ impl Private {
     }
 }
 
-// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; what is committed is opened; anonymous private pages keep
-// their contents until they are discarded.
+// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; what is committed is opened; anonymous private
+// pages keep their contents until they are discarded.
 unsafe impl Memory for Private {
     fn base(&self) -> NonNull<u8> {
         self.base
@@ -181,8 +183,8 @@ unsafe impl Memory for Private {
             if after == 0 {
                 self.close(chunk);
             } else {
-                // SAFETY: inside our mapping (`part` checks), whose contents there the arena no longer needs. If the kernel
-                // refuses, the memory stays: nothing is wrong but the size.
+                // SAFETY: inside our mapping (`part` checks), whose contents there the arena no longer needs. If the
+                // kernel refuses, the memory stays: nothing is wrong but the size.
                 let _ = unsafe { map::discard(self.base.add(offset), len) };
             }
             at += len as u64;
@@ -193,7 +195,7 @@ unsafe impl Memory for Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // SAFETY: our own mappings, which nobody uses any more.
+        // SAFETY: our own mappings, which nothing uses any more.
         unsafe {
             let _ = map::unmap(self.base, self.len);
             for beside in &self.beside {
@@ -212,16 +214,16 @@ pub struct File {
     len: usize,
 }
 
-// SAFETY: plain memory; the arena's users say who may touch what.
+// SAFETY: plain memory; the arena's users decide which thread may touch which part.
 unsafe impl Send for File {}
 // SAFETY: as above.
 unsafe impl Sync for File {}
 
 impl File {
-    /// Makes a memfd of `bytes`, rounded up to 2 MiB, without memory, and maps it. `name` is seen in `/proc`.
+    /// Makes a memfd of `bytes`, rounded up to 2 MiB, without memory, and maps it. `/proc` shows `name`.
     ///
     /// # Errors
-    /// What `memfd_create`, `ftruncate` or `mmap` say.
+    /// Those of `memfd_create`, `ftruncate` and `mmap`.
     pub fn create(name: &str, bytes: u64) -> io::Result<Self> {
         let len = window_len(bytes)?;
         let fd = memfd::create(name)?;
@@ -238,7 +240,8 @@ impl File {
 }
 
 // SAFETY: the mapping is made in `create` and unmapped in `drop`; a file's pages keep their contents until a hole is
-// punched. Who else has the descriptor can write or punch: that is up to whom the user gives it.
+// punched. Another holder of the descriptor can write or punch holes: the user decides which process gets the
+// descriptor.
 unsafe impl Memory for File {
     fn base(&self) -> NonNull<u8> {
         self.base
@@ -259,7 +262,7 @@ unsafe impl Memory for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
+        // SAFETY: our own mapping, which nothing uses any more.
         let _ = unsafe { map::unmap(self.base, self.len) };
     }
 }
@@ -289,7 +292,7 @@ fn part(range: &Range<u64>, len: usize) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// What `/proc/self/maps` says may be done at an address.
+    /// Returns the access rights at an address, as `/proc/self/maps` shows them.
     fn rights(at: NonNull<u8>) -> String {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
         let holds = |line: &&str| {

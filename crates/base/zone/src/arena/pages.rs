@@ -12,12 +12,12 @@ const USED: u8 = 1;
 const FRESH: u8 = 2;
 const OLD: u8 = 3;
 
-/// Runs of pages with their memory. Its arena locks it.
+/// Runs of pages with their memory. The arena locks it.
 pub(super) struct Pages {
     runs: RunAllocator,
     /// Of the pages up to the last that was ever in use.
     state: Vec<u8>,
-    /// What was freed in this period, and in the one before; may have been used again.
+    /// Runs that were freed in this period, and in the one before. They may have been used again.
     fresh: VecDeque<Run>,
     old: VecDeque<Run>,
     used: u64,
@@ -85,7 +85,7 @@ impl Pages {
         self.fresh.push_back(run);
     }
 
-    /// One period has passed: takes the memory of what was free all through the one before.
+    /// Ends a period: takes the memory of pages that were free all through the period before.
     pub(super) fn age(&mut self, decommit: impl FnMut(Range<u64>)) -> u64 {
         let old = std::mem::take(&mut self.old);
         self.fresh.shrink_to_fit();
@@ -109,7 +109,8 @@ impl Pages {
         self.give(all.into(), |state| state == OLD || state == FRESH, decommit)
     }
 
-    /// Takes the memory of free pages, of what was freed first first, until at most `keep` have some; returns how many they were.
+    /// Takes the memory of free pages, the longest free first, until at most `keep` have some; returns the number of
+    /// pages.
     pub(super) fn trim(&mut self, keep: u64, decommit: impl FnMut(Range<u64>)) -> u64 {
         let mut surplus = (self.committed - self.used).saturating_sub(keep);
         let mut first = Vec::new();
@@ -121,7 +122,8 @@ impl Pages {
                 if surplus == 0 {
                     break;
                 }
-                // A run may have been used again since, or be in the list twice; then it counts too often, and less is taken.
+                // A run may have been used again since, or be in the list twice; then it counts too often, and less is
+                // taken.
                 let pages: u32 = self.pieces(*run, free).map(|piece| piece.pages).sum();
                 surplus = surplus.saturating_sub(u64::from(pages));
                 taken += 1;

@@ -1,4 +1,4 @@
-//! What happens when a zone is found at its limit: a warning now and then, and an action.
+//! The reaction when a zone meets its limit: a warning now and then, and an action.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use tranship_sys::time;
 /// Said when a zone is at its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Warning<'a> {
-    /// What the zone is called.
+    /// The zone's name.
     pub name: &'a str,
-    /// Its limit.
+    /// The zone's limit.
     pub max: u64,
     /// How many allocations met it so far.
     pub times: u64,
@@ -19,7 +19,7 @@ pub struct Warning<'a> {
 type Warn = Arc<dyn Fn(Warning<'_>) + Send + Sync>;
 type Action = Arc<dyn Fn() + Send + Sync>;
 
-/// What to do at the limit.
+/// The actions at the limit.
 #[derive(Clone, Default)]
 pub struct Alarm {
     warn: Option<(Warn, Duration)>,
@@ -27,8 +27,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Calls `warn` when an allocation meets the limit, at most once in `every`. On the thread that allocates, which holds no
-    /// lock of the zone.
+    /// Calls `warn` when an allocation meets the limit, at most once in `every`. On the thread that allocates, which
+    /// holds no lock of the zone.
     #[must_use]
     pub fn warn(self, every: Duration, warn: impl Fn(Warning<'_>) + Send + Sync + 'static) -> Self {
         Self {
@@ -37,8 +37,9 @@ impl Alarm {
         }
     }
 
-    /// Calls `action` soon after an allocation met the limit, once for all that meet it until then: to free what can be
-    /// freed. On the thread that keeps time for reclamation; if there is none, on the one that allocates.
+    /// Calls `action` soon after an allocation met the limit, so that it can free memory. There is one call for all
+    /// allocations that met the limit until then. It runs on the thread that keeps time for reclamation, or without
+    /// such a thread on the allocating one.
     #[must_use]
     pub fn action(self, action: impl Fn() + Send + Sync + 'static) -> Self {
         Self {

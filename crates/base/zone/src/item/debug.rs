@@ -1,10 +1,11 @@
-//! The debug mode of a zone: catches double frees, uses after a free, overruns, frees to the wrong zone, and says who.
+//! The debug mode of a zone: catches double frees, uses after a free, overruns, and frees to the wrong zone, and names
+//! the code that did it.
 //!
-//! Nothing is cached: each allocation and each free comes here. Freed items are filled with a pattern (or, if they keep what
-//! `init` made, summed) and rest in a quarantine before they go to the keg; what changed meanwhile was used after its
-//! free. The bytes between one item's end and the next one's beginning, if the keg left any, hold a pattern that an
-//! overrun changes. All records are outside the items. Wrong use panics with a message that says what, where, and who
-//! allocated and freed it.
+//! Nothing is cached: each allocation and each free comes here. Freed items are filled with a pattern, or summed if
+//! they keep the state that `init` made. They rest in a quarantine before they go to the keg. A change meanwhile is a
+//! use after the free. The bytes between one item's end and the next one's beginning, if the keg left any, hold a
+//! pattern that an overrun changes. All records are outside of the items. Wrong use panics with a message that says
+//! what happened, where, and which code allocated and freed the item.
 
 use super::keg::ItemKeg;
 use crate::arena::UNIT;
@@ -22,7 +23,7 @@ const REDZONE: u8 = 0xbb;
 pub struct DebugOptions {
     /// Freed items that rest before they can be used again.
     pub quarantine: usize,
-    /// Whether to record who allocates and frees: some microseconds each.
+    /// Whether to record a backtrace of each allocation and free: some microseconds each.
     pub backtraces: bool,
 }
 
@@ -150,15 +151,15 @@ impl Debug {
         state.leave(name, keg, most)
     }
 
-    /// All that rest.
+    /// Takes all resting items.
     ///
     /// # Panics
-    /// As [`on_free`](Self::on_free).
+    /// Like [`on_free`](Self::on_free).
     pub(super) fn flush(&self, name: &str, keg: &ItemKeg) -> Vec<u32> {
         self.state.lock().leave(name, keg, 0)
     }
 
-    /// Who has which item.
+    /// Returns the items in use, each with its holder.
     pub(super) fn holders(&self, keg: &ItemKeg) -> Vec<(NonNull<u8>, String)> {
         let state = self.state.lock();
         let out = state
@@ -212,7 +213,7 @@ fn body(keg: &ItemKeg, item: u32) -> (NonNull<u8>, usize) {
     (keg.address(item), len(keg.item_bytes()))
 }
 
-/// What lies between it and the next one.
+/// Returns the bytes between an item and the next one.
 fn slack(keg: &ItemKeg, item: u32) -> (NonNull<u8>, usize) {
     let bytes = keg.item_bytes();
     let end = u64::from(item) * UNIT + bytes;
@@ -224,13 +225,13 @@ fn len(bytes: u64) -> usize {
 }
 
 fn fill((start, len): (NonNull<u8>, usize), pattern: u8) {
-    // SAFETY: inside an item's place, which is nobody's at the moment, or behind its end.
+    // SAFETY: inside an item's place, which has no user at the moment, or behind its end.
     unsafe { start.as_ptr().write_bytes(pattern, len) };
 }
 
 /// The first byte that is not as it was filled.
 fn changed((start, len): (NonNull<u8>, usize), pattern: u8) -> Option<usize> {
-    // SAFETY: as in `fill`; whoever writes there now is the error that is looked for, so reads are volatile.
+    // SAFETY: as in `fill`; a concurrent write there is the error that is searched for, so reads are volatile.
     (0..len).find(|&at| unsafe { start.as_ptr().add(at).read_volatile() } != pattern)
 }
 

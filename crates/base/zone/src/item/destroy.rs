@@ -1,4 +1,4 @@
-//! The end of a zone, and what it says about items that never came back.
+//! The end of a zone, and its report about items that never came back.
 
 use super::object::Object;
 use super::zone::ItemZone;
@@ -7,13 +7,13 @@ use std::fmt;
 /// A zone was destroyed while items were out. They stay in the keg, which keeps their memory as long as it lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemsOut {
-    /// What the zone was called.
+    /// The zone's name.
     pub zone: String,
     /// Items that were out.
     pub items: u64,
     /// Bytes of one.
     pub item_bytes: u64,
-    /// Where each is and who allocated it, of a zone that is debugged.
+    /// The place of each item and the code that allocated it, if the zone is debugged.
     pub holders: Vec<String>,
 }
 
@@ -38,12 +38,13 @@ impl fmt::Display for ItemsOut {
 impl std::error::Error for ItemsOut {}
 
 impl<O: Object> ItemZone<O> {
-    /// Drops the zone and says whether all items had come back. Items that others free just now may still be counted.
+    /// Drops the zone, and reports items that had not come back. Items that other threads free at the same time may
+    /// still be counted.
     ///
-    /// A zone that is dropped without this, with items out, says so as a warning (of `tracing`).
+    /// A zone that is dropped without this, while items are in use, reports them as a warning (of `tracing`).
     ///
     /// # Errors
-    /// The items that were out.
+    /// The items still in use.
     #[doc(alias = "uma_zdestroy")]
     pub fn destroy(mut self) -> Result<(), ItemsOut> {
         self.told = true;
@@ -69,7 +70,7 @@ impl<O: Object> ItemZone<O> {
 impl<O: Object> Drop for ItemZone<O> {
     fn drop(&mut self) {
         self.close();
-        // Who is told of a heap's blocks would allocate from it.
+        // A report of a heap's blocks would allocate from the heap.
         if !self.told
             && !self.is_allocator()
             && let Some(out) = self.items_out()

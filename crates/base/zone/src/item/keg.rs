@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The largest items of kegs, bytes. What is larger is better taken as pages of the arena.
+/// The largest items of kegs, bytes. For a larger item, pages of the arena are better.
 pub const MAX_ITEM_BYTES: u64 = 1 << 20;
 
 /// Why there is no keg.
@@ -22,7 +22,7 @@ pub enum KegError {
     Shape {
         /// Bytes of an item.
         bytes: u64,
-        /// Its alignment, bytes.
+        /// The alignment, bytes.
         align: u64,
     },
     /// The arena has 254 kegs.
@@ -49,11 +49,11 @@ impl ItemKeg {
         Self::with_slack(arena, bytes, align, 0)
     }
 
-    /// A keg with at least `slack` bytes between one item's end and the next one's beginning: a debug
-    /// mode watches them.
+    /// Makes a keg with at least `slack` bytes between one item's end and the next one's beginning. A debug mode
+    /// watches these bytes.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn with_slack(
         arena: &Arc<Arena>,
         bytes: u64,
@@ -82,8 +82,8 @@ impl ItemKeg {
         &self.arena
     }
 
-    /// What [`Arena::tag_of`] says about the keg's items: 1 to 254, in the order in which an arena's kegs were made as
-    /// long as none was dropped.
+    /// Returns the tag that [`Arena::tag_of`] gives for the keg's items: 1 to 254, in the order in which an arena's
+    /// kegs were made, as long as none was dropped.
     #[must_use]
     pub fn tag(&self) -> u8 {
         self.tag
@@ -128,8 +128,8 @@ impl ItemKeg {
         keep(&mut keg, items);
     }
 
-    /// Makes slabs until at least `items` are free, and keeps that many slabs when they are empty. Returns whether there
-    /// was the memory.
+    /// Makes slabs until at least `items` are free, and keeps that many slabs when they are empty. Returns whether
+    /// there was the memory.
     pub fn preallocate(&self, items: u64) -> bool {
         let mut keg = self.slabs.lock();
         let per_slab = u64::from(keg.shape().items);
@@ -143,7 +143,7 @@ impl ItemKeg {
         true
     }
 
-    /// Gives empty slabs back to the arena, but for what is reserved. Returns how many pages.
+    /// Gives empty slabs back to the arena, except reserved ones. Returns the number of pages.
     pub fn reap(&self) -> u64 {
         let mut keg = self.slabs.lock();
         let reserve = self.reserve.load(Ordering::Relaxed);
@@ -207,16 +207,16 @@ impl ItemKeg {
         self.slabs.hold();
     }
 
-    /// Gives it back.
+    /// Releases the lock.
     ///
     /// # Safety
-    /// As [`Lock::release`].
+    /// The rules of [`Lock::release`] hold.
     pub(crate) unsafe fn release(&self) {
         // SAFETY: passed on to the caller.
         unsafe { self.slabs.release() };
     }
 
-    /// What its zones call an item: its offset in the arena, in units.
+    /// Returns the number that zones use for an item: its offset in the arena, in units.
     #[must_use]
     pub fn number_of(&self, item: NonNull<u8>) -> u32 {
         let offset = item.addr().get() - self.arena.base().addr().get();
@@ -259,7 +259,7 @@ impl Drop for ItemKeg {
         let arena = self.arena.clone();
         let mut keg = self.slabs.lock();
         let all = keg.slab_count();
-        // What is still in use stays mapped, and the tag taken: a leak, not a danger.
+        // Memory that is still in use stays mapped, and the tag taken: a leak, not a danger.
         if keg.used_items() == 0 && keg.reap_some(all, &mut Pages(&arena), &mut Tags(self)) == all {
             drop(keg);
             arena.give_tag(self.tag);
@@ -281,7 +281,7 @@ fn free_items(keg: &Keg) -> u64 {
     keg.slab_count() as u64 * u64::from(keg.shape().items) - keg.used_items()
 }
 
-/// As many empty slabs stay as these items need.
+/// Keeps as many empty slabs as these items need.
 fn keep(keg: &mut Keg, items: u64) {
     let slabs = items.div_ceil(u64::from(keg.shape().items)).max(1);
     keg.set_keep_empty(u32::try_from(slabs).unwrap_or(u32::MAX));

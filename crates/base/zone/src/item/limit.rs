@@ -1,8 +1,8 @@
-//! A limit on a zone's items, and who sleeps at it.
+//! A limit on a zone's items, and the queue of threads that sleep at it.
 //!
-//! What is counted are the items that the zone has taken from the keg, in caches or out. Who finds none left may sleep;
-//! sleepers are served in the order in which they came, each by a grant of one item, and while there are any nobody else
-//! is.
+//! The limit counts items that the zone has taken from the keg, cached or in use. A thread that finds no item may
+//! sleep. Sleepers are served in the order in which they came, each by a grant of one item. While there are sleepers,
+//! no other thread is served.
 
 use super::request::Wait;
 use crate::lock::Lock;
@@ -63,7 +63,7 @@ impl Limit {
         self.state.lock().count
     }
 
-    /// Times that somebody slept.
+    /// Returns how many times a thread slept.
     pub(crate) fn sleeps(&self) -> u64 {
         self.sleeps.load(Ordering::Relaxed)
     }
@@ -103,14 +103,14 @@ impl Limit {
         state.serve();
     }
 
-    /// Changes the most items. If there are more already nobody gets one until enough of them are gone.
+    /// Changes the most items. If there are more already, no thread gets an item until enough of them are gone.
     pub(crate) fn set_max(&self, max: u64) {
         let mut state = self.state.lock();
         state.max = max;
         state.serve();
     }
 
-    /// Sleepers are refused, and nobody sleeps any more.
+    /// Refuses the sleepers, and lets no thread sleep any more.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -124,10 +124,10 @@ impl Limit {
         self.state.hold();
     }
 
-    /// Gives it back. In a child nobody sleeps.
+    /// Releases the lock. In a child no thread sleeps.
     ///
     /// # Safety
-    /// As [`Lock::release`].
+    /// The rules of [`Lock::release`] hold.
     pub(crate) unsafe fn release(&self, child: bool) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -139,8 +139,8 @@ impl Limit {
         }
     }
 
-    /// Waits for one item; what is granted is counted. `queued` is called once the caller is in the queue: others' items
-    /// in caches should then come to the zone's limit.
+    /// Waits for one item; a granted item is counted. `queued` is called once the caller is in the queue: from then on,
+    /// items that other threads cached should come to the zone's limit.
     pub(crate) fn sleep(&self, wait: Wait, queued: impl FnOnce()) -> Outcome {
         let word = Arc::new(AtomicU32::new(WAITING));
         {
@@ -173,7 +173,7 @@ impl Limit {
                 },
                 _ => None,
             };
-            // However it ends, the word says what to do.
+            // However the wait ends, the word says how to continue.
             let _ = futex::private::wait(Arc::as_ptr(&word), WAITING, left);
         }
     }
@@ -192,7 +192,7 @@ impl Limit {
 }
 
 impl State {
-    /// Grants what is free to those who came first.
+    /// Grants free items to the sleepers that came first.
     fn serve(&mut self) {
         while self.count < self.max
             && let Some(sleeper) = self.sleepers.pop_front()

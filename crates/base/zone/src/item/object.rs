@@ -1,28 +1,29 @@
-//! What a zone's items are.
+//! The items of a zone.
 
 use super::request::Wait;
 use std::ptr::NonNull;
 
-/// A constructor or initialiser refuses: it could not get what it needs.
+/// A constructor or initialiser refuses: it could not get a resource that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the item's constructor or initialiser refused")]
 pub struct Refused;
 
-/// What happens to a zone's items on their way. All methods do nothing by default, and cost nothing then.
+/// The callbacks for a zone's items on their way. By default all methods do nothing and cost nothing.
 ///
 /// ```text
 ///   keg ──init──► caches ──ctor──► user
 ///   keg ◄──fini── caches ◄──dtor── user
 /// ```
-/// `init` and `fini` frame the time that an item spends in the zone, in and out of its caches, so that cached items keep
-/// what took long to make; `ctor` and `dtor` frame each use. No lock of the zone is held when they run, so they may
-/// allocate from other zones (not from the same one). They run on whichever thread allocates, frees or reclaims.
+/// `init` and `fini` frame the time that an item spends in the zone, in and out of its caches, so that cached items
+/// keep state that is expensive to make. `ctor` and `dtor` frame each use. No lock of the zone is held when they run,
+/// so they may allocate from other zones (not from the same one). They run on whichever thread allocates, frees or
+/// reclaims.
 ///
-/// The bytes of an item that comes to `init` are undefined; those that come to `ctor` are what `init` or the last user's
-/// `dtor` left, unless the zone has no `init` ([`INITIALIZED`](Self::INITIALIZED) is `false`): then a debug mode may have
-/// overwritten them.
+/// The bytes of an item that comes to `init` are undefined; those that come to `ctor` are as `init` or the last user's
+/// `dtor` left them, unless the zone has no `init` ([`INITIALIZED`](Self::INITIALIZED) is `false`): then a debug mode
+/// may have overwritten them.
 pub trait Object: Send + Sync + 'static {
-    /// What an allocation tells the constructor; `()` if nothing.
+    /// The allocation's argument for the constructor; `()` if there is none.
     type Arg<'a>;
 
     /// Whether `init` and `fini` do something. If not they are never called.

@@ -1,11 +1,11 @@
-//! How an allocation asks, and what it is told.
+//! An allocation's request, and its answer.
 
 use std::time::{Duration, Instant};
 
 /// How long an allocation may wait for others to free when the zone is at its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
-    /// Not at all.
+    /// Does not wait.
     #[default]
     No,
     /// Until then.
@@ -15,7 +15,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// At most so long from now on; for ever if that is beyond what the clock can say.
+    /// Waits for at most `time` from now on; for ever if that is beyond the clock's range.
     #[must_use]
     pub fn at_most(time: Duration) -> Self {
         Instant::now()

@@ -2,16 +2,16 @@
 
 use crate::config::ZoneStats;
 
-/// What a zone has done and has.
+/// A zone's counters and its present state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemStats {
-    /// What its caches say.
+    /// The counters of its caches.
     pub zone: ZoneStats,
     /// Times that an allocation slept at the limit.
     pub sleeps: u64,
     /// Allocations that sleep now.
     pub sleepers: u64,
-    /// Items that the zone has, cached ones included: what counts against the limit.
+    /// Items that the zone has, cached ones included. The limit counts these.
     pub items: u64,
     /// The limit.
     pub max: u64,

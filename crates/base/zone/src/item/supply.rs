@@ -1,4 +1,4 @@
-//! What stands between a zone's caches and its keg: initialising, and the limit.
+//! The layer between a zone's caches and its keg: initialising, and the limit.
 
 use super::alarm::Notifier;
 use super::debug::Debug;
@@ -22,7 +22,7 @@ pub(crate) struct Supply<O> {
     pub(crate) keg: Arc<ItemKeg>,
     pub(crate) object: O,
     pub(crate) limit: Limit,
-    /// Whether the zone is under pressure because somebody sleeps.
+    /// Whether the zone is under pressure because a thread sleeps.
     pub(crate) pressed: Lock<bool>,
     pub(crate) notifier: Notifier,
     pub(crate) debug: Option<Debug>,
@@ -54,7 +54,7 @@ impl<O: Object> Supply<O> {
 }
 
 impl<O> Supply<O> {
-    /// The zone's figures, with what its caches say.
+    /// Returns the zone's figures, those of its caches included.
     pub(super) fn stats(&self, zone: ZoneStats) -> ItemStats {
         let (limit, keg) = (&self.limit, &self.keg);
         ItemStats {

@@ -22,15 +22,16 @@ const UNIT_LEN: usize = 1 << UNIT.trailing_zeros();
 /// A zone's parameters.
 #[derive(Debug, Clone)]
 pub struct ItemOptions {
-    /// What it is called in statistics and messages.
+    /// The zone's name in statistics and messages.
     pub name: String,
     /// The most items, cached ones included.
     pub max: u64,
     /// How it caches; `None`: after the size of the items.
     pub cache: Option<ZoneConfig>,
-    /// What happens when an allocation meets the limit.
+    /// The reaction when an allocation meets the limit.
     pub alarm: Alarm,
-    /// Whether wrong use is looked for. Costs nothing when not: the caches, which a debugged zone has not, do not know of it.
+    /// Whether wrong use is looked for. Costs nothing when not: the caches, which a debugged zone has not, do not know
+    /// of it.
     pub debug: Option<DebugOptions>,
 }
 
@@ -71,14 +72,14 @@ impl ItemOptions {
 
 /// Items of one keg, cached per thread, with constructor and destructor. Share it with an `Arc` or a `static`.
 ///
-/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write, no metadata in
-/// the items. Items may be freed on any thread. A thread's cache is given back when the thread ends.
+/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write, no metadata
+/// in the items. Items may be freed on any thread. A thread's cache is given back when the thread ends.
 ///
-/// Several zones may share a keg (UMA's secondary zones): each has its own caches, object and limit, and an item belongs to
-/// the one that it was allocated from until it is freed there.
+/// Several zones may share a keg (UMA's secondary zones): each has its own caches, object and limit, and an item
+/// belongs to the one that it was allocated from until it is freed there.
 ///
-/// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which keeps
-/// its memory, and are reported ([`destroy`](Self::destroy)).
+/// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which
+/// keeps its memory, and are reported ([`destroy`](Self::destroy)).
 ///
 /// ```
 /// # mod tranship { pub use tranship_zone as zone; }
@@ -96,7 +97,7 @@ impl ItemOptions {
 pub struct ItemZone<O: Object> {
     zone: Zone<Supply<O>>,
     base: NonNull<u8>,
-    /// Whether who destroys it was told what was out.
+    /// Whether the destroyer was told which items were in use.
     pub(super) told: bool,
 }
 
@@ -114,7 +115,7 @@ impl<O: Object> ItemZone<O> {
             .unwrap_or_else(|| ZoneConfig::for_item(keg.item_bytes()))
             .capped(options.max)
             .with_barrier(membarrier::private_expedited);
-        // Time trims depots, unless nobody keeps it.
+        // The reaper trims depots, unless no thread keeps time.
         let config = if config.allocator {
             config
         } else {
@@ -148,9 +149,10 @@ impl<O: Object> ItemZone<O> {
         }
     }
 
-    /// An item, or `None` if there is none at the moment. Never waits for others to free (it may for a lock).
+    /// Allocates an item, or returns `None` if there is none at the moment. It never waits for other threads to free,
+    /// but it may wait for a lock.
     ///
-    /// Its bytes are undefined but for what the object's `init` and `ctor` wrote.
+    /// The item's bytes are undefined except for those that the object's `init` and `ctor` wrote.
     #[inline]
     #[must_use]
     pub fn alloc(&self, arg: O::Arg<'_>) -> Option<NonNull<u8>> {
@@ -175,7 +177,7 @@ impl<O: Object> ItemZone<O> {
     /// Takes an item back, on any thread.
     ///
     /// # Safety
-    /// `item` was allocated from this zone and not freed since, and nobody uses it any more.
+    /// `item` was allocated from this zone and not freed since, and nothing uses it any more.
     #[inline]
     pub unsafe fn free(&self, item: NonNull<u8>) {
         if self.supply().debug.is_some() {
@@ -195,18 +197,19 @@ impl<O: Object> ItemZone<O> {
         Some((self.address(item), item))
     }
 
-    /// Frees an item into the calling thread's cache and without the destructor; `false` if it has no room:
-    /// nothing has changed then. Who keeps the number in the item spares two loads that wait for each other.
+    /// Frees an item into the calling thread's cache, without the destructor. Returns `false`, and changes nothing, if
+    /// the cache has no room. A caller that keeps the number in the item saves two dependent loads.
     ///
     /// # Safety
-    /// As for [`free`](Self::free), if it returns `true`; `number` is what [`ItemKeg::number_of`] says of the item.
+    /// If it returns `true`, the rules of [`free`](Self::free) hold; `number` is the result of [`ItemKeg::number_of`]
+    /// for the item.
     #[inline(always)]
     #[must_use]
     pub unsafe fn free_cached_numbered(&self, number: u32) -> bool {
         self.zone.free_cached(number)
     }
 
-    /// What happens to the items.
+    /// Returns the object with the items' callbacks.
     #[inline]
     #[must_use]
     pub fn object(&self) -> &O {
@@ -219,14 +222,15 @@ impl<O: Object> ItemZone<O> {
         &self.zone.backend().keg
     }
 
-    /// What the zone is called.
+    /// Returns the zone's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.zone.backend().name
     }
 
     /// Changes the most items, cached ones included. Caches are capped so that they cannot hide more than a quarter of
-    /// them, and flushed. If more than that are out they stay until they are freed, and then go to the keg, past the caches.
+    /// them, and flushed. If more than that are out they stay until they are freed, and then go to the keg, past the
+    /// caches.
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);
@@ -236,32 +240,32 @@ impl<O: Object> ItemZone<O> {
         self.press();
     }
 
-    /// Whether allocations sleep at the limit: others' zones may hold what this one is short of.
+    /// Says whether allocations sleep at the limit: other zones may hold memory that this one is short of.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.supply().limit.sleepers() > 0
     }
 
-    /// Gives what is cached to the keg (after `fini`).
+    /// Gives cached items to the keg (after `fini`).
     pub fn drain(&self, level: Level) {
         self.flush_quarantine();
         self.zone.drain(level);
     }
 
-    /// A period is over, for a zone for which nobody keeps time ([`ZoneConfig::allocator`]): gives back what caches have not
-    /// needed. Returns whether there may be more to do after the next one.
+    /// Ends a period, for a zone for which no thread keeps time ([`ZoneConfig::allocator`]): gives back items that
+    /// caches have not needed. Returns whether there may be more to do after the next period.
     pub fn period_over(&self) -> bool {
         self.zone.period_over()
     }
 
-    /// Buckets of so many items, and a depot of so many, from now on: for who keeps a budget of what all zones of an allocator
-    /// cache ([`ZoneConfig::allocator`]). Buckets change as they are next exchanged; what is cached stays, so drain after
-    /// making them smaller.
+    /// Sets the size of buckets and of the depot, in items, from now on. It serves an allocator that keeps a budget of
+    /// all its zones' caches ([`ZoneConfig::allocator`]). Buckets change as they are next exchanged. Cached items stay,
+    /// so drain after making the sizes smaller.
     pub fn resize_caches(&self, bucket_items: u32, depot_items: u32) {
         self.zone.resize_caches(bucket_items, depot_items);
     }
 
-    /// No more allocations, sleepers are refused, and what is freed goes to the keg.
+    /// Ends allocation: sleepers are refused, and freed items go to the keg.
     pub fn close(&self) {
         if !std::thread::panicking() {
             self.flush_quarantine();
@@ -270,7 +274,7 @@ impl<O: Object> ItemZone<O> {
         self.supply().limit.close();
     }
 
-    /// The items that are out and who allocated them, as far as the zone is debugged.
+    /// Returns the items in use and the code that allocated them, as far as the zone is debugged.
     #[must_use]
     pub fn holders(&self) -> Vec<(NonNull<u8>, String)> {
         let supply = self.supply();
@@ -278,7 +282,7 @@ impl<O: Object> ItemZone<O> {
         debug.map_or_else(Vec::new, |debug| debug.holders(&supply.keg))
     }
 
-    /// What the zone has done and has.
+    /// Returns the zone's counters and its present state.
     #[must_use]
     pub fn stats(&self) -> ItemStats {
         self.supply().stats(self.zone.stats())
@@ -352,7 +356,7 @@ impl<O: Object> ItemZone<O> {
             return Err(AllocError::Closed);
         }
         let limit = &self.supply().limit;
-        // What other threads have cached counts against the limit, and must not be the reason for having none.
+        // Items that other threads have cached count against the limit, and must not be the reason that none is left.
         let resting = self.flush_quarantine();
         if limit.sleepers() == 0 && (resting || self.zone.stats().cached() > 0) {
             self.zone.drain(Level::All);
@@ -365,7 +369,7 @@ impl<O: Object> ItemZone<O> {
         }
         let outcome = limit.sleep(request.wait, || {
             self.press();
-            // What was freed into the quarantine before that.
+            // Items that were freed into the quarantine before that.
             self.flush_quarantine();
         });
         self.press();
@@ -397,7 +401,7 @@ impl<O: Object> ItemZone<O> {
         rested.into_iter().for_each(|item| self.zone.free(item));
     }
 
-    /// What rests goes to the keg; returns whether something did.
+    /// Gives resting items to the keg; returns whether there were any.
     fn flush_quarantine(&self) -> bool {
         let supply = self.supply();
         let rested = match &supply.debug {
@@ -419,8 +423,8 @@ impl<O: Object> ItemZone<O> {
     }
 }
 
-/// What touches the calling thread's cache and nothing else: no lock, no memory. For an allocator that has to know when it
-/// leaves this path.
+/// Operations that touch only the calling thread's cache: no lock, no memory. They serve an allocator that has to know
+/// when it leaves this path.
 impl ItemZone<Bytes> {
     /// Allocates an item out of the calling thread's cache or not at all.
     #[inline]
@@ -429,10 +433,10 @@ impl ItemZone<Bytes> {
         self.zone.alloc_cached().map(|item| self.address(item))
     }
 
-    /// Frees an item into the calling thread's cache; `false` if it has no room: nothing has changed then.
+    /// Frees an item into the calling thread's cache. Returns `false`, and changes nothing, if the cache has no room.
     ///
     /// # Safety
-    /// As for [`free`](Self::free), if it returns `true`.
+    /// If it returns `true`, the rules of [`free`](Self::free) hold.
     #[inline]
     #[must_use]
     pub unsafe fn free_cached(&self, item: NonNull<u8>) -> bool {

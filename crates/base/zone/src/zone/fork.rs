@@ -19,10 +19,10 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Gives them back. In the child, the other threads' caches are nobody's.
+    /// Releases a zone's locks. In the child, the other threads' caches have no owner.
     ///
     /// # Safety
-    /// `hold_zone` was called with this phase by this thread, or by the one it was forked from.
+    /// This thread, or the one it was forked from, called `hold_zone` with this phase.
     pub(crate) unsafe fn release_zone(&self, phase: Phase, child: bool) {
         // SAFETY: the caller holds these locks.
         unsafe {

@@ -1,4 +1,4 @@
-//! Bringing cached items back: drains, thefts, the ends of threads, and what time does.
+//! Bringing cached items back: drains, thefts, the ends of threads, and periodic work.
 
 use super::{Backend, EPOCH, EPOCH_MASK, Inner, PRESSURE};
 use crate::cache::{Cache, Claim, Home};
@@ -32,7 +32,7 @@ impl<B: Backend> Inner<B> {
         self.trim(keep);
     }
 
-    /// Takes what threads have cached; who cannot be robbed flushes at its next call.
+    /// Takes items that threads have cached. A thread whose cache cannot be taken flushes at its next call.
     fn steal(&self, caches: &[Arc<Cache>]) {
         let mut items = Vec::new();
         let one = self.thief.lock();
@@ -67,8 +67,9 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// One period has passed: what lay untouched in the depot for two goes back, buckets shrink if nobody was in another's way, and
-    /// what threads have cached that did nothing for a while goes back. Returns whether there may be more to do later.
+    /// Ends a period and returns whether there may be more to do later. Items that lay untouched in the depot for two
+    /// periods go back, and so do items cached by threads that did nothing for a while. Buckets shrink if no thread was
+    /// in another's way.
     pub(crate) fn period_over(&self) -> bool {
         let keep = self.depot().period();
         self.trim(keep);
@@ -91,7 +92,7 @@ impl<B: Backend> Inner<B> {
     /// where they began when all is drained.
     fn shrink_buckets(&self, drained: bool) {
         if self.config.allocator {
-            return; // who keeps its time also says how large they are
+            return; // the component that keeps its time also sets its sizes
         }
         let contended = self.counters.contended.load(Ordering::Relaxed);
         let before = self.last_contended.swap(contended, Ordering::Relaxed);
@@ -109,7 +110,7 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// Every thread flushes at its next call. Sets or clears the pressure, if `pressure` says so.
+    /// Makes every thread flush at its next call. Sets or clears the pressure, if `pressure` says so.
     pub(super) fn new_epoch(&self, pressure: Option<bool>) {
         let next = |control: u64| {
             let epoch = control.wrapping_add(EPOCH) & EPOCH_MASK & !PRESSURE;

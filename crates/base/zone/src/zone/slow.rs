@@ -1,4 +1,4 @@
-//! What `alloc` and `free` do when the calling thread's first bucket cannot serve them.
+//! The work of `alloc` and `free` when the calling thread's first bucket cannot serve them.
 
 use super::{Backend, Inner, Members, PRESSURE};
 use crate::cache::{Cache, Claim, Home};
@@ -54,7 +54,8 @@ impl<B: Backend> Inner<B> {
         {
             return;
         }
-        // Once the item is handed over, whoever waited for the last one may drop the zone (but not an allocator's).
+        // Once the item is handed over, a thread that waited for the last item may drop the zone (but not an
+        // allocator's).
         let _keep = (!self.config.allocator).then(|| self.me.upgrade());
         let cache = self.cache();
         if let Some(cache) = &cache
@@ -121,8 +122,8 @@ impl<B: Backend> Inner<B> {
         })
     }
 
-    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Says whether the depot got more
-    /// than it keeps.
+    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Says whether the depot
+    /// got more than it keeps.
     fn stash(&self, cache: &Cache, item: u32) -> Option<bool> {
         let mut spill = Vec::new();
         let mut surplus = false;
@@ -157,8 +158,8 @@ impl<B: Backend> Inner<B> {
         caching.then_some(surplus)
     }
 
-    /// Puts several items into this thread's empty spare bucket, which is the first one from then on; false, and nothing is done, if it is not empty, or has no
-    /// room for all.
+    /// Puts several items into this thread's empty spare bucket, which is the first one from then on; false, and
+    /// nothing is done, if it is not empty, or has no room for all.
     #[cold]
     pub(super) fn stash_all(&self, items: &[u32]) -> bool {
         let Some(cache) = self.cache() else {
@@ -181,8 +182,8 @@ impl<B: Backend> Inner<B> {
         is_stashed
     }
 
-    /// If all threads were asked to flush since this one last looked: does so, into `spill`, and adopts what was asked.
-    /// Returns whether items may be cached.
+    /// Flushes into `spill` if all threads were asked to flush since this one last looked, and takes over the new
+    /// control word. Returns whether items may be cached.
     fn settle(&self, claim: &mut Claim<'_>, spill: &mut Vec<u32>) -> bool {
         let control = self.hot.control.load(Ordering::Relaxed);
         if claim.seen() == control {

@@ -1,9 +1,9 @@
-//! What several of these tests need.
+//! Parts that several of these tests need.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Ends the process if a test hangs. It is no bound on speed.
+/// Makes a watchdog that ends the process if a test hangs. It is no bound on speed.
 #[must_use]
 pub fn watchdog() -> Watchdog {
     let (alive, ended) = channel();

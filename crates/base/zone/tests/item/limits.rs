@@ -1,4 +1,4 @@
-//! Limits, and who sleeps at them.
+//! Limits, and the threads that sleep at them.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn sleepers_are_served_in_the_order_in_which_they_came() {
             .collect();
         assert!(zone.is_exhausted());
         assert_eq!(zone.alloc(()), None, "nobody passes those who wait");
-        // SAFETY: once. Each sleeper frees what it got, which serves the next one.
+        // SAFETY: once. Each sleeper frees its item, which serves the next one.
         unsafe { zone.free(held[0]) };
         for thread in threads {
             thread.join().expect("sleeper");
@@ -121,7 +121,7 @@ fn raising_the_limit_serves_who_sleeps() {
     });
 }
 
-/// What is freed on top of a lowered limit is had by nobody again: not out of caches either.
+/// Items freed above a lowered limit are not handed out again: not out of caches either.
 #[test]
 fn a_lowered_limit_holds_as_soon_as_items_come_back() {
     for elsewhere in [false, true] {

@@ -28,7 +28,7 @@ fn watched<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Counts what happens, and refuses when told to.
+/// Counts the callbacks, and refuses on request.
 #[derive(Default)]
 struct Watched {
     inits: AtomicI64,
@@ -126,7 +126,7 @@ fn items_are_distinct_aligned_and_found_by_address() {
         drop(zone);
         assert_eq!(keg.used_items(), 0);
         drop(keg);
-        // Whoever keeps time may hold the keg a moment longer, and may have given memory back already.
+        // The thread that keeps time may hold the keg a moment longer, and may have given memory back already.
         while arena.stats().used_pages > 0 {
             std::thread::yield_now();
         }
@@ -208,7 +208,7 @@ impl Object for Packet {
     }
 
     fn fini(&self, item: NonNull<u8>) {
-        // SAFETY: `init` wrote it; nobody else has the cluster.
+        // SAFETY: `init` wrote it; no other code has the cluster.
         unsafe { self.clusters.free(item.cast::<NonNull<u8>>().read()) };
     }
 }
@@ -238,7 +238,7 @@ fn a_secondary_zone_shares_the_keg_and_accounts_for_itself() {
     while let Some(packet) = packets.alloc(()) {
         full.push(packet);
     }
-    // The clusters' limit is what ends it.
+    // The clusters' limit ends it.
     assert_eq!(full.len(), 100);
     assert_eq!(cluster_zone.stats().zone.outstanding(), 100);
     assert_eq!(packets.stats().items, 100);
@@ -280,7 +280,7 @@ fn a_zone_that_is_destroyed_with_items_out_says_so() {
     assert_eq!(zone.destroy(), Ok(()));
 }
 
-/// Who only drops it is told by a warning.
+/// A caller that only drops the zone is told by a warning.
 #[test]
 fn a_zone_that_is_dropped_with_items_out_warns() {
     #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, de};
 use tranship_proto::{MAX_NAME_BYTES, check_name};
 
-/// Somebody.
+/// A user or a group of users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
     /// Everybody: `"*"`.
@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for Who {
     }
 }
 
-/// One access rule. What is not said matches everything.
+/// One access rule. A field without a value matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -51,7 +51,7 @@ pub struct Rule {
     /// A name, or the beginning of one followed by `*`.
     #[serde(default, deserialize_with = "opt_pattern")]
     pub name: Option<String>,
-    /// What it says about them.
+    /// Whether the rule allows access.
     #[serde(default = "yes")]
     pub allow: bool,
 }
@@ -63,11 +63,11 @@ pub struct Reserved {
     /// The name.
     #[serde(deserialize_with = "pattern")]
     pub name: String,
-    /// Its owner.
+    /// The owner's uid.
     pub uid: u32,
 }
 
-/// Rules about somebody, whatever the name.
+/// Reads rules that have no names.
 pub(super) fn nameless<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Rule>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -90,7 +90,7 @@ pub(super) fn nameless<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Rule>, D::
         .collect())
 }
 
-/// A name that somebody could have, or the beginning of one.
+/// Reads a name, or the beginning of one.
 pub(super) fn pattern<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     let start = text.strip_suffix('*');

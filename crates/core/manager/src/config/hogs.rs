@@ -1,4 +1,4 @@
-//! How much of others' memory a domain may hold, and what is done about one that holds more.
+//! How much memory of others a domain may hold, and the action when it holds more.
 
 use super::Who;
 use super::access::{name_matches, pattern};
@@ -13,14 +13,14 @@ use tranship_proto::HogAction;
 pub struct HogRule {
     /// A domain's name, or the beginning of one followed by `*`.
     pub name: String,
-    /// Its user.
+    /// The domain's user.
     pub uid: Who,
     over: Over,
     /// For how long.
     pub lasting: Duration,
-    /// What is done then.
+    /// The action.
     pub action: HogAction,
-    /// Users whose writers are believed, where somebody is thrown out for what lingers in their pools.
+    /// Users whose writers are believed when a domain is expelled for buffers that it keeps in their pools.
     writers: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ enum Over {
 }
 
 impl HogRule {
-    /// What holds where no rule is given: it is said.
+    /// Returns the rule that holds without a configured one: it only reports.
     pub(super) fn usual() -> HogRule {
         HogRule {
             name: "*".to_owned(),
@@ -48,7 +48,7 @@ impl HogRule {
         name_matches(&self.name, name) && (self.uid == Who::All || self.uid == Who::Id(uid))
     }
 
-    /// Besides those who are believed without being named.
+    /// Says whether the rule believes a writer, besides those that are believed without being named.
     pub(crate) fn believes(&self, writer: u32) -> bool {
         self.writers.contains(&writer)
     }

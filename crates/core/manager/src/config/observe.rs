@@ -1,4 +1,5 @@
-//! Who may look on from outside. Read here, for the command that starts a manager: the manager itself serves nobody of these.
+//! The processes that may observe from outside. This part is read here for the command that starts a manager: the
+//! manager itself serves none of them.
 
 use serde::Deserialize;
 
@@ -8,7 +9,7 @@ use serde::Deserialize;
 pub struct Observe {
     /// OpenMetrics on a Unix socket beside the manager's own.
     pub metrics: bool,
-    /// And at an address.
+    /// The OpenMetrics figures at an address.
     pub metrics_tcp: Option<String>,
     /// The page with plots, at an address.
     pub web: Option<String>,

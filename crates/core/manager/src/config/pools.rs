@@ -1,4 +1,4 @@
-//! What the policy is told of pools.
+//! What the policy is told about pools.
 
 use super::access::pattern;
 use super::units::{opt_memory, parse_duration};
@@ -8,7 +8,7 @@ use tranship_proto::{MAX_NAME_BYTES, check_name};
 
 /// The policy that moves nothing.
 pub(super) const STATIC: &str = "static";
-/// Periods outside of these are a mistake: who waits says so every 100 ms.
+/// The allowed periods. Any other is a mistake, because a waiting thread reports every 100 ms.
 const PERIODS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 /// No pool weighs more.

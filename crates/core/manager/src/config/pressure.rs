@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the machine and its cgroups say of memory, and what follows from it (`docs/scheduling.md`).
+/// The figures of the machine and its cgroups about memory, and the reactions to them (`docs/scheduling.md`).
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PressureConfig {
@@ -31,7 +31,7 @@ pub struct PressureConfig {
     pub calm: Duration,
     /// Directories of cgroups to watch besides the manager's own and those above it.
     pub cgroups: Vec<PathBuf>,
-    /// Below what `/proc` and cgroups are looked for: another place than `/` is for tests.
+    /// The directory in which `/proc` and cgroups are searched: tests use another one than `/`.
     pub root: PathBuf,
 }
 
@@ -61,7 +61,7 @@ fn share<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
     )))
 }
 
-/// More often the kernel's figures do not change; more seldom nobody is helped.
+/// The allowed periods. The kernel's figures do not change more often, and a longer period reacts too late.
 const TIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
 

@@ -123,7 +123,7 @@ fn policies_that_cannot_be_are_errors_with_their_line() {
     }
 }
 
-/// What nobody waits for is refused before it is added to the time.
+/// A time beyond any use is refused before it is added to the clock.
 #[test]
 fn times_have_an_end() {
     for (text, key) in [

@@ -25,7 +25,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     n.checked_mul(factor)
 }
 
-/// A hundred years. What is added to the time of a clock must not go beyond what there is of it.
+/// A hundred years. A clock's time plus a configured time must stay in the clock's range.
 const LONGEST: Duration = Duration::from_secs(876_000 * 3600);
 
 /// "5ms" and the like.
@@ -49,7 +49,7 @@ enum Raw {
     Text(String),
 }
 
-/// Less than that nobody can use, and so nobody means: a number without its unit, perhaps.
+/// The smallest useful size. A smaller value is a mistake, perhaps a number without its unit.
 const LEAST_MEMORY: u64 = 64 << 10;
 
 pub(super) fn opt_memory<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {

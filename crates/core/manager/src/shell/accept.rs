@@ -12,9 +12,10 @@ use tranship_proto::{Event, RefusalCode, encode};
 use tranship_sys::epoll::Interest;
 use tranship_sys::socket;
 
-/// What is taken of one turn of the loop: who comes waits behind all who came before, whosever they are.
+/// The share of a turn of the loop for new connections. A new connection waits behind all earlier ones, whichever user
+/// they belong to.
 const SHARE: Duration = Duration::from_millis(1);
-/// Messages that are thrown away of somebody who may not connect.
+/// Messages of a client that may not connect which are thrown away.
 const UNHEARD: usize = 4;
 
 impl Shell {
@@ -27,7 +28,7 @@ impl Shell {
                     if error.kind() == io::ErrorKind::WouldBlock {
                         self.listener.emptied();
                     } else if socket::is_shortage(&error) {
-                        // It would be ready all the time.
+                        // The listener would be ready all the time.
                         let _ = self.epoll.remove(&self.listener);
                         self.listener_rests = Some(Instant::now() + AGAIN);
                         tracing::warn!(%error, "connection not taken");
@@ -53,11 +54,11 @@ impl Shell {
     fn adopt(&mut self, fd: OwnedFd) -> io::Result<()> {
         let client = ClientId(self.next_client);
         self.next_client += 1;
-        // No message before `Welcome` brings descriptors: where the kernel has seen to it since the connection was made, it
-        // has also begun to name who sends.
+        // No message before `Welcome` brings descriptors. If the kernel has ensured that since the connection was made,
+        // it has also begun to name the sender.
         let bare = self.listener.is_bare();
         let creds = socket::peer_credentials(&fd)?;
-        // Without ado, so that a flood of those who may not keeps nobody from the door.
+        // The refusal is cheap, so that a flood of refused clients does not keep others out.
         if let (true, Err(refusal)) = (bare, self.state.admits(creds.uid, creds.gid)) {
             let last = encode(&Event::Expelled { refusal });
             let _ = socket::sendmsg(&fd, &last, &[], true);
@@ -80,7 +81,7 @@ impl Shell {
             gid: creds.gid,
             pid: creds.pid,
         });
-        // Who has said hello already is answered in this turn.
+        // A client that has already said hello is answered in this turn.
         self.plan_read(client);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Doing what the state says.
+//! Execution of the state's actions.
 
 use super::parts::Shell;
 use super::party::Task;
@@ -18,7 +18,7 @@ impl Shell {
                 }
                 self.fds.remove(&token);
                 self.control_pages.remove(&token);
-                // What a client had goes in pieces, which may take longer than its connection.
+                // The client's tables are freed in pieces, which may take longer than its connection.
                 self.trim_soon();
             }
             Action::Disconnect { client, refusal } => self.part(client, refusal),
@@ -176,7 +176,7 @@ impl Shell {
         }
     }
 
-    /// As a task of the asker's, so that others have their turn between it and the next.
+    /// Answers as a task of the asker's user, so that others have their turn between this task and the next.
     fn answer_later(&mut self, client: ClientId, answer: Input) {
         if let Some(uid) = self.conns.get(&client).map(|c| c.uid) {
             self.enqueue(uid, Task::Answer(Box::new(answer)));

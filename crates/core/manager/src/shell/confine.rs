@@ -1,5 +1,5 @@
-//! What the daemon and its helpers take from themselves before they hear the first client: capabilities, resources, and all system
-//! calls but those that they make.
+//! The rights that the daemon and its helpers give up before they read from the first client: capabilities, resources,
+//! and all system calls that they do not make.
 
 use libc::c_long;
 use seccompiler::{
@@ -14,8 +14,8 @@ use tranship_sys::{confine, process};
 /// Memory of the manager's own, or of one helper's: far more than its tables can come to (`docs/threat-model.md`).
 const MOST_MEMORY: u64 = 8 << 30;
 
-/// For this thread and all that come after it; the calls for those that are there, too. There is no way back. `kills`: a rule says
-/// that somebody else's process is to be killed under some circumstances.
+/// Confines this thread and all later ones; the system call filter covers existing threads too. It cannot be undone.
+/// `kills`: a rule allows the manager to kill another process.
 pub(super) fn confine(kills: bool) -> Result<(), Error> {
     let at = |what: &'static str| Error::system(what);
     // Afterwards limits are only looked at.
@@ -33,10 +33,10 @@ pub(super) fn confine(kills: bool) -> Result<(), Error> {
 /// The same number on every architecture.
 const CACHESTAT: c_long = 451;
 
-/// What the kernel told this process at its start; who is not dumpable cannot read it in /proc.
+/// The kernel's auxiliary vector of this process, which an undumpable process cannot read in /proc.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
-/// Allowed whatever the arguments.
+/// System calls that are allowed with any arguments.
 const ALLOWED: &[c_long] = &[
     // open descriptors
     libc::SYS_read,
@@ -85,7 +85,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
     libc::SYS_fchmod,
-    // the file of ids, what the machine has, the socket's file at the end
+    // the file of ids, the machine's figures, the socket's file at the end
     libc::SYS_openat,
     libc::SYS_newfstatat,
     libc::SYS_statx,
@@ -96,7 +96,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fdatasync,
     libc::SYS_readlinkat,
     libc::SYS_getcwd,
-    // who opens the statistics page
+    // notices of opens of the statistics page
     libc::SYS_inotify_add_watch,
     // memory
     libc::SYS_munmap,
@@ -161,11 +161,11 @@ fn filters(kills: bool) -> io::Result<[BpfProgram; 2]> {
     rules.insert(libc::SYS_mprotect, vec![bits(2, exec, 0)?]);
     // Limits, to look at only.
     rules.insert(libc::SYS_prlimit64, vec![bits(2, u64::MAX, 0)?]);
-    // Signals to nobody but itself; those of a helper's are forked with the manager's number, and need none.
+    // Signals to itself only. Helpers are forked with the manager's number and need no rule of their own.
     let own = u64::from(process::getpid());
     rules.insert(libc::SYS_kill, vec![bits(0, u64::MAX, own)?]);
     rules.insert(libc::SYS_tgkill, vec![bits(0, u64::MAX, own)?]);
-    // But by what a client has proved to be, and to end it.
+    // Only by a client's proven pidfd, and only to end it.
     if kills {
         let kill = libc::SIGKILL.unsigned_abs().into();
         rules.insert(libc::SYS_pidfd_send_signal, vec![bits(1, u64::MAX, kill)?]);

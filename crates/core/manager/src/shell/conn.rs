@@ -9,19 +9,19 @@ use std::os::fd::OwnedFd;
 use tranship_proto::DomainId;
 use tranship_sys::epoll::Interest;
 
-/// With so many messages to be sent a client is not read: who does not take answers asks nothing more.
+/// The queue length at which a client is not read: a client that does not take answers cannot ask for more.
 const FULL: usize = 512;
 
 /// Where the next message is that brings something.
 #[derive(Debug)]
 pub(super) enum Carrying {
-    /// There is none.
+    /// No message is being carried.
     No,
-    /// It waits for a worker.
+    /// The message waits for a worker.
     Waiting,
     /// A worker has been sent for it.
     Away,
-    /// It is here.
+    /// The message has arrived.
     Arrived(Box<Carried>),
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Conn {
     pub fd: OwnedFd,
     pub uid: u32,
     pub domain: Option<DomainId>,
-    /// It never let descriptors in: nothing lies in it that could take long to close.
+    /// The connection never let descriptors in: nothing in it could take long to close.
     pub bare: bool,
     pub queue: VecDeque<Outgoing>,
     pub flight: Flight,
     pub greeted: bool,
     pub control_page: Option<FdToken>,
-    /// What epoll waits for.
+    /// The events that epoll waits for.
     pub watched: Option<Interest>,
     pub carried: Carrying,
     pub reading: bool,
@@ -44,7 +44,7 @@ pub(super) struct Conn {
     /// The socket takes no more for the moment; it never will.
     pub blocked: bool,
     pub broken: bool,
-    /// Its process has ended; how many messages are still heard.
+    /// The client's process has ended; the number is how many messages are still read.
     pub dying: Option<(DomainId, u32)>,
 }
 

@@ -73,8 +73,8 @@ impl Words for Column<'_> {
             return;
         };
         let words = words(self.file, self.at, &(first..last.saturating_add(1)));
-        // Ordering: partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`: nothing is read before
-        // what was to be read earlier.
+        // Ordering: partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`. No later
+        // word is read before the earlier ones.
         fence(Ordering::SeqCst);
         match words {
             Ok(words) => {
@@ -88,8 +88,8 @@ impl Words for Column<'_> {
 }
 
 impl Orphan<'_> {
-    /// Ranges of chunks in which some buffer is alive. It takes as long as there are words to read and places for chunks, whatever
-    /// the table says.
+    /// Returns ranges of chunks in which some buffer is alive. The time depends on the number of words to read and of
+    /// places for chunks, whatever the table says.
     pub fn live_chunks(&self) -> io::Result<Vec<(u32, u32)>> {
         let failed = Cell::new(None);
         let column = |file, at| Column {
@@ -125,8 +125,9 @@ impl Orphan<'_> {
         let mut reach: Vec<u32> = Vec::new();
         let slots = slots(table, &self.slots)?;
         for ((offset, length), _) in slots.into_iter().zip(&alive).filter(|(_, a)| **a) {
-            // Whatever its generation: a collector that died between its bump and its second look left it odd, though
-            // somebody had it after all. What a dead writer's table says of the place is bounded.
+            // The generation does not matter. A collector that died between its increment and its second look left it
+            // odd, although a domain still held the buffer. The place in a dead writer's table is untrusted, and
+            // bounded here.
             let first = offset / self.chunk_bytes;
             let last = offset.saturating_add(length.saturating_sub(1)) / self.chunk_bytes;
             let end = u64::from(self.windows.saturating_sub(1));
@@ -224,8 +225,8 @@ pub(super) fn taken(half: &File) -> io::Result<u64> {
     Ok(u64::from_le_bytes(raw))
 }
 
-/// What a writer says of its pool.
-// Trust: each word is the writer's claim; who uses it bounds it by what was granted.
+/// Reads a writer's figures about its pool.
+// Trust: each word is the writer's claim; its users bound it by the granted size.
 pub(super) fn figures(table: &File) -> io::Result<Figures> {
     let mut raw = [0u8; 88];
     table.read_exact_at(&mut raw, FIGURES_AT)?;
@@ -275,8 +276,8 @@ mod tests {
         file
     }
 
-    /// One slot in each of four chunks: nobody has it; somebody reads it; the same, and its writer died as it looked at it the
-    /// second time; it is on its way.
+    /// One slot in each of four chunks. The first is free, and a reader holds the second. A reader holds the third too,
+    /// whose writer died between its two looks. The fourth is in a queue.
     #[test]
     fn what_somebody_has_lives_whatever_its_generation() {
         let chunk_bytes = 1u32 << 16;

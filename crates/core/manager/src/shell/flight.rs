@@ -1,15 +1,16 @@
-//! Descriptors on their way: sent to a client, and not taken by it yet.
+//! Descriptors in transit: sent to a client, and not taken by it yet.
 //!
-//! The kernel counts those of all processes of the manager's user together, and when there are as many as one process may open it
-//! lets no more go (`ETOOMANYREFS`): then nobody is sent any. So each client's user may have some under way, of which the others
-//! leave it the more the fewer they have themselves. A connection that has ended counts until its client has taken what was
-//! sent, or has closed its end.
+//! The kernel counts the descriptors in transit of all processes of the manager's user together. At the number that one
+//! process may open, it refuses to send any more (`ETOOMANYREFS`), and then no client is sent any. Each client's user
+//! may therefore have only some in transit. The fewer the other users have, the more they leave to it. An ended
+//! connection counts until its client has taken its messages, or has closed its end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use tranship_sys::socket;
 
-/// With what the kernel charges a message to its sender at least, until it is taken: what it needs to keep track of it.
+/// The least number of bytes that the kernel charges a sender for a message until it is taken: the kernel's own record
+/// of it.
 const LEAST_CHARGE: usize = 512;
 
 /// Of one connection.
@@ -18,14 +19,14 @@ pub(super) struct Flight {
     /// Of each message that may not be taken yet, oldest first.
     pub messages: VecDeque<usize>,
     pub fds: usize,
-    /// It is among its party's.
+    /// The connection is in its party's list.
     pub listed: bool,
 }
 
 impl Flight {
-    /// Forgets what is taken for certain; how many descriptors that were.
+    /// Forgets descriptors that were certainly taken; returns their number.
     pub fn look(&mut self, conn: impl AsFd) -> usize {
-        // Nobody takes anything any more.
+        // No process can take anything any more.
         let unread = socket::unread(conn).unwrap_or(0);
         let most = unread.div_ceil(LEAST_CHARGE);
         let taken = self.messages.len().saturating_sub(most);
@@ -57,7 +58,8 @@ impl Flights {
         }
     }
 
-    /// Whether so many more may go to a user. As with everything else (`state/accounts`): three quarters of what others leave.
+    /// Says whether `fds` more descriptors may go to a user. As with every other limit (`state/accounts`), the share is
+    /// three quarters of the rest that others leave.
     pub fn may(&self, uid: u32, fds: usize) -> bool {
         let its = self.users.get(&uid).copied().unwrap_or(0);
         let left = self.most.saturating_sub(self.sum - its);
@@ -66,7 +68,7 @@ impl Flights {
         } else {
             left / 4 * 3
         };
-        // One message always may: it is what the user waits for.
+        // One message is always allowed: the user waits for it.
         its == 0 || its + fds <= share
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use tranship_proto::DomainId;
 use tranship_sys::pidfd;
 
-/// To the log, with what somebody needs to find it.
+/// Writes a notice to the log, with the data that an administrator needs to find the domain.
 pub(super) fn say(notice: &HogNotice) {
     let HogNotice {
         domain,

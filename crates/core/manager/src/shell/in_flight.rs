@@ -42,7 +42,7 @@ impl Shell {
         }
     }
 
-    /// Looks what one client has taken meanwhile.
+    /// Updates the descriptors that one client has taken.
     pub(super) fn look_at_flight(&mut self, client: ClientId) {
         if let Some(conn) = self.conns.get_mut(&client)
             && conn.flight.fds > 0
@@ -52,7 +52,7 @@ impl Shell {
         }
     }
 
-    /// Looks what some of a user's clients have taken meanwhile.
+    /// Updates the descriptors that some of a user's clients have taken.
     pub(super) fn look_at_flights(&mut self, uid: u32) {
         let Some(party) = self.parties.get_mut(&uid) else {
             return;
@@ -86,7 +86,7 @@ impl Shell {
         }
     }
 
-    /// A connection has ended. It is closed when nothing of what was sent to it can be on its way any more.
+    /// Keeps an ended connection, and closes it when none of its descriptors can be in transit any more.
     pub(super) fn linger(&mut self, uid: u32, mut flight: Flight, discarded: Discarded) {
         let taken = flight.look(&discarded);
         self.flights.sub(uid, taken);
@@ -102,7 +102,7 @@ impl Shell {
         }
     }
 
-    /// It is time to look at those that have ended.
+    /// Updates the ended connections, when it is time.
     pub(super) fn look_at_lingering(&mut self) {
         for uid in self.lingering.iter().copied().collect::<Vec<_>>() {
             self.enqueue(uid, Task::Look);

@@ -1,4 +1,4 @@
-//! Descriptors that the shell keeps for the state, and what becomes of them: closed at the expense of the user for whom they were kept.
+//! Descriptors that the shell keeps for the state. Closing them is at the expense of the user for whom they were kept.
 
 use crate::state::{FdToken, Input};
 use std::cell::{Cell, RefCell};
@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// What nobody holds any more, by user.
+/// Descriptors without a holder, by user.
 #[derive(Debug, Default)]
 pub(super) struct CloseQueue(RefCell<Vec<(u32, Discarded)>>);
 
@@ -25,9 +25,9 @@ impl CloseQueue {
 #[derive(Debug)]
 pub(super) struct Discarded {
     pub fd: OwnedFd,
-    /// What the state hears when it is closed.
+    /// The state's input after the descriptor is closed.
     pub what: Option<Input>,
-    /// Closed here: ours, the kernel's, or a little memory. Else by a worker.
+    /// Closed here: ours, the kernel's, or a little memory. All others are closed by a worker.
     pub small: bool,
 }
 
@@ -68,7 +68,7 @@ impl Kept {
         }
     }
 
-    /// It is going out: who shares it can put into it what takes long to close.
+    /// Marks a shared descriptor that is being sent: its holders can put things into it that take long to close.
     pub(super) fn goes_out(&self) {
         if self.shared {
             self.small.set(false);

@@ -15,18 +15,18 @@ use tranship_sys::{errno, socket};
 enum Bare {
     Yes,
     No,
-    /// Somebody may have connected before that was said, and have sent what it likes.
+    /// A client may have connected before that was set, and have sent anything.
     OnceEmpty,
 }
 
-/// A socket to serve. Its file is removed when it is dropped.
+/// A socket to serve. Dropping it removes its file.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     path: Option<PathBuf>,
     /// Where its ids are kept. Of each socket its own: others may be in the same directory.
     ids: Option<PathBuf>,
-    /// The socket's file, whoever made it.
+    /// The socket's file, whichever process made it.
     at: Option<PathBuf>,
     /// Made here, as the daemon cannot any more when it serves.
     notice: Option<Notice>,
@@ -36,8 +36,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is anything else.
-    /// Waits up to 2 s for one that is just going.
+    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is
+    /// anything else. Waits up to 2 s for one that is just going.
     ///
     /// # Errors
     /// `ManagerRunning` where one is alive; `System` where something else is in the way, or the kernel refuses.
@@ -51,7 +51,7 @@ impl Listener {
             .create(dir)
             .map_err(at("making the directory of"))?;
         let lock = Lock::take_in_time(path)?;
-        // The lock is ours: a manager's socket belongs to nobody who lives, or to one who is just dying.
+        // The lock is ours, so the socket's manager is dead or just dying.
         match std::fs::symlink_metadata(path) {
             Ok(m) if m.file_type().is_socket() => {
                 if is_of_another_kind(path) {
@@ -97,10 +97,10 @@ impl Listener {
         })
     }
 
-    /// The socket that systemd opened for us, if it did. Ids are kept in its runtime directory.
+    /// Takes the socket that systemd opened for this process, if it did. Ids are kept in its runtime directory.
     ///
     /// # Errors
-    /// As [`inherited`](Listener::inherited).
+    /// Those of [`inherited`](Listener::inherited).
     pub fn from_systemd() -> Option<Result<Listener, Error>> {
         let fd = tranship_sys::inherit::listen_socket()?;
         let dir = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
@@ -112,7 +112,7 @@ impl Listener {
         self.bare == Bare::Yes
     }
 
-    /// Nobody waits to be accepted: who comes from here on found it as it is now.
+    /// Says that no connection waits to be accepted: a later one found the listener in its present state.
     pub(super) fn emptied(&mut self) {
         if self.bare == Bare::OnceEmpty {
             self.bare = Bare::Yes;
@@ -124,7 +124,7 @@ impl Listener {
         self.path.as_deref()
     }
 
-    /// Where its statistics page is; `rules`: not everybody may connect who may write to the socket.
+    /// Returns the place of the statistics page. `rules`: some users that may write to the socket may not connect.
     pub(super) fn page(&mut self, rules: bool) -> Pages {
         let at = self.at.as_deref();
         let place = at.and_then(|at| Place::beside(at, rules).ok());
@@ -136,7 +136,7 @@ impl Listener {
     }
 }
 
-/// To hear of who opens the statistics page. A user may have only so many.
+/// Makes a notice of opens of the statistics page. The kernel limits their number for each user.
 fn notice() -> Option<Notice> {
     let made = Notice::new();
     let made =
@@ -144,14 +144,16 @@ fn notice() -> Option<Notice> {
     made.ok()
 }
 
-/// Whether somebody lives there who is no manager: the kernel asks a socket for its kind only while somebody has it.
+/// Says whether a live process other than a manager listens there. The kernel compares a socket's kind only while a
+/// process has it.
 fn is_of_another_kind(path: &Path) -> bool {
     let connected = socket::connect_now(path);
     connected.is_err_and(|e| e.raw_os_error() == Some(errno::WRONG_SOCKET_TYPE))
 }
 
-/// Sets what connections inherit, on kernels that let them: a `Hello` that is sent before its connection is accepted says who
-/// sent it, and brings nothing. So it comes before anybody can connect. Whether nothing can be brought.
+/// Sets options that connections inherit, on kernels that support it: the kernel names the sender of a `Hello` that is
+/// sent before its connection is accepted, and lets no descriptors in. It runs before any client can connect. Returns
+/// whether descriptors are kept out.
 fn prepare(fd: &OwnedFd) -> io::Result<bool> {
     socket::set_nonblocking(fd, true)?;
     socket::pass_pidfd(fd, true)?;

@@ -1,7 +1,7 @@
 //! The right to serve a path: a lock on a file beside the socket, which the kernel drops with its process.
 //!
-//! The file goes with the lock. So whoever has locked one looks whether it is still at its place: who had the lock may have
-//! removed it meanwhile, and somebody else made and locked another.
+//! The file goes with the lock. A process that has locked a file therefore checks that the file is still at its place.
+//! The former holder may have removed it meanwhile, and another process may have made and locked a new one.
 
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
@@ -14,13 +14,13 @@ use tranship_sys::{errno, pidfd, socket};
 /// Times that a file may be removed between being opened and being locked, by managers that end just then.
 const TRIES: u32 = 100;
 
-/// How long a lock may outlive who took it: a helper that was just being started when that was killed has a copy until it
-/// notices, and how soon that is depends on how busy the machine is.
+/// How long a lock may outlive the process that took it. A helper that was being started when that process was killed
+/// has a copy until it notices. How soon that is depends on the load of the machine.
 const OUTLIVES: Duration = Duration::from_secs(2);
 /// Longer each time, up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-/// Nobody else is to open it, for whoever can may lock it, and keep every manager from the path.
+/// Only the owner can open the file: a process that can open it may lock it, and so keep every manager from the path.
 const MODE: u32 = 0o600;
 
 /// The right to serve one path.
@@ -31,7 +31,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes it. Where nobody who lives listens, who has it is about to go or has just come, and is waited for.
+    /// Takes the lock, and waits for it if no live process listens. The holder is then about to go, or has just come.
     pub(super) fn take_in_time(socket: &Path) -> Result<Lock, Error> {
         let until = Instant::now() + OUTLIVES;
         let [mut pause, longest] = PAUSES;
@@ -53,13 +53,13 @@ impl Lock {
         }
     }
 
-    /// Takes it, if nobody has it.
+    /// Takes the lock, if it is free.
     pub(crate) fn take(socket: &Path) -> Result<Lock, Error> {
         let at =
             |what: &str| Error::system(format!("{what} the lock file of {}", socket.display()));
         let path = socket.with_added_extension("lock");
         for _ in 0..TRIES {
-            // Whoever can open it can lock it.
+            // A process that can open the file can lock it.
             let file = File::options()
                 .create(true)
                 .truncate(false)
@@ -69,7 +69,7 @@ impl Lock {
                 .open(&path)
                 .map_err(at("opening"))?;
             let found = file.metadata().map_err(at("looking at"))?;
-            // It goes with the lock.
+            // The file goes with the lock.
             if !found.is_file() || found.len() > 0 {
                 let why = "something else is there: move it away, or name another socket";
                 let why = io::Error::new(io::ErrorKind::AlreadyExists, why);
@@ -97,14 +97,15 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still locked, so nobody else takes the file for the right; unless it was moved away, and another's is there.
+        // The file is still locked, so no other process takes it for the right; unless it was moved away, and another
+        // process's file is there.
         if is_at(&self.file, &self.path).unwrap_or(false) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether somebody listens there who lives: of a listening socket, too, a helper may have a copy.
+/// Says whether a live process listens there. A helper may hold a copy of a listening socket too.
 fn is_served(path: &Path) -> bool {
     let socket = match socket::connect_now(path) {
         Ok(socket) => socket,
@@ -178,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("manager.sock");
         let mut helper = Some(Lock::take(&socket).expect("nobody has it"));
-        // A socket that nobody has any more stays at its place, too.
+        // A socket without a process stays at its place too.
         drop(socket::listen(&socket, 0o600).expect("a socket"));
         let goes = || helper.take().is_some();
         Lock::take_or(&socket, goes).expect("it went");

@@ -1,4 +1,4 @@
-//! What the machine has: memory, randomness.
+//! The machine's resources: memory, randomness.
 
 use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
@@ -13,8 +13,8 @@ pub(super) fn random() -> u64 {
     }
 }
 
-/// Half of what the machine, or our cgroup, has: not of what is free now, for a manager that is started again on a busy
-/// machine has to take up what there was.
+/// Returns half of the memory of the machine, or of this cgroup. Free memory is not the measure: a manager that is
+/// restarted on a busy machine has to take over the existing memory.
 pub(super) fn half_of_memory() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo")
         .ok()

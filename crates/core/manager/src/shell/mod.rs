@@ -1,8 +1,8 @@
 //! The I/O around the state machine: one thread, one epoll loop, nothing that waits for a client.
 //!
-//! Each user (uid) that has a connection is a party with an epoll and a list of tasks of its own. A turn of the loop gives every
-//! party that has something to do the same time at most, whatever the others have sent; a task is short, and what is long is
-//! many tasks. What clients send along, and what is to be closed of it, workers handle.
+//! Each user (uid) with a connection is a party with its own epoll and its own list of tasks. A turn of the loop gives
+//! every party with tasks the same time at most, whatever the others have sent. A task is short: long work consists of
+//! many tasks. Workers handle the descriptors that clients send, and close them.
 
 mod accept;
 mod act;
@@ -59,10 +59,10 @@ use worker::Workers;
 pub struct Shutdown(Arc<OwnedFd>);
 
 impl Shutdown {
-    /// A new one.
+    /// Makes a shutdown handle.
     ///
     /// # Errors
-    /// What the kernel says where a process can have no more descriptors.
+    /// The kernel's error if a process can have no more descriptors.
     pub fn new() -> io::Result<Shutdown> {
         Ok(Shutdown(Arc::new(eventfd::create()?)))
     }
@@ -70,29 +70,32 @@ impl Shutdown {
     /// Makes `run` return; callable from any thread.
     ///
     /// # Errors
-    /// What the kernel says; it does not block.
+    /// The kernel's error; it does not block.
     pub fn stop(&self) -> io::Result<()> {
         eventfd::signal(&*self.0)
     }
 }
 
-/// For how long the daemon, and its helpers, want a processor at a time, as short as the kernel gives: who wakes them waits for
-/// an answer, and is not to wait for the end of what somebody else computes.
+/// The processor time that the daemon and its helpers ask for at a time, as short as the kernel allows. A thread that
+/// wakes them waits for an answer, and should not wait for another thread's computation.
 const SLICE: Duration = Duration::from_micros(100);
-/// Descriptors that are kept free for what the shell itself opens.
+/// Descriptors that are kept free for the shell's own files.
 const RESERVE: usize = 256;
 /// How long after something is gone memory is given back that was needed for it.
 const TRIM: Duration = Duration::from_secs(1);
 /// When something that the kernel had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Runs a manager until it is stopped or has been idle for as long as the configuration says.
-/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what untrusted peers send is
-/// handled by processes of its own, a loop that stands still ends the process, and what this process does not need for that it
-/// cannot do from then on (nor can the caller).
+/// Runs a manager until it is stopped, or has been idle for as long as the configuration says. `daemon` is for a
+/// process that only serves:
+///
+/// - Other processes of its user cannot reach its descriptors.
+/// - Helper processes of its own handle what untrusted peers send.
+/// - A loop that stands still ends the process.
+/// - The process, the caller included, gives up every right that the manager does not need.
 ///
 /// # Errors
-/// `System` for what it cannot do without: descriptors, threads, its confinement. What clients do is none.
+/// `System` if it lacks something that it needs: descriptors, threads, its confinement. Clients' actions are no errors.
 pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) -> Result<(), Error> {
     if daemon {
         process::set_dumpable(false).map_err(Error::system("becoming non-dumpable"))?;
@@ -277,7 +280,7 @@ impl Shell {
         }
     }
 
-    /// Gives back what was needed for what is gone, when there is nothing else to do.
+    /// Gives back memory that ended clients needed, when there is nothing else to do.
     fn trim(&mut self) {
         let due = self.trim.is_some_and(|t| t <= Instant::now());
         if due && self.runnable.is_empty() {
@@ -332,7 +335,7 @@ impl Shell {
         wait.map(|w| w + Duration::from_millis(1))
     }
 
-    /// Tries again what the kernel had no room for.
+    /// Tries again the operations for which the kernel had no room.
     fn again(&mut self) {
         if self.listener_rests.is_some_and(|t| t <= Instant::now()) {
             self.listener_rests = None;
@@ -350,7 +353,7 @@ impl Shell {
         }
     }
 
-    /// Gives the state one input, does what it says, and what follows from that at once.
+    /// Gives the state one input, executes its actions, and the inputs that follow from them at once.
     fn feed(&mut self, input: Input) {
         if !matches!(input, Input::Tick) {
             self.pages.changed();
@@ -358,8 +361,8 @@ impl Shell {
         self.answers.push_back(input);
         while let Some(input) = self.answers.pop_front() {
             let actions = self.state.step(self.started.elapsed(), input);
-            // Crash: whatever was not done yet, a restarted manager does not know of: it is rebuilt from what
-            // its clients show, and a client that hears nothing asks again.
+            // Crash: a restarted manager knows nothing of the actions that were not done. It is rebuilt from its
+            // clients' descriptors, and a client without an answer asks again.
             for action in actions {
                 crash::point("manager.before_action");
                 self.act(action);

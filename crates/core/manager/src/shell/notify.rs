@@ -1,4 +1,4 @@
-//! Telling systemd that the socket is served, that the loop turns, and what to store.
+//! Messages to systemd: that the socket is served, that the loop turns, and which descriptors to store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,18 +18,18 @@ impl<T: AsFd + std::fmt::Debug> Lasting for T {}
 #[derive(Debug)]
 pub(super) struct Notify {
     to: Option<Notifier>,
-    /// What it has still to take away, and then what it has to store: so it never has more than there was to be stored at one time, and no more waits
-    /// here than that twice.
+    /// The service manager's pending work: names to remove, then descriptors to store. It therefore never has more than
+    /// there was to store at one time, and at most twice that waits here.
     gone: BTreeSet<String>,
     wanted: BTreeMap<String, Rc<dyn Lasting>>,
     /// How often it wants to hear from us, and when it has to next.
     beat: Option<(Duration, Instant)>,
-    /// It had no room for the last beat.
+    /// There was no room for the last beat.
     late: bool,
 }
 
 impl Notify {
-    /// As the environment says.
+    /// Makes a notifier from the environment.
     pub fn new() -> Notify {
         let to = Notifier::from_environment(false).map_err(warn);
         let to = to.ok().flatten();
@@ -56,20 +56,21 @@ impl Notify {
         self.to.is_some()
     }
 
-    /// Has a descriptor stored. It is not looked at there, so that only we say when it goes.
+    /// Asks for a descriptor to be stored. The service manager does not poll it, so it goes only when this process says
+    /// so.
     pub fn store(&mut self, name: &str, what: Rc<dyn Lasting>) {
         self.wanted.insert(name.to_owned(), what);
     }
 
-    /// Has it closed there.
+    /// Asks for a stored descriptor to be closed.
     pub fn unstore(&mut self, name: &str) {
-        // Else it does not lie there yet.
+        // If it was still pending, it is not stored yet.
         if self.wanted.remove(name).is_none() {
             self.gone.insert(name.to_owned());
         }
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as there is room for.
     pub fn flush(&mut self) {
         if self.late {
             self.turn();
@@ -134,7 +135,7 @@ impl Notify {
     }
 }
 
-/// `false`: there is no room for it. What it does not take for another reason it never takes.
+/// Returns `false` if there is no room. A message that fails for another reason always fails.
 fn is_told(told: io::Result<()>) -> bool {
     match told {
         Err(e) if is_full(&e) => false,
@@ -146,7 +147,7 @@ fn is_told(told: io::Result<()>) -> bool {
     }
 }
 
-/// It has not read what it was told; too many descriptors are on their way to it.
+/// The service manager has not read its messages, or too many descriptors are in transit to it.
 fn is_full(error: &io::Error) -> bool {
     let full = [libc::EAGAIN, libc::ENOBUFS, libc::ETOOMANYREFS];
     error.raw_os_error().is_some_and(|e| full.contains(&e))
@@ -162,7 +163,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixDatagram;
 
-    /// Who takes nothing for a while hears the beat all the same, and at last what there is and what is not: no more notices than names.
+    /// A service manager that reads nothing for a while still gets the beat. At last it gets the present state: no more
+    /// notices than names.
     #[test]
     fn a_service_manager_that_is_slow_hears_the_beat_and_all_that_it_is_to_store() {
         let (to, from) = UnixDatagram::pair().expect("a pair");

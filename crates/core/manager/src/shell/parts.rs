@@ -1,4 +1,4 @@
-//! What the shell consists of.
+//! The parts of the shell.
 
 use super::conn::Conn;
 use super::flight::Flights;
@@ -21,7 +21,7 @@ use tranship_proto::DomainId;
 use tranship_region::layout::ControlPageRw;
 use tranship_sys::epoll::Epoll;
 
-/// What epoll says about a ready descriptor: the kind is in the upper byte.
+/// Epoll's token for a ready descriptor: the kind is in the upper byte.
 pub(super) const LISTENER: u64 = 0;
 pub(super) const STOP: u64 = 1;
 pub(super) const CLIENT: u64 = 1 << 56;
@@ -37,12 +37,12 @@ pub(super) struct Shell {
     /// Goes before the listener, whose lock says whose the file is.
     pub pages: Pages,
     pub listener: Listener,
-    /// There was no room for a connection: none is taken until then.
+    /// Set if there was no room for a connection: none is accepted until then.
     pub listener_rests: Option<Instant>,
     pub started: Instant,
     pub instance: u64,
     pub control_page_entries: u32,
-    /// Quotas move: control pages say so.
+    /// Quotas change without a request, and control pages say so.
     pub scheduled: bool,
     pub max_files: usize,
     pub fds: HashMap<FdToken, Rc<Kept>>,
@@ -65,7 +65,7 @@ pub(super) struct Shell {
     pub flights: Flights,
     pub lingering: BTreeSet<u32>,
     pub look: Duration,
-    /// Answers to what the state asked to be read.
+    /// Answers to the state's read actions.
     pub answers: VecDeque<Input>,
     /// Connections to which the kernel lets no more descriptors go for the moment.
     pub throttled: BTreeSet<ClientId>,
@@ -75,11 +75,11 @@ pub(super) struct Shell {
     pub notify: Notify,
     pub store: Store,
     pub beat: Arc<Beat>,
-    /// What this thread had used of a processor when it last began to wait.
+    /// Processor time that this thread had used when it last began to wait.
     pub used: Duration,
     pub exit: bool,
     pub gauge: Gauge,
-    /// Its heap is its own: not where it is a thread of somebody's.
+    /// The heap belongs to the manager alone, which is not so in a thread of another program.
     pub trims: bool,
     /// When memory is given back.
     pub trim: Option<Instant>,

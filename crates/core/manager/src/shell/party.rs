@@ -1,4 +1,4 @@
-//! A party: one user's connections and processes, and what it has to be done.
+//! A party: one user's connections, processes and tasks.
 
 use super::flight::Flight;
 use super::keep::Discarded;
@@ -7,7 +7,7 @@ use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
 use tranship_sys::epoll::Epoll;
 
-/// What a party has to be done. Each is short.
+/// A task of a party. Each is short.
 #[derive(Debug)]
 pub(super) enum Task {
     /// Some messages of a client may be read.
@@ -27,7 +27,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// For the watchdog: what it is, and for which connection.
+    /// Returns the kind of task and its connection, for the watchdog.
     pub fn place(&self) -> (Place, u64) {
         match self {
             Task::Read(c) => (Place::Reading, c.0),
@@ -45,9 +45,9 @@ impl Task {
 pub(super) struct Party {
     pub epoll: Epoll,
     pub tasks: VecDeque<Task>,
-    /// It is among those that have their turn.
+    /// The party is in the queue for turns.
     pub queued: bool,
-    /// It has no turn for the moment: the last one took long.
+    /// The party has no turn for the moment, because the last one took long.
     pub rests: bool,
     /// Connections and processes that are watched.
     pub members: usize,

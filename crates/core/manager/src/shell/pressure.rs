@@ -1,4 +1,4 @@
-//! Looking at what the machine and its cgroups say of memory.
+//! Looking at the figures of the machine and its cgroups about memory.
 
 use crate::PressureConfig;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use tranship_proto::Pressure;
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::pressure::{Seen, Watch};
 
-/// What comes with a trigger, out of the loop's epoll.
+/// The token of a trigger in the loop's epoll.
 pub(super) const PRESSURE: u64 = 2;
 
-/// What is watched, and when it is looked at next.
+/// The watched sources, and the time of the next look.
 #[derive(Debug)]
 pub(super) struct Gauge {
     config: PressureConfig,
@@ -21,7 +21,7 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Those who were there before are awaited first, for `grace`.
+    /// Makes the gauge. The manager first waits `grace` for the domains of an earlier manager.
     pub fn new(config: &PressureConfig, grace: Duration, epoll: &Epoll) -> Gauge {
         let watch = config
             .watch
@@ -68,7 +68,7 @@ impl Gauge {
         }
     }
 
-    /// What is found, if it is time to look.
+    /// Returns the figures, if it is time to look.
     pub fn look(&mut self) -> Option<Pressure> {
         let now = Instant::now();
         if self.next > now {

@@ -1,4 +1,4 @@
-//! Reading what clients say.
+//! Reading clients' messages.
 
 use super::conn::Carrying;
 use super::keep::Discarded;
@@ -17,11 +17,11 @@ use tranship_sys::{process, socket};
 
 /// Messages taken from a client in one task.
 const TURN: usize = 16;
-/// Messages of a process that has ended which are still heard. What it has said itself lies in the socket already; its
-/// children may go on writing for ever.
+/// Messages of an ended process that are still read. Its own messages are in the socket already; its children may go on
+/// writing for ever.
 const LAST_WORDS: u32 = 1024;
 
-/// What reading came to.
+/// The result of reading.
 #[derive(PartialEq, Eq)]
 enum Got {
     Message,
@@ -60,7 +60,7 @@ impl Shell {
         }
     }
 
-    /// Has epoll wait for what there is to wait for.
+    /// Updates the events for which epoll waits.
     pub(super) fn rewatch(&mut self, client: ClientId) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
@@ -133,7 +133,8 @@ impl Shell {
         got
     }
 
-    /// Takes what lies in a connection that the kernel lets no descriptors into: but for who says it, that brings nothing.
+    /// Reads a connection that the kernel keeps free of descriptors. Only the sender's identity comes with its
+    /// messages.
     fn read_bare(&mut self, client: ClientId) -> Got {
         let Some(conn) = self.conns.get(&client) else {
             return Got::Gone;
@@ -183,8 +184,8 @@ impl Shell {
         self.rewatch(client);
     }
 
-    /// A worker that was sent for a client's message is gone. If the message may be gone with it the connection goes, too: its
-    /// client comes back, and claims what it has.
+    /// Handles the loss of a worker that was sent for a client's message. If the message may be lost too, the
+    /// connection is closed: its client comes back, and claims what it has.
     pub(super) fn lost(&mut self, client: ClientId, before: bool) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
@@ -208,7 +209,7 @@ impl Shell {
         }
     }
 
-    /// Counts down what a process that has ended may still say.
+    /// Counts down the messages that an ended process may still send.
     fn heard(&mut self, client: ClientId, got: &Got) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
@@ -224,7 +225,7 @@ impl Shell {
         }
     }
 
-    /// A process has ended: what it has said before counts.
+    /// Handles the end of a process: its earlier messages still count.
     pub(super) fn last_words(&mut self, pidfd: FdToken) {
         let Some(domain) = self.watches.get(&pidfd).copied() else {
             return;
@@ -241,8 +242,8 @@ impl Shell {
         }
     }
 
-    /// Of processes that have ended nothing more is heard where all workers of their user are kept waiting: others wait for
-    /// the news of their end.
+    /// Of processes that have ended nothing more is heard where all workers of their user are kept waiting: others wait
+    /// for the news of their end.
     pub(super) fn let_the_dying_go(&mut self, uid: u32) {
         if !self.workers.all_busy(uid) {
             return;
@@ -266,7 +267,7 @@ impl Shell {
             party.members -= 1;
             self.wake(conn.uid);
         }
-        // Its process has ended, and is not watched any more: nothing else would say so.
+        // The client's process has ended and is not watched any more: no other event would tell.
         if let Some((domain, _)) = conn.dying {
             self.answers.push_back(Input::ProcessDied { domain });
         }
@@ -291,7 +292,7 @@ impl Shell {
         let request = decode::<Request>(&carried.bytes);
         let given = carried.fds.iter().filter(|(_, fd)| fd.is_some()).count();
         let wanted = carried.fds.iter().filter(|(f, _)| f.sealed.is_memory());
-        // There was no room for what it prescribes: in a worker, or here.
+        // There was no room for the prescribed descriptors, in a worker or here.
         let lost = given < wanted.count();
         let mut fds = Vec::new();
         for (facts, fd) in carried.fds {
@@ -428,7 +429,7 @@ impl Shell {
     }
 }
 
-/// What two clients are going to share is made here: neither then has the end of the other, which it could keep busy
+/// Makes the two sockets that two clients are going to share. If a client made them, it could keep the other's end busy
 /// (`docs/threat-model.md`).
 fn ends(request: &Request) -> io::Result<Option<[OwnedFd; 2]>> {
     let is_shared = matches!(request, Request::WakeFd { .. });
@@ -437,7 +438,7 @@ fn ends(request: &Request) -> io::Result<Option<[OwnedFd; 2]>> {
         .transpose()
 }
 
-/// What is to be said of bytes that are no request.
+/// Returns the input for bytes that are no request.
 fn unreadable<E>(
     client: ClientId,
     bytes: usize,
@@ -452,7 +453,8 @@ fn unreadable<E>(
     Some(Input::Violation { client, refusal })
 }
 
-/// The process that says hello, if it has made the connection: what it was made to write into another's says nothing of it.
+/// Identifies the process that says hello, if it has made the connection. A process may be made to write into another's
+/// connection, and such words say nothing about that other process.
 fn who_greets(conn: &OwnedFd, sayer: &OwnedFd) -> io::Result<Option<u64>> {
     let process = process_identity(sayer)?;
     let made = socket::peer_pidfd(conn)?;

@@ -1,6 +1,7 @@
-//! The service manager's store of descriptors (sd_pid_notify_with_fds(3)): what lies there comes back to the next manager.
+//! The service manager's store of descriptors (sd_pid_notify_with_fds(3)): stored descriptors come back to the next
+//! manager.
 //!
-//! Whatever comes out of it is looked at as if an untrusted peer had sent it.
+//! Every descriptor out of the store is checked like one from an untrusted peer.
 
 use super::keep::Kept;
 use super::parts::Shell;
@@ -18,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(250);
 
 impl Shell {
-    /// Takes what was handed over at the start.
+    /// Takes the descriptors that were handed over at the start.
     pub(super) fn restore(&mut self, handed: Vec<(String, OwnedFd)>) {
         self.store.on = true;
         let mut all = Vec::new();
@@ -51,7 +52,8 @@ impl Shell {
     }
 
     /// Brings the store up to date.
-    // Crash: what became an orphan since is not in it; its readers keep what they map, as without a store.
+    // Crash: a pool that has become an orphan since then is not in the store. Its readers keep their mappings, as
+    // without a store.
     pub(super) fn sync_store(&mut self) {
         let now = Instant::now();
         let version = self.state.stored_version();
@@ -114,7 +116,7 @@ impl Shell {
 }
 
 fn is_process(fd: &OwnedFd) -> bool {
-    // A pidfd's number is in the lower part; what is no pidfd has none.
+    // A pidfd's number is in the lower part; another descriptor has none there.
     pidfd::is_dead(fd).is_ok_and(|dead| !dead)
         && process_identity(fd).is_ok_and(|p| p & ((1 << 22) - 1) != 0)
 }

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::process;
 
-/// What one party gets of each turn.
+/// A party's share of each turn.
 pub(super) const SHARE: Duration = Duration::from_micros(300);
-/// Processor time that one turn of a party takes, a few times over. More takes a party that has the kernel walk in the manager's name, as by
-/// hundreds of thousands of waiters for its sockets.
+/// Processor time that one turn of a party takes, a few times over. More takes a party that has the kernel walk in the
+/// manager's name, as by hundreds of thousands of waiters for its sockets.
 const LONG: Duration = Duration::from_millis(20);
 /// For so many times as long the party has no turn after that.
 const REST: u32 = 16;
@@ -64,7 +64,7 @@ impl Shell {
             && let Some(until) = Instant::now().checked_add(time)
             && !std::mem::replace(&mut party.rests, true)
         {
-            // It would say that it is ready all the time.
+            // The party would be ready all the time.
             let _ = self.epoll.remove(&party.epoll);
             self.resting.push((until, uid));
         }
@@ -92,7 +92,7 @@ impl Shell {
         }
     }
 
-    /// Does some of what a party has to be done, for its share of the time.
+    /// Does some of a party's tasks, for its share of the time.
     pub(super) fn serve_party(&mut self, uid: u32) {
         let (begin, used) = (Instant::now(), process::thread_time());
         self.beat.at(Place::Events, uid, 0);
@@ -160,7 +160,7 @@ impl Shell {
         }
     }
 
-    /// A watched process ended: what it has said before is heard first.
+    /// Handles the end of a watched process: its earlier messages are read first.
     fn process_ended(&mut self, pidfd: FdToken) {
         let Some(kept) = self.fds.get(&pidfd).cloned() else {
             return;
@@ -207,7 +207,7 @@ impl Shell {
                             self.enqueue(uid, Task::Arrived(client));
                         }
                     }
-                    // Its client is gone.
+                    // The client is gone.
                     None => self.throw_carried(*carried),
                 }
             }

@@ -1,13 +1,13 @@
-//! What lies in the service manager's store of descriptors, as far as we know.
+//! The contents of the service manager's store of descriptors, as far as this process knows.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct Store {
-    /// A daemon's: what is stored by whoever has a manager in it would come back to that program.
+    /// Set in a daemon only: a stored descriptor would come back to a program that embeds a manager.
     pub on: bool,
-    /// What lies there.
+    /// The names in the store.
     pub names: BTreeSet<String>,
     pub version: u64,
     pub next: Instant,

@@ -13,24 +13,24 @@ use tranship_sys::socket;
 /// Closed in one task: as many as the messages of one can bring or make.
 const SWEEP: usize = 64;
 
-/// With so many messages of one user that workers have brought and that wait for its turn no more are fetched, but for those under
-/// way: what they bring is not in the books yet.
+/// The number of a user's fetched messages that stop further fetches, except those under way: what such messages bring
+/// is not in the books yet.
 const ARRIVED: usize = 8;
 
 impl Shell {
-    /// Of what the manager or the kernel made.
+    /// Keeps a descriptor that the manager or the kernel made.
     pub(super) fn keep_own(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
         self.keep(uid, Some(fd), true, false)
     }
 
-    /// Of what a client sent. What was not worth handing on is a token for nothing.
+    /// Keeps a descriptor that a client sent. If it was not worth handing on, the token stands for nothing.
     pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
         let small = facts.sealed.is_memory() && facts.size <= SMALL_BYTES;
         self.keep(uid, fd, small, false)
     }
 
-    /// One of two sockets that clients are going to share: what they put into it is as strange as what they send. Until it goes
-    /// out nobody has put anything into it.
+    /// Keeps one of two sockets that clients are going to share: its contents are as untrusted as clients' messages.
+    /// Until it is sent, it is empty.
     pub(super) fn keep_shared(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
         self.keep(uid, Some(fd), true, true)
     }
@@ -49,7 +49,7 @@ impl Shell {
         self.close_queue.throw(uid, discarded);
     }
 
-    /// Lays what was thrown away before the parties whose it is.
+    /// Sorts discarded descriptors by the parties that pay for closing them.
     pub(super) fn sort_trash(&mut self) {
         let all = self.close_queue.take();
         for (uid, discarded) in all {
@@ -82,7 +82,8 @@ impl Shell {
         self.use_workers(uid);
     }
 
-    /// No task adds more than this closes: what is thrown away does not pile up, however many tasks there are.
+    /// Closes some piled-up descriptors. No task adds more than this closes, so that they do not pile up, however many
+    /// tasks there are.
     pub(super) fn close_piled(&mut self, uid: u32) {
         let piled = self.parties.get(&uid).map_or(0, |p| p.small.len());
         if piled >= SWEEP {
@@ -99,7 +100,7 @@ impl Shell {
         self.swept(some);
     }
 
-    /// Closes what is left of these, and says so.
+    /// Closes the rest of these descriptors, and reports it.
     fn swept(&mut self, some: Vec<Discarded>) {
         for Discarded { fd, what, .. } in some {
             drop(fd);
@@ -109,14 +110,14 @@ impl Shell {
         }
     }
 
-    /// Has workers do what waits for them.
+    /// Gives waiting work to workers.
     pub(super) fn use_workers(&mut self, uid: u32) {
         let Some(party) = self.parties.get_mut(&uid) else {
             return;
         };
         let mut gone = Vec::new();
         let mut closers = Vec::new();
-        // First what is to be closed: who sends more meanwhile waits.
+        // Closing comes first: a user that sends more meanwhile waits.
         while !party.foreign.is_empty() {
             let n = party.foreign.len().min(socket::MAX_FDS);
             let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();

@@ -1,4 +1,5 @@
-//! What one task takes of a client that says more: the manager's own code over a real connection, a task at a time.
+//! How much one task takes from a client that says more: the manager's own code over a real connection, a task at a
+//! time.
 
 use super::conn::{Carrying, Conn};
 use super::*;
@@ -14,7 +15,7 @@ struct Stage {
     client: ClientId,
     /// The client's end.
     socket: OwnedFd,
-    /// What its process is watched by.
+    /// The descriptor that watches its process.
     pidfd: FdToken,
     dir: tempfile::TempDir,
     _dog: Watchdog,
@@ -62,7 +63,7 @@ fn stage() -> Stage {
 }
 
 impl Stage {
-    /// Asks as much as its socket takes, each of which has one answer.
+    /// Sends as many requests as its socket takes, each of which has one answer.
     fn ask(&self) {
         let question = encode(&Request::Unmapped {
             pool: PoolId(7),
@@ -72,7 +73,7 @@ impl Stage {
         while socket::sendmsg(&self.socket, &question, &[], true).is_ok() {}
     }
 
-    /// Has one task of reading done; how many answers there are that were not sent yet.
+    /// Runs one task of reading; returns the number of answers that were not sent yet.
     fn read(&mut self) -> usize {
         self.shell.read(self.client);
         self.shell.conns[&self.client].queue.len()
@@ -96,7 +97,8 @@ fn who_does_not_take_answers_is_not_heard() {
     }
 }
 
-/// A client can have waiters for its socket by the hundred thousand: each message walks them all, and each task has one such walk.
+/// A client can have waiters for its socket by the hundred thousand: each message walks them all, and each task has one
+/// such walk.
 #[test]
 fn a_message_that_takes_long_is_the_last_of_its_task() {
     let mut stage = stage();
@@ -131,7 +133,7 @@ fn a_party_that_rests_is_not_heard() {
         shell.turn(ready).expect("a turn");
         socket::recvmsg(&stage.socket, answer, true).is_ok()
     };
-    // What it says does not end the manager's sleep: somebody else does.
+    // A client's message does not end the manager's sleep: another connection does.
     socket::connect_now(&stage.dir.path().join("manager.sock")).expect("a connection");
     // The first message is the welcome.
     assert!(said(&mut stage.shell, &mut ready, &mut answer));
@@ -142,7 +144,7 @@ fn a_party_that_rests_is_not_heard() {
     drop(other);
 }
 
-/// Whoever else has its socket may go on for ever.
+/// Other holders of its socket may go on for ever.
 #[test]
 fn of_a_dead_process_a_thousand_messages_are_heard() {
     let mut stage = stage();
@@ -158,7 +160,7 @@ fn of_a_dead_process_a_thousand_messages_are_heard() {
     assert!(stage.shell.connected.is_empty());
 }
 
-/// What a message brings is in nobody's books before its user has its turn.
+/// A message's descriptors are in no user's books before that user has its turn.
 #[test]
 fn of_a_user_a_dozen_messages_are_fetched_ahead() {
     const CLIENTS: usize = 30;
@@ -175,7 +177,7 @@ fn of_a_user_a_dozen_messages_are_fetched_ahead() {
     for socket in others.iter().chain([&stage.socket]) {
         socket::sendmsg(socket, &brings, &[memory.as_fd()], true).expect("a message");
     }
-    // None of them has its turn.
+    // No client has had its turn.
     let clients: Vec<ClientId> = stage.shell.conns.keys().copied().collect();
     clients.into_iter().for_each(|c| stage.shell.read(c));
     let count = |shell: &Shell, is: fn(&Carrying) -> bool| {

@@ -1,7 +1,8 @@
-//! Notices that the loop stands still, says where, and ends the process: whoever starts the next manager finds everything as after
-//! a kill. Somebody who is slow is no reason; a turn of the loop that does not end is a mistake in it.
+//! A watchdog that notices when the loop stands still, says where, and ends the process. The next manager finds
+//! everything as after a kill. A slow client is no reason: a turn of the loop that does not end is an error in the
+//! loop.
 //!
-//! Time is counted in looks, each of which has seen the same turn: a process that was stopped, or a machine that slept, has not
+//! Time is counted in looks that have seen the same turn. A process that was stopped, or a machine that slept, has not
 //! stood still for as long as its clock says.
 
 use std::io;
@@ -48,7 +49,7 @@ const PLACES: [(Place, &str); 13] = [
     (Place::Page, "writing statistics"),
 ];
 
-/// What the loop says of itself.
+/// The loop's report about itself.
 #[derive(Debug, Default)]
 pub(super) struct Beat {
     turn: AtomicU64,
@@ -102,7 +103,7 @@ pub(super) fn start(limit: Duration) -> io::Result<Arc<Beat>> {
     watch.spawn(move || {
         let _ = signals::block_all();
         let (mut last, mut same) = (0, 0);
-        // The loop is gone when nobody else has its words.
+        // The loop is gone when only the watchdog has its words.
         while Arc::strong_count(&watched) > 1 {
             std::thread::sleep(limit / LOOKS);
             let turn = watched.turn.load(Ordering::Relaxed);
@@ -112,7 +113,7 @@ pub(super) fn start(limit: Duration) -> io::Result<Arc<Beat>> {
             }
             same += 1;
             if same >= LOOKS {
-                // Not through what may be locked by who stands still.
+                // Not through streams whose lock the stuck thread may hold.
                 process::last_words(&watched.words(limit));
                 std::process::abort();
             }

@@ -48,7 +48,7 @@ impl Shell {
         }
     }
 
-    /// Sends what can be sent of what is queued, and tells the state.
+    /// Sends as much of the queue as possible, and tells the state.
     pub(super) fn write(&mut self, client: ClientId) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
@@ -71,8 +71,8 @@ impl Shell {
             let Some(out) = conn.queue.front() else {
                 break;
             };
-            // Crash: of what belongs together one client may have heard and another not: the next manager says it again to
-            // who claims.
+            // Crash: of related messages, one client may have its message and another not. The next manager repeats
+            // them to clients that claim.
             crash::point("manager.before_send");
             match out.send(&conn.fd) {
                 Ok(()) => {
@@ -90,7 +90,7 @@ impl Shell {
                     self.throttled.insert(client);
                     break;
                 }
-                // Reading will find the hang-up, after what it still has to say.
+                // Reading finds the hang-up, after the client's last messages.
                 Err(_) => conn.broken = true,
             }
         }
@@ -103,8 +103,8 @@ impl Shell {
         {
             // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
             control_page.wake().fetch_add(1, Ordering::Release);
-            // Few: the client may have queued any number. Where more of its threads wait, the thread that takes the news wakes the others
-            // (`take_events` in the session).
+            // Few: the client may have queued any number. Where more of its threads wait, the thread that takes the
+            // news wakes the others (`take_events` in the session).
             let _ = futex::wake_some(control_page.wake());
         }
         if sent == TURN || late {

@@ -1,9 +1,9 @@
-//! What each user has of what is limited, and how much more it may have. Everything is looked up here before it is taken.
+//! Each user's use of limited resources, and its room. Every resource is checked here before it is taken.
 //!
-//! Besides a limit of its own a user has a share of what there is in all: at most three quarters of what the other users have
-//! left. So there is always something left for the next one, however many have taken all that they may (as the dynamic
-//! thresholds of switches that share a buffer between ports). The manager's own user is not held to that: who serves only
-//! itself may have everything.
+//! Besides its own limit, a user has a share of the whole: at most three quarters of the rest that other users leave.
+//! The next user therefore always finds something, however many have taken their full share (like the dynamic
+//! thresholds of switches that share a buffer between ports). The manager's own user is exempt: a manager that serves
+//! only itself may use everything.
 
 use super::refusal;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tranship_proto::{Limited, Refusal, RefusalCode};
 /// Domains that record; each user has its share of them.
 const MOST_TRACES: u64 = 256;
 
-/// What is counted.
+/// A limited resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Of {
     /// Connections without a domain, and domains.
@@ -29,7 +29,7 @@ pub(crate) enum Of {
     Records,
     /// Memory granted, admitted and stranded.
     Bytes,
-    /// Domains that record what they do.
+    /// Domains that record histories.
     Traces,
 }
 
@@ -58,15 +58,15 @@ type Counts = [u64; KINDS];
 pub(crate) struct Accounts {
     users: BTreeMap<u32, Counts>,
     sums: Counts,
-    /// What one user may have, whatever there is.
+    /// The limits of one user, whatever the whole is.
     limits: Counts,
-    /// What there is for all.
+    /// The limits of all users together.
     all: Counts,
-    /// Memory that may be had at present, whoever has it.
+    /// Memory that can be granted at present, including granted memory.
     now: u64,
     /// The manager's own user.
     owner: Option<u32>,
-    /// What each holds of other users' memory, and is charged for.
+    /// Bytes of other users' memory that each user holds and is charged for.
     charged: BTreeMap<u32, u64>,
 }
 
@@ -114,7 +114,7 @@ impl Accounts {
         self.now = bytes;
     }
 
-    /// What there is of memory at present, whoever has it.
+    /// Returns the memory that can be granted at present, including granted memory.
     pub fn most_now(&self) -> u64 {
         self.now
     }
@@ -131,7 +131,7 @@ impl Accounts {
         self.users.get(&uid).map_or(0, |c| c[of as usize])
     }
 
-    /// What a user may have in all.
+    /// Returns a user's limit in all.
     pub fn limit(&self, uid: u32, of: Of) -> u64 {
         let others = self.sum(of) - self.has(uid, of);
         let all = match of {
@@ -147,7 +147,7 @@ impl Accounts {
         self.limits[of as usize].min(share)
     }
 
-    /// What a user may have where nobody else has anything.
+    /// Returns a user's limit if no other user has anything.
     pub fn most(&self, uid: u32, of: Of) -> u64 {
         let all = self.all(of);
         let share = if self.owner == Some(uid) || all == u64::MAX {
@@ -163,8 +163,9 @@ impl Accounts {
         self.limit(uid, of).saturating_sub(self.has(uid, of))
     }
 
-    /// How much more memory a user may have, where what it holds of others' counts against its own limit: its configured one, and its
-    /// share. Against what is left for all it does not: there it is counted where it came from.
+    /// Returns how much more memory a user may have. Memory of other users that it holds counts against its own limits:
+    /// the configured one, and its share. It does not count against the rest for all, where its owner's use is counted
+    /// already.
     // Trust: how much of it there is the writers of others' pools say.
     pub fn room_charged(&self, uid: u32) -> u64 {
         let room = self.room(uid, Of::Bytes);
@@ -178,7 +179,7 @@ impl Accounts {
         room.min(own.saturating_sub(has.saturating_add(at_most_half(charged, own))))
     }
 
-    /// A user is charged so much in place of what it was.
+    /// Replaces a user's charge for other users' memory.
     pub fn charge(&mut self, uid: u32, before: u64, after: u64) {
         let charged = self.charged.entry(uid).or_default();
         *charged = (*charged + after).saturating_sub(before);
@@ -240,12 +241,12 @@ impl Accounts {
         some.count()
     }
 
-    /// Who has anything.
+    /// Returns the number of users that have anything.
     pub fn users(&self) -> usize {
         self.users.len()
     }
 
-    /// What each has.
+    /// Returns each user's use.
     pub fn each(&self) -> &BTreeMap<u32, Counts> {
         &self.users
     }
@@ -266,7 +267,7 @@ impl Accounts {
     }
 }
 
-/// What a limit is lessened by for what others say: half of it is left, whatever that is.
+/// Returns the part of a limit that others' words may take away: at most half of it.
 pub(super) fn at_most_half(charged: u64, limit: u64) -> u64 {
     charged.min(limit / 2)
 }
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(accounts.room(7, Of::Bytes), rest);
         accounts.add(7, Of::Bytes, rest);
         assert_eq!(accounts.room(8, Of::Bytes), 0);
-        // What one gives back others may have.
+        // Memory that one user gives back is available to others.
         accounts.sub(1, Of::Bytes, 1 << 19);
         assert!(accounts.room(8, Of::Bytes) > 1 << 18);
     }

@@ -1,11 +1,11 @@
-//! What comes with a request.
+//! The descriptors of a request.
 
 use super::refuse::refusal;
 use super::types::{Done, Fail, Fd, FdToken, Sealed};
 use std::collections::VecDeque;
 use tranship_proto::{RefusalCode, Trust};
 
-/// The descriptors of the message at hand; what no handler takes is closed.
+/// The descriptors of the present message; those that no handler takes are closed.
 #[derive(Debug)]
 pub(super) struct Ancillary {
     pub fds: VecDeque<Fd>,
@@ -45,7 +45,7 @@ impl Ancillary {
         Ok(fd)
     }
 
-    /// Takes the next one if it is memory that only its maker writes, of whatever kind.
+    /// Takes the next descriptor if it is memory that only its maker writes, of any kind.
     pub fn take_sealed(&mut self) -> Result<Fd, Fail> {
         match self.fds.pop_front() {
             Some(fd) if fd.facts.sealed == Sealed::OneWriter => Ok(fd),
@@ -69,7 +69,7 @@ impl Ancillary {
         )
     }
 
-    /// The same of chunks that nobody writes any more.
+    /// Checks that these are chunks that no process writes any more.
     pub fn are_sealed(&self, bytes: u64) -> Done {
         self.are(bytes, &[Sealed::Nobody])
     }
@@ -82,7 +82,7 @@ impl Ancillary {
         }
     }
 
-    /// Takes the next one, whatever it is.
+    /// Takes the next descriptor, of any kind.
     pub fn take_any(&mut self) -> Result<Fd, Fail> {
         let fd = self.fds.pop_front();
         fd.ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))

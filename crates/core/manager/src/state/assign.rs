@@ -77,8 +77,9 @@ impl State {
         }
         self.say_offer(key);
         if joined {
-            // The source has lost our answer with its connection, and sent nothing by it: once more from the start. Under the
-            // offer, so that the sink, which takes already, stays on the reader set with what it may be made to hold.
+            // The source has lost the answer with its connection, and sent nothing over the queue, so it starts again.
+            // This happens while the offer lasts: the sink may already take buffers, and stays on the reader set with
+            // those it can be made to hold.
             self.leave_queue(pool, channel);
         }
         Ok(())
@@ -93,7 +94,7 @@ impl State {
         })
     }
 
-    /// There is room again: offers that waited for it go out.
+    /// Sends offers that waited for room at the sink.
     pub(super) fn say_offers(&mut self, sink: DomainId) {
         for key in self.offers.unsaid(sink, OFFERED) {
             if self.may_say(key) {

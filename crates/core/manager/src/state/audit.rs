@@ -18,13 +18,13 @@ impl State {
         (self.cx.totals.granted(), self.cx.totals.stranded())
     }
 
-    /// What is admitted to heaps, one by one.
+    /// Returns the bytes admitted to each heap.
     pub fn heaps(&self) -> BTreeMap<PoolId, u64> {
         self.heaps.iter().map(|(id, h)| (*id, h.admitted)).collect()
     }
 
-    /// What each user has of what is limited: connections, pools and heaps, ends of channels, names, descriptors, records, bytes, domains that
-    /// record.
+    /// Returns each user's use of limited resources: connections, pools and heaps, ends of channels, names,
+    /// descriptors, records, bytes, domains that record.
     pub fn accounts(&self) -> BTreeMap<u32, [u64; KINDS]> {
         self.cx.accounts.each().clone()
     }
@@ -52,7 +52,7 @@ impl State {
         self.cx.accounts.users()
     }
 
-    /// Whether somebody may still collect in a pool.
+    /// Says whether a process may still collect in a pool.
     pub fn is_written(&self, pool: PoolId) -> bool {
         self.pools.get(&pool).is_some_and(|p| !p.is_orphan())
     }
@@ -63,14 +63,14 @@ impl State {
         reader.is_some_and(|r| r.queues > 0 || r.offers > 0 || r.proved)
     }
 
-    /// A pool's epoch, and the queues of which its writer was told.
+    /// Returns a pool's epoch, and the queues that its writer was told of.
     pub fn reader_set(&self, pool: PoolId) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
         let p = self.pools.get(&pool).filter(|p| !p.is_orphan())?;
         let told = p.queues.iter().filter(|(_, q)| q.opening.is_none());
         Some((p.epoch, told.map(|(c, _)| *c).collect()))
     }
 
-    /// Says what contradicts itself, if anything does.
+    /// Checks all books, and reports a contradiction.
     pub fn audit(&self) -> Result<(), String> {
         let mut granted = 0;
         let mut stranded = 0;
@@ -245,7 +245,7 @@ impl State {
         self.audit_accounts()
     }
 
-    /// Counts shared memory anew, by pieces and by what there is.
+    /// Counts shared memory anew, by pieces and by purpose.
     fn audit_extent(&self) -> Result<(), String> {
         let claimed = self.claims.assigns().values().map(|a| a.facts.size);
         let refs = self.claims.readers().values();
@@ -274,7 +274,7 @@ impl State {
         self.cx.descriptors.audit(kept, sums)
     }
 
-    /// What is queued to clients, and what waits for their answers, by who has caused it.
+    /// Counts queued messages and unanswered requests anew, by the user that caused them.
     fn audit_queues(&self) -> Result<(), String> {
         self.cx.clients.audit()?;
         self.traces.audit(&self.cx, &self.pools)?;

@@ -1,10 +1,11 @@
-//! What each domain has a part in. Its end, and its return, so cost what it has itself, and nothing of what others have.
+//! The objects in which each domain has a part. Its end and its return therefore cost time for its own objects, and
+//! none for others'.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use tranship_proto::{ChannelId, DomainId, PoolId, Req};
 
-/// One of them; in claims, what was claimed of it.
+/// A domain's part in an object. In claims, the claimed parts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum BackRef {
     /// An end of a channel: true is the source.
@@ -14,7 +15,7 @@ pub(crate) enum BackRef {
     Heap(PoolId),
     Writes(PoolId),
     Reads(PoolId),
-    /// It is named by the pool's writer, or may forward it.
+    /// The pool's writer named the domain, or the domain may forward the pool.
     Named(PoolId),
     /// Counters of a channel's queue.
     Assign(ChannelId, PoolId, bool),
@@ -67,7 +68,7 @@ impl BackRefs {
             .copied()
     }
 
-    /// Its pools, of a kind that has no channels.
+    /// Returns the domain's pools, of a kind that has no channels.
     pub fn pools(&self, domain: DomainId, kind: RangeInclusive<BackRef>) -> Vec<PoolId> {
         let pool = |back_ref| match back_ref {
             BackRef::Heap(p) | BackRef::Writes(p) | BackRef::Reads(p) | BackRef::Named(p) => {
@@ -78,12 +79,12 @@ impl BackRefs {
         self.of(domain, kind).filter_map(pool).collect()
     }
 
-    /// Its channels, and whether it is the source.
+    /// Returns the domain's channels, and whether it is the source.
     pub fn ends(&self, domain: DomainId) -> Vec<(ChannelId, bool)> {
         self.some_ends(domain, usize::MAX)
     }
 
-    /// So many of them.
+    /// Returns at most `most` of the domain's channels.
     pub fn some_ends(&self, domain: DomainId, most: usize) -> Vec<(ChannelId, bool)> {
         let end = |back_ref| match back_ref {
             BackRef::End(c, s) => Some((c, s)),

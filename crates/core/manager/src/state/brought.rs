@@ -1,5 +1,5 @@
-//! Queues on a pool's reader set that are older than the manager: its writer named them when it claimed the pool, and they have
-//! neither joined nor left since.
+//! Queues on a pool's reader set that are older than the manager: its writer named them when it claimed the pool, and
+//! they have neither joined nor left since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ChannelId, DomainId};
@@ -12,7 +12,8 @@ pub(crate) struct Brought {
     pub process: u64,
 }
 
-/// Those of a pool. What one sink has of them is found without the others: they may be many, and it may come back often.
+/// A pool's queues that its sinks brought. The queues of one sink are found without reading the others: there may be
+/// many, and the sink may come back often.
 #[derive(Debug, Default)]
 pub(crate) struct BroughtQueues {
     all: BTreeMap<ChannelId, Brought>,
@@ -45,7 +46,7 @@ impl BroughtQueues {
         self.all.keys().copied()
     }
 
-    /// Those that lead to this sink.
+    /// Returns the queues to this sink.
     pub fn to(&self, sink: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
         let its = (sink, ChannelId(0))..=(sink, ChannelId(u32::MAX));
         self.by_sink.range(its).map(|(_, channel)| *channel)

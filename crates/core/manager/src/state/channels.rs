@@ -17,7 +17,7 @@ impl State {
         if self.drop_claimed_end(me, id) {
             return Ok(());
         }
-        // Also one that it claimed in vain.
+        // This covers an end that the domain claimed in vain.
         self.has_no_more(me, id);
         let role = self.role_in(me, id)?;
         if self
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// The source sends no more; its queues stay until the sink has taken what is left.
+    /// Ends the source's side of a channel. Its queues stay until the sink has taken the remaining messages.
     pub(super) fn source_goes(&mut self, id: ChannelId, reason: GoneReason) {
         self.cancel_offers_of(id);
         let Some(c) = self.channels.get_mut(&id).filter(|c| !c.source_gone) else {
@@ -64,7 +64,7 @@ impl State {
         };
         c.source_gone = true;
         self.back_refs.remove(c.source, BackRef::End(id, true));
-        // What the sink does not take is not counted to the source any more.
+        // Messages that the sink does not take are no longer counted to the source.
         let payer = c.payers[0].take();
         let (sink, half) = (c.sink, c.source_half.take());
         let ring = half.and_then(|half| {
@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    /// Gives the peer something to write to, and who asks its other end to sleep on.
+    /// Gives the peer a socket to write to, and the asking domain the other end to sleep on.
     pub(super) fn wake_fd(
         &mut self,
         me: DomainId,
@@ -140,10 +140,10 @@ impl State {
         let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
         self.cx.accounts.check_descriptors(uid, 2)?;
         let Some(client) = self.cx.client_of(peer) else {
-            // It is away.
+            // The peer has no connection.
             return Err(refusal(RefusalCode::State, u64::from(id.0), 0).into());
         };
-        // Who asks faster than the peer takes must not get it expelled.
+        // A domain that asks faster than the peer takes must not get the peer expelled.
         if !self.cx.clients.has_room_for(client, uid) {
             return Err(Limited::Backlog.refuse(0, 0).into());
         }

@@ -1,4 +1,4 @@
-//! What domains say after a restart that they had, until its other side is there.
+//! Domains' claims after a restart, kept until the other side is there.
 
 use super::back_refs::{ASSIGNS, BackRef, BackRefs, ENDS, READS};
 use super::types::{ChunkKey, Facts, FdToken};
@@ -16,7 +16,7 @@ pub(super) struct Claims {
     readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
     /// Channels that domains have named, believed or not: they have them, until they leave them.
     tried: BTreeSet<(DomainId, ChannelId)>,
-    /// Who has claimed what; `assigns` by their pools; how often a domain is named as the other end.
+    /// The claims of each domain; `assigns` by their pools; how often a domain is named as the other end.
     // Invariant: of each in the three maps.
     back_refs: BackRefs,
     of_pools: BTreeSet<(PoolId, ChannelId, bool)>,
@@ -30,7 +30,7 @@ pub(super) struct ClaimedEnd {
     pub peer: DomainId,
     pub lines: u32,
     pub half: FdToken,
-    /// Of its own half, and what it says of the other.
+    /// The inode of the domain's own half, and the other half's inode as the domain names it.
     pub inode: u64,
     pub peer_inode: u64,
     pub req: Req,
@@ -48,7 +48,7 @@ pub(super) struct ClaimedAssign {
 
 #[derive(Debug)]
 pub(super) struct ClaimedReader {
-    /// To whom what is mapped is counted.
+    /// The user to whom the mapped chunks are counted.
     pub uid: u32,
     pub refs: FdToken,
     pub inode: u64,
@@ -56,9 +56,9 @@ pub(super) struct ClaimedReader {
     pub slots: u32,
     pub trust: Trust,
     pub mapped: BTreeSet<ChunkKey>,
-    /// It reads the pool no more; the writer has still to hear of it.
+    /// The domain no longer reads the pool; the writer must still be told.
     pub over: bool,
-    /// It was told that nothing of the pool is left.
+    /// The domain was told that nothing of the pool is left.
     pub gone_said: bool,
 }
 
@@ -83,19 +83,19 @@ impl Claims {
         self.readers.range(readers).next().is_some() || self.assigns_of(id).next().is_some()
     }
 
-    /// What was claimed of a pool's assignments.
+    /// Returns the claimed assignments of a pool.
     pub fn assigns_of(&self, pool: PoolId) -> impl Iterator<Item = AssignKey> + '_ {
         let of = (pool, ChannelId(0), false)..=(pool, ChannelId(u32::MAX), true);
         self.of_pools.range(of).map(|(p, c, s)| (*c, *p, *s))
     }
 
-    /// What was claimed of a channel's.
+    /// Returns the claimed assignments of a channel.
     pub fn assigns_in(&self, channel: ChannelId) -> Vec<AssignKey> {
         let of = (channel, PoolId(0), false)..=(channel, PoolId(u32::MAX), true);
         self.assigns.range(of).map(|(k, _)| *k).collect()
     }
 
-    /// What was claimed of an assignment that is made anew.
+    /// Takes the claims of an assignment that is made anew.
     pub fn take_assigns(&mut self, channel: ChannelId, pool: PoolId) -> Vec<FdToken> {
         [true, false]
             .into_iter()
@@ -136,13 +136,13 @@ impl Claims {
         self.tried.remove(&(domain, channel))
     }
 
-    /// The same of all of its channels; how many they were.
+    /// Ends the domain's claims of all its channels; returns their number.
     pub fn leaves_all(&mut self, domain: DomainId) -> usize {
         let of = (domain, ChannelId(0))..=(domain, ChannelId(u32::MAX));
         self.tried.extract_if(of, |_| true).count()
     }
 
-    /// Who has named channels, once for each.
+    /// Returns each domain that has named channels, once.
     pub fn triers(&self) -> impl Iterator<Item = DomainId> + '_ {
         self.tried.iter().map(|(domain, _)| *domain)
     }
@@ -265,7 +265,7 @@ impl Claims {
     }
 }
 
-/// What was claimed last: only what hangs together with it can have become ready.
+/// The last claim: only objects related to it can have become ready.
 #[derive(Debug)]
 pub(super) enum Claimed {
     Channel(ChannelId),

@@ -1,5 +1,5 @@
-//! Claims after a restart: what domains say they had. It is kept apart until both sides of it are
-//! there and agree (`settle`); a domain that comes back to the same manager is compared (`resume`).
+//! Claims after a restart: the domains' words about their earlier objects. A claim is kept apart until both sides are
+//! there and agree (`settle`). A domain that comes back to the same manager is compared (`resume`).
 
 use super::back_refs::BackRef;
 use super::brought::Brought;
@@ -63,7 +63,7 @@ impl State {
             }
             Some(p) if p.writer == me && !p.is_orphan() => self.pool_again(me, req, pool)?,
             Some(_) => return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into()),
-            // It was given up here, and its readers were told so.
+            // The pool was given up here, and its readers were told so.
             None if same => return Err(no_such(pool.0)),
             None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
         }
@@ -87,8 +87,8 @@ impl State {
         if let Some(old) = p.chunks.get(&index).map(|c| c.serial)
             && old < serial
         {
-            // That the older one went was said over a connection that broke. The younger one is there and in use: refused, its
-            // readers would be told that it does not exist, and take their writer for a liar.
+            // That the older one went was said over a connection that broke. The younger one is there and in use:
+            // refused, its readers would be told that it does not exist, and take their writer for a liar.
             self.chunk_goes(id, (index, old));
         }
         let p = self.own_pool(me, id)?;
@@ -97,7 +97,7 @@ impl State {
                 // Still on its way to some reader: the answer comes when it is there.
                 if let Some((answer, _)) = &mut c.ready {
                     let old = std::mem::replace(answer, Answer::Claim(req));
-                    // One that came over this connection, and waits for what it has shown itself.
+                    // One that came over this connection, and waits for its own chunks.
                     if let Answer::Batch(_) = old {
                         self.say_ready(id, key, old);
                     }
@@ -123,9 +123,9 @@ impl State {
                 fds.are_chunks(p.chunk_bytes, p.trust)?;
                 let fd = fds.take_any()?;
                 if p.unshown() == 0 {
-                    // The memory is there, and its readers use it, whatever is left of quota and total (others may have come
-                    // earlier and been granted it, or the total is a smaller one now): refused, it would only be
-                    // forgotten. Nothing more is granted until enough has come back.
+                    // The memory exists and its readers use it, even if quota and total are exceeded. Other pools may
+                    // have come earlier and been granted it, or the total is smaller now. A refusal would only make the
+                    // manager forget it. Nothing more is granted until enough has come back.
                     let over = self.admit_one(id).is_err();
                     self.add_granted(id, 1);
                     if over {
@@ -260,8 +260,8 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let half = fds.take(format::link_kind(role), lines, format::link_bytes(lines))?;
-        // Whoever has a stolen id has not the memory that goes with it: each end names the other's. And none alone says what
-        // the channel is called.
+        // A process with a stolen id has not the memory that belongs to it: each end names the other's. And neither end
+        // alone decides the channel's name.
         let strange = |o: &ClaimedEnd| {
             o.peer_inode != half.facts.inode || o.inode != peer_inode || o.name != *name
         };
@@ -310,7 +310,7 @@ impl State {
             let open = q.sink == me && q.opening.is_none();
             self.cx.tell(me, Event::Claimed { req }, &[]);
             if open {
-                // It may have missed that.
+                // The domain may have missed that event.
                 self.cx.tell(me, Event::PoolOpen { channel, pool }, &[]);
             }
             return Ok(());
@@ -398,7 +398,7 @@ impl State {
         self.claiming(me)?;
         let claiming = self.cx.domains.get(&me).and_then(|d| d.claiming.as_ref());
         if claiming.is_some_and(|c| c.cut_short) {
-            // Nothing of it is given up, and nothing settled: it claims everything once more.
+            // Nothing is given up or settled: the domain claims everything again.
             return Err(self.cx.accounts.no_descriptors().into());
         }
         self.give_up_unclaimed(me);

@@ -1,4 +1,4 @@
-//! Connections, and what is queued to each, bounded: a client that does not read costs nobody but itself.
+//! Connections, and the bounded queue of each: a client that does not read harms only itself.
 
 use super::model::StatRun;
 use super::refuse::refusal;
@@ -12,10 +12,11 @@ pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that are given up at a time for having said nothing.
 const LATE: usize = 64;
 
-/// Messages queued to one client at which it is given up: it is not read while it has half a thousand to take, and what others
-/// cause is bounded, so these are the ends of as many things as it may have.
+/// The number of queued messages at which a client is given up. A client with 512 messages to take is not read, and
+/// messages caused by others are bounded. The limit therefore allows for the ends of as many objects as a client may
+/// have.
 const MAX_MESSAGES: usize = 1 << 17;
-/// Long answers (`stat`, resync), and what others cause, fill a queue up to these only.
+/// Long answers (`stat`, resync) and messages caused by others fill a queue only up to these numbers.
 const EASY_MESSAGES: usize = 512;
 const EASY_FDS: usize = 192;
 /// Messages and descriptors that others have caused to be queued to one client.
@@ -33,7 +34,7 @@ pub(super) struct Client {
     flight: VecDeque<InFlight>,
     // Invariant: the sum over `flight`.
     flight_fds: usize,
-    /// What of it others have caused, by their users: messages and descriptors.
+    /// The messages and descriptors of the queue that other users have caused, by user.
     // Invariant: the sums over `flight`.
     caused: BTreeMap<u32, usize>,
     /// The oldest of it could not go out when it was last tried.
@@ -63,7 +64,7 @@ impl Client {
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     all: BTreeMap<ClientId, Client>,
-    /// Those that have not said `Hello`, oldest first.
+    /// Clients that have not said `Hello`, oldest first.
     // Invariant: all without a domain.
     handshakes: BTreeSet<(Duration, ClientId)>,
     /// To be thrown out at the end of this step.
@@ -83,12 +84,12 @@ impl Clients {
         self.all.get(&client)?.domain
     }
 
-    /// Its answer under way.
+    /// Returns the client's answer under way.
     pub fn stat(&mut self, client: ClientId) -> Option<&mut Option<StatRun>> {
         self.all.get_mut(&client).map(|c| &mut c.stat)
     }
 
-    /// Those of whom there is no `Hello` yet.
+    /// Returns the clients that have not said `Hello` yet.
     pub fn in_handshake(&self) -> impl Iterator<Item = &Client> {
         self.all.values().filter(|c| c.domain.is_none())
     }
@@ -110,7 +111,7 @@ impl Clients {
         self.handshakes.insert((now, client));
     }
 
-    /// It has said `Hello`.
+    /// Records that a client has said `Hello`.
     pub fn welcome(&mut self, client: ClientId, domain: DomainId) {
         if let Some(c) = self.all.get_mut(&client) {
             c.domain = Some(domain);
@@ -156,7 +157,8 @@ impl Clients {
         None
     }
 
-    /// Queues an event; what is to happen when it has gone out; at the expense of whose share in this client's queue.
+    /// Queues an event, with the step that follows when it has gone out. `cause` is the user whose share of this
+    /// client's queue pays for it.
     pub fn push(
         &mut self,
         client: ClientId,
@@ -194,14 +196,15 @@ impl Clients {
         self.all.get(&client).is_some_and(Client::has_room)
     }
 
-    /// Whether a user may cause one more message to a client: what it causes can fail for it, never for the client, and
-    /// never for the next one who wants something of that client.
+    /// Says whether a user may cause one more message to a client. If not, the request fails for that user. It never
+    /// fails for the client, nor for the next user that wants something of the client.
     pub fn has_room_for(&self, client: ClientId, uid: u32) -> bool {
         let (its, share) = self.share_in(client, uid);
         its < share
     }
 
-    /// Whether it may be sent a chunk of a user's pool now: it reads, and half of the share is for what is no chunk.
+    /// Says whether a client may be sent a chunk of a user's pool now: it must read, and half of the share is reserved
+    /// for other messages.
     pub fn has_room_for_chunk(&self, client: ClientId, uid: u32) -> bool {
         let Some(c) = self.all.get(&client) else {
             return false;
@@ -210,7 +213,7 @@ impl Clients {
         !(c.blocked || its >= share / 2)
     }
 
-    /// What a user has caused of a client's queue, and what it may.
+    /// Returns a user's part of a client's queue, and its share.
     fn share_in(&self, client: ClientId, uid: u32) -> (usize, usize) {
         let Some(c) = self.all.get(&client).filter(|c| c.has_room()) else {
             return (0, 0);
@@ -220,7 +223,7 @@ impl Clients {
         (its, (CAUSED.saturating_sub(others) / 4 * 3).max(2))
     }
 
-    /// The oldest queued message went out: what waits for that.
+    /// Removes the oldest queued message, which went out; returns the step that waits for that.
     pub fn sent(&mut self, client: ClientId) -> Then {
         let Some(c) = self.all.get_mut(&client) else {
             return Then::Nothing;
@@ -242,7 +245,7 @@ impl Clients {
         flight.then
     }
 
-    /// It does not read. The chunks for which nobody is to wait any more.
+    /// Marks a client that does not read. Returns the chunks whose requests no longer wait for it.
     pub fn blocked(&mut self, client: ClientId) -> Vec<(PoolId, ChunkKey)> {
         let Some(c) = self.all.get_mut(&client) else {
             return Vec::new();
@@ -253,7 +256,7 @@ impl Clients {
         c.chunks().collect()
     }
 
-    /// Counts anew what is queued, by who has caused it.
+    /// Counts the queued messages anew, by the user that caused them.
     pub fn audit(&self) -> Result<(), String> {
         for (id, c) in &self.all {
             let mut caused: BTreeMap<u32, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What every handler needs: the time, who is there, what each is told, and what each is charged.
+//! The data that every handler needs: the time, the domains, their queued events, and their charges.
 
 use super::accounts::{Accounts, Of, at_most_half};
 use super::clients::Clients;
@@ -22,7 +22,7 @@ pub(super) struct Context {
     pub instance: u64,
     pub pid: u32,
     pub now: Duration,
-    /// What the shell is to do, of this step.
+    /// The shell's actions of this step.
     pub out: Vec<Action>,
     pub clients: Clients,
     pub domains: BTreeMap<DomainId, Domain>,
@@ -31,14 +31,14 @@ pub(super) struct Context {
     pub descriptors: Descriptors,
 }
 
-/// Who is told what.
+/// Events to domains.
 impl Context {
     /// Queues an event to a connection.
     pub fn push(&mut self, client: ClientId, event: Event, fds: &[FdToken]) {
         self.push_then(client, event, fds, Then::Nothing);
     }
 
-    /// The same, and what is to happen when it has gone out.
+    /// Queues an event, with the step that follows when it has gone out.
     pub fn push_then(&mut self, client: ClientId, event: Event, fds: &[FdToken], then: Then) {
         let message = (event, fds);
         self.clients
@@ -99,7 +99,7 @@ impl Context {
         }
     }
 
-    /// What a returning domain gets anew before `ClaimDone` is not given up there.
+    /// Notes an object that a returning domain gets anew before `ClaimDone`, so that it is not given up there.
     pub fn claimed_too(&mut self, domain: DomainId, add: impl FnOnce(&mut Claiming)) {
         let d = self.domains.get_mut(&domain);
         if let Some(c) = d.and_then(|d| d.claiming.as_mut()) {
@@ -108,7 +108,7 @@ impl Context {
     }
 }
 
-/// Descriptors that are held for whom.
+/// Descriptors, and the users that pay for them.
 impl Context {
     /// Becomes the owner of a descriptor on behalf of a user.
     pub fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
@@ -141,14 +141,15 @@ impl Context {
     }
 }
 
-/// Memory that is granted to whom.
+/// Memory, and the users that pay for it.
 impl Context {
-    /// What a domain may still be granted: of the total, of its user's share, of what one domain may have.
+    /// Returns the memory that a domain may still be granted: of the total, of its user's share, and of the limit for
+    /// one domain.
     pub fn room_for(&self, uid: u32, domain: DomainId) -> u64 {
         let room = self.accounts.room_charged(uid);
         match (self.config.limits.domain_memory, self.domains.get(&domain)) {
             (Some(most), Some(d)) => {
-                // With what is charged to it of others' memory (docs/scheduling.md).
+                // Other users' memory that is charged to it counts too (docs/scheduling.md).
                 let strange = at_most_half(d.strange_bytes(), most);
                 let charged = d.charged_bytes() - d.strange_bytes();
                 let has = d.bytes.saturating_add(charged).saturating_add(strange);
@@ -158,7 +159,7 @@ impl Context {
         }
     }
 
-    /// What a domain could be granted if nothing of others' memory were charged to it.
+    /// Returns the memory that a domain could be granted if no memory of others were charged to it.
     fn room_uncharged(&self, uid: u32, domain: DomainId) -> u64 {
         let room = self.accounts.room(uid, Of::Bytes);
         match (self.config.limits.domain_memory, self.domains.get(&domain)) {
@@ -167,7 +168,7 @@ impl Context {
         }
     }
 
-    /// Why there is no room: for the want of it, or for what is charged to the domain of others' memory.
+    /// Returns the reason for the lack of room: too little memory, or others' memory charged to the domain.
     pub fn no_room(&self, uid: u32, domain: DomainId, asked: u64, least: u64) -> Refusal {
         let room = self.room_for(uid, domain);
         let code = match self.room_uncharged(uid, domain) >= least {
@@ -177,10 +178,10 @@ impl Context {
         refusal(code, asked, room)
     }
 
-    /// What a user's pool or heap can ever have of so much.
+    /// Returns the most that a user's pool or heap of this size can ever have.
     pub fn most_for(&self, uid: u32, max_bytes: u64) -> u64 {
         max_bytes
-            // What can never be granted must be an error at once, not a wait.
+            // A request that can never be granted must be an error at once, not a wait.
             .min(self.config.limits.domain_memory.unwrap_or(u64::MAX))
             .min(self.accounts.most(uid, Of::Bytes))
     }
@@ -191,7 +192,7 @@ impl Context {
         self.most_for(uid, max_bytes.min(first))
     }
 
-    /// So much is granted to a domain.
+    /// Grants memory to a domain.
     pub fn charge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
         self.totals.grant(uid, bytes, &mut self.accounts);
         if let Some(d) = self.domains.get_mut(&domain) {
@@ -206,7 +207,7 @@ impl Context {
         }
     }
 
-    /// The user who pays for what these hold.
+    /// Returns the user that pays for memory with these holders.
     pub fn payer(&self, holders: &BTreeSet<DomainId>) -> u32 {
         let first = holders.first().and_then(|d| self.uid_of(*d));
         first.unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! What ends with a connection, and what ends with a domain.
+//! The end of a connection, and the end of a domain.
 
 use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::clients::Client;
@@ -11,7 +11,7 @@ use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, Re
 const PIECE: usize = 128;
 
 impl State {
-    /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
+    /// Ends everything that needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(super) fn detach(&mut self, id: DomainId) {
         self.traces.say_no_levels(id);
         self.drop_heaps_of(id);
@@ -31,13 +31,14 @@ impl State {
         }
     }
 
-    /// The domain is no more: its process ended, or it said goodbye. What needs its connection goes now, the rest in pieces if it
-    /// is much; until then the domain is as one without a connection, and nobody can come back as it.
+    /// Ends a domain whose process ended, or which said goodbye. Objects that need its connection end now, and the rest
+    /// in pieces if there is much. Until then the domain is like one without a connection, and no process can come back
+    /// as it.
     pub(super) fn domain_ends(&mut self, id: DomainId, reason: GoneReason) {
         self.domain_ends_for(id, reason, None);
     }
 
-    /// The same; what its connection is told last.
+    /// Ends a domain, with the last event for its connection.
     pub(super) fn domain_ends_for(
         &mut self,
         id: DomainId,
@@ -89,8 +90,8 @@ impl State {
         }
     }
 
-    /// Ends some of its channels; when there are none left, takes it from some pools, and ends some that it wrote. Whether that
-    /// was all.
+    /// Ends some of its channels; when there are none left, takes it from some pools, and ends some that it wrote.
+    /// Whether that was all.
     fn end_piece(&mut self, id: DomainId, reason: GoneReason) -> bool {
         let mut left = PIECE;
         for (channel, is_source) in self.back_refs.some_ends(id, left) {
@@ -160,7 +161,7 @@ impl State {
         }
     }
 
-    /// One offer of a pool to a reader is over, whatever its outcome.
+    /// Ends one offer of a pool to a reader, whatever its outcome.
     pub(super) fn offer_over(&mut self, pool: PoolId, sink: DomainId) {
         if let Some(r) = self.pools.reader_mut(pool, sink) {
             r.offers = r.offers.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What left a pool's reader set, until its writer has heard of it.
+//! Departures from pools' reader sets, until the writers were told.
 
 use super::types::Left;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,7 +6,7 @@ use tranship_proto::{DomainId, PoolId};
 
 #[derive(Debug, Default)]
 pub(super) struct Departures {
-    /// By writers, what has not gone out to them yet, oldest first.
+    /// Departures that were not sent yet, by writer, oldest first.
     of: BTreeMap<DomainId, VecDeque<(PoolId, Left)>>,
     /// Readers among it, and how often.
     // Invariant: the counts over `of`.
@@ -21,7 +21,7 @@ impl Departures {
         }
     }
 
-    /// It has gone out to the writer.
+    /// Records that a departure was sent to the writer.
     pub fn told(&mut self, writer: DomainId, pool: PoolId, left: Left) {
         let Some(its) = self.of.get_mut(&writer) else {
             return;
@@ -58,7 +58,7 @@ impl Departures {
         }
     }
 
-    /// What of a pool its writer has not heard of.
+    /// Returns the departures from a pool that its writer was not told of.
     pub fn of(&self, writer: DomainId, pool: PoolId) -> impl Iterator<Item = Left> + '_ {
         let its = self.of.get(&writer).into_iter().flatten();
         its.filter(move |(p, _)| *p == pool).map(|(_, left)| *left)

@@ -1,5 +1,5 @@
-//! Descriptors that are held for users, and the memory behind them. Each is counted to its user until it is closed: messages on their way may
-//! bring it.
+//! Descriptors that are held for users, and the memory behind them. Each is counted to its user until it is closed:
+//! messages on their way may bring it.
 
 use super::accounts::{Accounts, Of};
 use super::extent::{Extent, For, Maker, Piece, Sums};
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A descriptor.
 #[derive(Debug)]
 struct Held {
-    /// To whom it is counted.
+    /// The user to whom it is counted.
     uid: u32,
-    /// None of a socket or a process.
+    /// `None` for a socket or a process.
     memory: Option<Piece>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Descriptors {
     closing: BTreeMap<FdToken, u32>,
     wires: BTreeMap<ClientId, u32>,
     /// Shared memory that there is.
-    // Invariant: what is `held`, and what was released but is counted.
+    // Invariant: the memory that is `held`, and memory that was released but is still counted.
     extent: Extent,
 }
 
@@ -55,7 +55,8 @@ impl Descriptors {
         }
     }
 
-    /// Closes a descriptor of memory that is mapped where it is needed, and goes on counting it. Give it to `forget` in the end.
+    /// Closes a descriptor of memory that is mapped where it is needed, and goes on counting it. Give it to `forget` in
+    /// the end.
     pub fn release_but_count(&mut self, token: FdToken, out: &mut Vec<Action>) -> Option<Piece> {
         let Some(held) = self.held.remove(&token) else {
             debug_assert!(false, "token {token:?} is not held");
@@ -66,12 +67,12 @@ impl Descriptors {
         held.memory
     }
 
-    /// What was counted without a descriptor is no more.
+    /// Ends a count of memory without a descriptor.
     pub fn forget(&mut self, piece: Piece) {
         self.extent.sub(piece);
     }
 
-    /// What was released is closed.
+    /// Records that a released descriptor is closed.
     pub fn closed(&mut self, token: FdToken, accounts: &mut Accounts) {
         if let Some(uid) = self.closing.remove(&token) {
             accounts.sub(uid, Of::Descriptors, 1);
@@ -84,7 +85,7 @@ impl Descriptors {
         accounts.add(uid, Of::Descriptors, 1);
     }
 
-    /// It is closed.
+    /// Records that a connection's descriptor is closed.
     pub fn parted(&mut self, client: ClientId, accounts: &mut Accounts) {
         if let Some(uid) = self.wires.remove(&client) {
             accounts.sub(uid, Of::Descriptors, 1);
@@ -97,7 +98,7 @@ impl Descriptors {
         memory.map_or(0, |piece| piece.bytes)
     }
 
-    /// A new one of those who make memory.
+    /// Returns a new number for a domain that makes memory.
     pub fn maker(&mut self) -> Maker {
         self.extent.maker()
     }
@@ -115,14 +116,14 @@ impl Descriptors {
         self.held.keys().copied().collect()
     }
 
-    /// To whom each is counted.
+    /// Returns the user to whom each descriptor is counted.
     pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
         let held = self.held.values().map(|held| held.uid);
         held.chain(self.closing.values().copied())
             .chain(self.wires.values().copied())
     }
 
-    /// Counts memory anew: what is held, what was released but is counted, and the sums by what there is.
+    /// Counts memory anew: held memory, released memory that is still counted, and the sums by purpose.
     pub fn audit(&self, kept: impl Iterator<Item = Piece>, sums: Sums) -> Result<(), String> {
         let held = self.held.values().filter_map(|held| held.memory);
         self.extent.audit(held.chain(kept), sums)

@@ -1,4 +1,4 @@
-//! Domains that have ended, of which much is left.
+//! Domains that have ended, of which many objects are left.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};

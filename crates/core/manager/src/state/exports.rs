@@ -1,4 +1,4 @@
-//! Exported names, by whom, and for which of them somebody may wait.
+//! Exported names, by domain, and the names for which a client may wait.
 
 use super::model::Export;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ pub(super) struct Exports {
     // Invariant: of each in `all`.
     by_name: BTreeMap<String, ExportId>,
     by_domain: BTreeSet<(DomainId, ExportId)>,
-    /// Those for which somebody may wait.
+    /// The names for which a client may wait.
     // Invariant: some of `by_domain`.
     wanted: BTreeSet<(DomainId, ExportId)>,
 }
@@ -49,21 +49,21 @@ impl Exports {
         self.by_domain.range(its).map(|(_, id)| *id).collect()
     }
 
-    /// Somebody may wait for one.
+    /// Records that a client may wait for a name.
     pub fn want(&mut self, id: ExportId) {
         if let Some(export) = self.all.get(&id) {
             self.wanted.insert((export.domain, id));
         }
     }
 
-    /// Nobody waits for one.
+    /// Records that no client waits for a name.
     pub fn unwant(&mut self, id: ExportId) {
         if let Some(export) = self.all.get(&id) {
             self.wanted.remove(&(export.domain, id));
         }
     }
 
-    /// One of a domain for which somebody may wait. The next one has its turn next time.
+    /// Takes one name of a domain for which a client may wait. The next name has its turn next time.
     pub fn take_wanted(&mut self, domain: DomainId) -> Option<ExportId> {
         let its = (domain, ExportId(0))..=(domain, ExportId(u32::MAX));
         let next = *self.wanted.range(its).next()?;

@@ -1,11 +1,12 @@
-//! Shared memory that is there: what for, and who made it.
+//! Shared memory in use: its purpose and its maker.
 //!
-//! Whatever a client shows was looked at before it is taken: all its blocks are there, so its size is what the kernel counts. What has no descriptor
-//! here any more, but is still mapped by both ends of a channel, is counted until the channel is over.
+//! A client's memory is checked before it is taken: all its blocks are present, so its size is the size that the kernel
+//! counts. Memory without a descriptor here may still be mapped by both ends of a channel. It is counted until the
+//! channel is over.
 
 use std::collections::BTreeMap;
 
-/// What shared memory is for.
+/// The purpose of shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum For {
     /// Buffers: chunks of pools.
@@ -14,7 +15,7 @@ pub(crate) enum For {
     Tables,
     /// Halves of channels.
     Rings,
-    /// What the manager writes for each domain.
+    /// The pages that the manager writes for each domain.
     ControlPages,
 }
 
@@ -22,7 +23,7 @@ const KINDS: usize = 4;
 
 pub(super) type Sums = [u64; KINDS];
 
-/// Who made it. A number of its own, as what a domain made may outlast it, and its id may be another's by then.
+/// The maker's own number. A domain's memory may outlast the domain, whose id may then belong to another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Maker(u64);
 
@@ -75,7 +76,7 @@ impl Extent {
         }
     }
 
-    /// Counts these pieces, and compares the sums by what there is.
+    /// Counts these pieces, and compares the sums by purpose.
     pub fn audit(&self, pieces: impl Iterator<Item = Piece>, sums: Sums) -> Result<(), String> {
         let mut counted = Extent {
             last: self.last,

@@ -1,5 +1,5 @@
-//! Heaps: private memory of a domain, admitted by the byte. There is nothing to see of it but what its owner says, so
-//! it lives as long as the connection over which that is said; whoever comes back creates it again with what it has.
+//! Heaps: private memory of a domain, admitted by the byte. Only the owner's words tell of it, so a heap lives as long
+//! as the connection that carries them. A domain that comes back creates the heap again with its present size.
 
 use super::back_refs::{BackRef, HEAPS};
 use super::model::{Heap, Want};
@@ -21,7 +21,7 @@ impl Want {
         self.counted = now;
     }
 
-    /// Brings what is counted up to now; what it wants.
+    /// Brings the wait's sum up to now; returns the wanted size.
     pub(super) fn count(&mut self, now: Duration) -> Option<u64> {
         let (at, bytes) = self.refused?;
         let until = now.min(at + WANTED);
@@ -130,7 +130,7 @@ impl State {
         Ok(())
     }
 
-    /// Its owner says how it does.
+    /// Records the owner's figures of a heap.
     pub(super) fn heap_figures(&mut self, me: DomainId, id: PoolId, said: (u64, u64)) -> Done {
         let heap = self.own_heap(me, id)?;
         // Trust: its owner's word, of memory that was admitted to it.

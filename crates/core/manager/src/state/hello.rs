@@ -11,7 +11,7 @@ use tranship_proto::{
 };
 
 impl State {
-    /// Whether somebody may connect now.
+    /// Says whether a user may connect now.
     pub fn admits(&self, uid: u32, gid: u32) -> Result<(), Refusal> {
         if !self.cx.config.may_connect(uid, gid) {
             return Err(barred(uid, AccessRule::Connect));
@@ -105,7 +105,7 @@ impl State {
             let its = self.cx.domains.get(id);
             !self.endings.has(*id) && its.is_some_and(|d| d.process == process && d.uid == uid)
         });
-        // What a dead writer has left is counted under its id until the last reader has let go.
+        // A dead writer's remaining objects are counted under its id until the last reader has let go.
         let left = |id: DomainId| self.back_refs.of(id, WRITES).next().is_some();
         let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0) && !left(*id));
         let id = if let Some(id) = same {
@@ -162,7 +162,8 @@ impl State {
             });
             self.hung_up(old);
         }
-        // Its old control page is written no more: whoever still collects by it has to stop before anything changes.
+        // Its old control page is no longer written: a process that still collects by it has to stop before anything
+        // changes.
         let pools: Vec<PoolId> = self.cx.domains.get(&id).map_or(Vec::new(), |d| {
             d.entries.iter().flatten().copied().collect()
         });
@@ -179,7 +180,7 @@ impl State {
                 });
             }
         }
-        // Who lost us while it claimed claims all of it again.
+        // A domain that lost its connection while it claimed claims everything again.
         let unfinished = |d: &Domain| d.claiming.as_ref().is_some_and(|c| !c.same);
         let same = !self.cx.domains.get(&id).is_some_and(unfinished);
         if !same {
@@ -220,8 +221,8 @@ impl State {
             || self.exports.contains(i)
     }
 
-    /// The connection is gone, and with it a domain that had heaps and nothing else: nobody else knows it, and its process
-    /// may by now run another program (`exec`), which is charged for its own heap.
+    /// Ends a connection, and with it a domain that had only heaps. No other domain knows it, and its process may by
+    /// now run another program (`exec`), which is charged for its own heap.
     pub(super) fn connection_ends(&mut self, client: ClientId) {
         let domain = self.cx.clients.domain_of(client);
         let heaps = domain.filter(|id| self.back_refs.of(*id, HEAPS).next().is_some());

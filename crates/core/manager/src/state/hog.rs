@@ -1,4 +1,4 @@
-//! Domains over what a rule lets them hold of others' memory, and processes whose membership was ended for that.
+//! Domains that hold more memory of others than a rule allows, and processes whose membership was ended for it.
 
 use super::model::Domain;
 use super::refuse::refusal;
@@ -12,7 +12,7 @@ const SLOWED: Duration = Duration::from_millis(250);
 const BARRED: usize = 64;
 
 impl Domain {
-    /// What of others' memory is charged to it.
+    /// Returns the bytes of others' memory that are charged to the domain.
     pub fn charged_bytes(&self) -> u64 {
         self.lingering_bytes().saturating_add(self.stranded_bytes)
     }
@@ -21,19 +21,19 @@ impl Domain {
         self.lingering_of(|_| true)
     }
 
-    /// What of it lingers in other users' pools.
+    /// Returns the charged bytes that linger in other users' pools.
     pub fn strange_bytes(&self) -> u64 {
         self.lingering_of(|uid| uid != self.uid)
     }
 
-    /// What lingers in the pools of these users. Each is bounded by what there is of them.
+    /// Returns the charged bytes that linger in these users' pools. Each figure is bounded by the pool's size.
     pub fn lingering_of(&self, users: impl Fn(u32) -> bool) -> u64 {
         let its = self.lingering.iter().filter(|(uid, _)| users(**uid));
         its.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 }
 
-/// What a rule says of a domain.
+/// A rule's limit for a domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     /// More than so much is too much.
@@ -82,7 +82,7 @@ impl Hogs {
         self.judged = now;
     }
 
-    /// A domain becomes one, or is one no more, by what is charged to it. Where that is to be said: what is done about it.
+    /// Judges a domain by its charge. Returns the action if the result has to be reported.
     pub fn judge(
         &mut self,
         id: DomainId,
@@ -101,7 +101,7 @@ impl Hogs {
                 };
                 self.all.insert(id, hog);
             }
-            // One that comes and goes about what is allowed is not told so each time.
+            // A domain around its limit is not reported each time.
             Some(_) if charged <= over_bytes / 4 * 3 => drop(self.all.remove(&id)),
             Some(_) | None => {}
         }

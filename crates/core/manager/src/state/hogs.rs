@@ -1,4 +1,4 @@
-//! What is done about domains that hold too much of others' memory.
+//! Actions against domains that hold too much memory of others.
 
 use super::State;
 use super::hog::Bound;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tranship_proto::{DomainId, GoneReason, HogAction};
 
 impl State {
-    /// When it is looked next who holds too much; never while nobody holds anything.
+    /// Returns the time of the next look for such domains; `None` while no domain holds anything.
     pub(super) fn hogs_due(&self) -> Option<Duration> {
         let stranded = self.cx.totals.stranded() > 0;
         let any = !self.watch.is_idle() || stranded || !self.hogs.is_empty();
@@ -34,11 +34,11 @@ impl State {
         let Some(d) = self.cx.domains.get(&id).filter(|_| !ending) else {
             return;
         };
-        // The rules do not change; who was judged by one is by the same again.
+        // The rules do not change: a domain that was judged by one is judged by the same again.
         let Some(rule) = self.cx.config.hog_rule(&d.name, d.uid) else {
             return;
         };
-        // Trust: how much lingers in a pool its writer says. Nobody is thrown out for what another user says.
+        // Trust: a pool's writer says how much lingers in it. No domain is expelled on another user's word.
         let is_believed =
             |uid| uid == d.uid || uid == 0 || accounts.is_owner(uid) || rule.believes(uid);
         let charged = match rule.action {
@@ -48,7 +48,7 @@ impl State {
                 lingering.saturating_add(d.stranded_bytes)
             }
         };
-        // Who ends its own manager's process ends all.
+        // Ending the manager's own process would end everything.
         let own = d.pid == self.cx.pid && rule.action != HogAction::Throttle;
         let bound = Bound {
             over_bytes: rule.over_bytes(self.cx.total_bytes),
@@ -74,7 +74,7 @@ impl State {
             Some(HogAction::Kill) if is_here => {
                 self.cx.out.push(Action::Kill { domain: id, pidfd });
             }
-            // Its connection ends with `exec`: what runs there now may be another program, with other rights.
+            // Its connection ends with `exec`: another program with other rights may run there now.
             Some(HogAction::Kill) => self.not_killed(id),
             Some(HogAction::Report | HogAction::Throttle) | None => {}
         }
@@ -86,7 +86,7 @@ impl State {
         self.bar(id);
     }
 
-    /// Its membership ends, and its process is not let in again. What it held is taken back as if it had died.
+    /// Ends a domain's membership, and does not let its process in again. Its memory is taken back as after its death.
     fn bar(&mut self, id: DomainId) {
         if let Some(d) = self.cx.domains.get(&id) {
             let why = self.hogs.bar(id, d);

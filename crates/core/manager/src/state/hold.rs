@@ -1,24 +1,25 @@
-//! What a domain holds of a pool, and for how long: noted from one look at its counters to the next.
+//! A domain's held buffers of a pool, and for how long: noted from one look at its counters to the next.
 //!
-//! Nobody tells the manager when a buffer is taken or dropped. A slot whose counter is not 0 at two looks, with the same generation at
-//! both, is taken for held in between: while it is held its writer cannot reuse it.
+//! The manager is not told when a buffer is taken or dropped. A slot whose counter is not 0 at two looks, with the same
+//! generation at both, counts as held in between, because the writer cannot reuse it while it is held.
 
 use super::types::HeldSlot;
 use std::time::Duration;
 
-/// Notes of one domain about one pool; what is held beyond counts from when there was too much to note.
+/// Notes of one domain about one pool. Further held buffers count from the time at which there were too many to note.
 const MAX_NOTES: usize = 1 << 16;
 /// Notes that cost the manager as much as a record of its tables.
 const NOTES_PER_RECORD: usize = 16;
 
-/// When something was first seen, in hundredths of a second since the manager's start, of which only the lower part is kept: it begins anew after 497
-/// days. What is that old is noted as half as old at each look, so that it never looks young.
+/// The time at which a slot was first seen, in hundredths of a second since the manager's start. Only the lower part is
+/// kept, so it wraps around after 497 days. A note that old is set to half its age at each look, so that it never looks
+/// young.
 type Seen = u32;
 
 const OLD: u32 = 1 << 31;
 
 fn seen(now: Duration) -> Seen {
-    // Masked to what fits.
+    // Masked to the bits that fit.
     u32::try_from((now.as_millis() / 10) & u128::from(u32::MAX)).unwrap_or(0)
 }
 
@@ -33,14 +34,14 @@ struct Note {
     since: Seen,
 }
 
-/// What one domain holds of one pool.
+/// The buffers of one pool that one domain holds.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    /// As of the last whole look, by rising slots.
+    /// The last complete look, by rising slots.
     notes: Vec<Note>,
     /// Since when there is more than could be noted.
     rest_since: Option<Seen>,
-    /// What of it is charged to the holder, bytes.
+    /// Bytes that are charged to the holder.
     pub lingering_bytes: u64,
     oldest: Option<Seen>,
     /// The look that is under way.
@@ -74,7 +75,7 @@ impl Hold {
         self.notes.len().div_ceil(NOTES_PER_RECORD) * NOTES_PER_RECORD
     }
 
-    /// Some of what is held, by rising slots.
+    /// Adds some of the held slots, by rising slots.
     pub fn add(&mut self, held: &[HeldSlot], now: Duration, linger: Duration) {
         let (now, linger) = (seen(now), hundredths(linger).min(OLD));
         let look = &mut self.look;
@@ -102,7 +103,7 @@ impl Hold {
         }
     }
 
-    /// The look is over: what is charged from now on, at most so much.
+    /// Ends a look; returns the bytes that are charged from now on, at most `most_bytes`.
     pub fn end(&mut self, now: Duration, linger: Duration, most_bytes: u64) -> u64 {
         let look = std::mem::take(&mut self.look);
         let (now, linger) = (seen(now), hundredths(linger).min(OLD));
@@ -122,7 +123,7 @@ impl Hold {
         Some(Duration::from_millis(10 * u64::from(age)))
     }
 
-    /// What the notes cost, in records of the manager's tables.
+    /// Returns the cost of the notes, in records of the manager's tables.
     pub fn records(&self) -> u64 {
         self.notes.len().div_ceil(NOTES_PER_RECORD) as u64
     }

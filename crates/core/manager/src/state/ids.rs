@@ -7,7 +7,7 @@ use super::types::Action;
 pub const BLOCK: u32 = 1024;
 const POOL_IDS: u32 = (1 << 20) - 1;
 
-/// Where counting starts: what the run-time directory said, or something random.
+/// The first numbers: from the run-time directory, or random.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdStart {
     /// Next id of domains, channels and exports.

@@ -1,4 +1,4 @@
-//! Admission and accounting: grants, what is returned, what is stranded, quotas.
+//! Admission and accounting: grants, returned memory, stranded memory, quotas.
 
 use super::model::{Answer, Stranded};
 use super::pool::Pool;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// What was granted so long ago, and not used since, may be taken back.
+/// The time after which memory that was granted and not used may be taken back.
 const UNUSED: Duration = Duration::from_secs(2);
 
 impl State {
@@ -34,7 +34,8 @@ impl State {
         Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
     }
 
-    /// The same; if that is not enough, after what was granted to others, or to it, and is not used has been taken back.
+    /// Returns the room for a domain. If it is too small, unused grants, of other domains or of this one, are taken
+    /// back first.
     pub(super) fn room_or_taken_back(&mut self, uid: u32, domain: DomainId, bytes: u64) -> u64 {
         let room = self.cx.room_for(uid, domain);
         if room >= bytes || !self.take_back() {
@@ -43,8 +44,8 @@ impl State {
         self.cx.room_for(uid, domain)
     }
 
-    /// Takes back what was granted and not used for a while; `false` if that was tried just now. Who then shows a chunk after
-    /// all is as one to whom it was not granted.
+    /// Takes back memory that was granted and not used for a while. Returns `false` if that was tried just now. A
+    /// writer that then shows a chunk after all is treated as if the chunk had not been granted.
     fn take_back(&mut self) -> bool {
         let now = self.cx.now;
         if !self.cx.totals.takes_back(now) {
@@ -100,7 +101,7 @@ impl State {
         };
         match self.admit(&self.pools[&id], chunks, least) {
             Ok(n) => {
-                // Part of what was asked for may be no use at all: it is as if all had been refused.
+                // Part of the requested memory may be useless, so this counts as a refusal of all of it.
                 if n < chunks && self.cx.room_for(uid, me) < u64::from(chunks) * bytes {
                     self.ask_to_shrink(id);
                 }
@@ -135,7 +136,8 @@ impl State {
         }
     }
 
-    /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to it.
+    /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to
+    /// it.
     pub(super) fn ask_to_shrink(&mut self, asker: PoolId) {
         let now = self.cx.now;
         if !self.cx.totals.asks_to_shrink(now) {
@@ -145,7 +147,7 @@ impl State {
         let equal = self.cx.total_bytes / accounts.users_with(Of::Bytes).max(1) as u64;
         let pool = self.pools.get(&asker).map(|p| p.uid);
         let its = pool.or_else(|| self.heaps.get(&asker).map(|h| h.uid));
-        // Of who asks, and who has more than an equal share, each pool is to come down to its part of that.
+        // The asking user, and a user with more than an equal share: each pool comes down to its part of that share.
         let share = |uid: u32| {
             let pools = accounts.has(uid, Of::Pools).max(1);
             let much = its == Some(uid) || accounts.has(uid, Of::Bytes) >= equal;
@@ -192,7 +194,7 @@ impl State {
             }
         }
         for (writer, event) in ask {
-            // Who does not read is asked again when it does.
+            // A writer that does not read is asked again when it does.
             if self.cx.reads(writer) {
                 self.cx.tell(writer, event, &[]);
             }
@@ -269,7 +271,7 @@ impl State {
             }
             self.cx.unstrand(stranded.payer, bytes);
             if !stranded.holders.is_empty() {
-                // Of those who still have it, another one pays.
+                // Of the remaining holders, another user pays.
                 stranded.payer = self.cx.payer(&stranded.holders);
                 self.cx.strand(stranded.payer, bytes);
                 if let Some(p) = self.pools.get_mut(id) {

@@ -100,7 +100,8 @@ use types::{Done, Fail};
 use waiting::Waits;
 use watch::Watch;
 
-/// The manager's state: parts that own their data, each in a file of its own. What goes across them is `impl State`.
+/// The manager's state: parts that own their data, each in a file of its own. Code that needs several parts is `impl
+/// State`.
 #[derive(Debug)]
 pub struct State {
     cx: Context,
@@ -173,7 +174,7 @@ impl State {
         }
     }
 
-    /// Descriptors that may be open in all, whoever they are for.
+    /// Limits the descriptors that may be open in all, for all users.
     pub fn limit_descriptors(&mut self, most: usize) {
         self.cx.accounts.set_all(Of::Descriptors, most as u64);
     }
@@ -188,7 +189,7 @@ impl State {
         self.cx.accounts.set_owner(uid);
     }
 
-    /// Somebody has memory that could be asked for, or is kept from having more.
+    /// Says whether a domain has memory that could be asked for, or may not grow at present.
     pub fn has_memory(&self) -> bool {
         self.outside.has_memory(&self.cx, &self.pools, &self.heaps)
     }
@@ -536,7 +537,8 @@ impl State {
         }
     }
 
-    /// A request came whole but for its descriptors, for which this process has no room: who asked may ask again.
+    /// Handles a request that came complete except for its descriptors, for which this process has no room: the client
+    /// may ask again.
     fn crippled(&mut self, client: ClientId, request: &Request) {
         let refusal = self.cx.accounts.no_descriptors();
         let domain = self.cx.clients.domain_of(client);
@@ -553,7 +555,7 @@ impl State {
         }
     }
 
-    /// Who could not claim something for want of descriptors has not claimed all that it has.
+    /// Notes that a domain could not claim everything, for lack of descriptors.
     fn cut_short(&mut self, domain: Option<DomainId>, refusal: Refusal) {
         if let Some(domain) = domain.filter(|_| refusal.code == RefusalCode::NoDescriptors) {
             self.cx.claimed_too(domain, |c| c.cut_short = true);

@@ -22,7 +22,7 @@ pub(crate) struct Domain {
     pub client: Option<ClientId>,
     /// Between `Hello{resume}` and `ClaimDone`.
     pub claiming: Option<Claiming>,
-    /// There was no room to note all channels that it has.
+    /// There was no room to note all its channels.
     pub unheard: bool,
     /// Control page entries.
     pub entries: Vec<Option<PoolId>>,
@@ -32,7 +32,7 @@ pub(crate) struct Domain {
     pub stranded_bytes: u64,
     /// Of others' pools, held for long, by the users of these.
     pub lingering: BTreeMap<u32, u64>,
-    /// Channels that wait for its answer, by the user of who connects.
+    /// Channels that wait for its answer, by the user that connects.
     pub backlog: BTreeMap<u32, u32>,
     /// Pools whose chunks are on their way to it in pieces.
     pub feeding: BTreeSet<PoolId>,
@@ -41,7 +41,7 @@ pub(crate) struct Domain {
 /// How far a returning domain is with its claims.
 #[derive(Debug, Default)]
 pub(crate) struct Claiming {
-    /// It came back to the manager that it left: what it claims is compared with what is known.
+    /// The domain came back to the manager that it left: its claims are compared with the known state.
     pub same: bool,
     /// Something could not be claimed for want of descriptors.
     pub cut_short: bool,
@@ -51,12 +51,12 @@ pub(crate) struct Claiming {
     pub channels: BTreeSet<ChannelId>,
 }
 
-/// Private memory of a domain, admitted by the byte. It ends with its owner's connection.
+/// Private memory of a domain, admitted by the byte. A heap ends with its owner's connection.
 #[derive(Debug)]
 pub(crate) struct Heap {
     pub name: String,
     pub owner: DomainId,
-    /// Who pays, for limits.
+    /// The user that pays, for limits.
     pub uid: u32,
     pub max_bytes: u64,
     pub quota_bytes: u64,
@@ -64,7 +64,8 @@ pub(crate) struct Heap {
     pub asked_to_shrink: Option<Duration>,
     /// Set by the administrator: no policy moves it.
     pub pinned: bool,
-    /// What its owner said last: allocated, and free and kept, bytes. Who says nothing takes no part in scheduling.
+    /// The owner's last figures: allocated bytes, and free bytes that are kept. A heap without figures takes no part in
+    /// scheduling.
     pub said: Option<(u64, u64)>,
     pub want: Want,
 }
@@ -72,7 +73,8 @@ pub(crate) struct Heap {
 /// All of them.
 pub(super) type Heaps = BTreeMap<PoolId, Heap>;
 
-/// What a heap was refused, and for how long in all. Its callers do not wait: a refusal is a caller's error.
+/// The memory that a heap was refused, and the total time of refusals. Its callers do not wait: a refusal is a caller's
+/// error.
 #[derive(Debug, Default)]
 pub(crate) struct Want {
     /// When the last refusal was, and of how much.
@@ -83,7 +85,7 @@ pub(crate) struct Want {
     pub admits: u64,
 }
 
-/// A chunk that is out of use and that somebody may still map.
+/// A chunk that is out of use and that a reader may still map.
 #[derive(Debug)]
 pub(crate) struct Stranded {
     pub holders: BTreeSet<DomainId>,
@@ -96,13 +98,14 @@ pub(crate) struct Stranded {
 pub(crate) struct Chunk {
     pub serial: u32,
     pub fd: FdToken,
-    /// Its writer still fills it, and shows it again when nobody can write it any more: until then no reader is shown it.
+    /// The writer still fills the chunk, and shows it again when no process can write it any more: until then no reader
+    /// is shown it.
     pub open: bool,
-    /// Until all readers were sent it: what is answered then, and the readers it waits for.
+    /// Until all readers were sent the chunk: the pending answer, and the readers that it waits for.
     pub ready: Option<(Answer, BTreeSet<DomainId>)>,
 }
 
-/// What waits for a chunk to be ready.
+/// The answer that waits for a chunk to be ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// The writer's `ClaimChunk`.
@@ -124,15 +127,15 @@ pub(crate) struct Batch {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     pub uid: u32,
-    /// Its `ref` counters once it has accepted.
+    /// The reader's `ref` counters once it has accepted.
     pub refs: Option<FdToken>,
     /// Of these counters.
     pub inode: u64,
     /// The writer has been queued `refs` on its present connection.
     pub announced: bool,
-    /// It may have a place on the writer's reader set.
+    /// The reader may have a place on the writer's reader set.
     pub known: bool,
-    /// It came from an earlier manager's time, with the counters that the writer named.
+    /// The reader came from an earlier manager's time, with the counters that the writer named.
     pub proved: bool,
     pub queues: u32,
     /// Offers under way.
@@ -142,7 +145,7 @@ pub(crate) struct Reader {
     /// Misses chunks: sends have to wait for its `Resync`.
     pub marked: bool,
     pub feed: Option<Feed>,
-    /// What it holds.
+    /// The reader's held buffers.
     pub hold: Hold,
 }
 
@@ -164,7 +167,7 @@ pub(crate) struct Queue {
     pub rcvd: FdToken,
     /// In which the writer was told of it last.
     pub epoch: u64,
-    /// What its ends are to be told once the writer has been told; `None`: it has.
+    /// The events for the queue's ends once the writer has been told; `None`: it has.
     pub opening: Option<Opening>,
 }
 
@@ -173,7 +176,7 @@ pub(crate) struct Queue {
 pub(crate) enum Opening {
     /// The source's `Assign`, if it still has this connection.
     Assigned { client: Option<ClientId>, req: Req },
-    /// Both ends had it before the manager was started.
+    /// Both ends had the channel before the manager was started.
     Claimed { source: Req, sink: Req },
 }
 
@@ -185,15 +188,15 @@ pub(crate) struct Channel {
     pub sink: DomainId,
     /// Users to whom the source's and the sink's end are counted.
     pub payers: [Option<u32>; 2],
-    /// Who connected; the other one exported.
+    /// The domain that connected; the other one exported.
     pub connector: DomainId,
     pub lines: u32,
     pub stage: Stage,
     pub source_gone: bool,
-    /// Both kept for who watches.
+    /// Both halves, kept for observers.
     pub source_half: Option<FdToken>,
     pub sink_half: Option<FdToken>,
-    /// The half of a source that has gone, of which no descriptor is kept.
+    /// The half of a source that has gone, whose descriptor is not kept.
     pub source_ring: Option<Piece>,
     pub pools: BTreeSet<PoolId>,
 }
@@ -246,7 +249,7 @@ pub(crate) struct Export {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub domain: DomainId,
-    /// To whom it is counted.
+    /// The user to whom it is counted.
     pub uid: u32,
     pub req: Req,
     pub name: String,
@@ -273,12 +276,12 @@ pub(crate) type RegisteredKey = (DomainId, ChannelId);
 #[derive(Debug)]
 pub(crate) struct StatRun {
     pub req: Req,
-    /// What was said last.
+    /// The last item that was sent.
     pub last: Item,
     pub slots_left: u64,
     /// How many pools' figures were read.
     pub pools: usize,
-    /// A record that waits for what the shell reads; of a holding, the next slot.
+    /// A record that waits for the shell's reading; of a holding, the next slot.
     pub partial: Option<(StatRecord, u32)>,
 }
 

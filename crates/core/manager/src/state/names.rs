@@ -13,7 +13,7 @@ use tranship_proto::{
 
 /// Channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
-/// Of those who wait for a name so many are looked at at a time.
+/// The clients waiting for a name that are served at a time.
 const SERVED: usize = 64;
 
 impl State {
@@ -50,7 +50,7 @@ impl State {
         Ok(())
     }
 
-    /// Those who wait for a name come in, as far as there is room. The others wait on, each for room in its own user's share.
+    /// Lets waiting clients in, as far as there is room. The others wait on, each for room in its own user's share.
     fn serve_waiting(&mut self, export: ExportId) {
         let Some(e) = self.exports.get(export) else {
             return;
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// There is room again at an exporter.
+    /// Lets a waiting client in after there is room again at an exporter.
     pub(super) fn come_in(&mut self, exporter: DomainId) {
         if let Some(export) = self.exports.take_wanted(exporter) {
             self.serve_waiting(export);
@@ -164,7 +164,7 @@ impl State {
             None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
             None => self.cx.accounts.check(uid, Of::Names, 1)?,
             Some(e) => {
-                // Who connects faster than the exporter takes must not get it into trouble.
+                // A client that connects faster than the exporter accepts must not get the exporter into trouble.
                 comes = self.may_come(e.domain, uid);
                 if !comes && !wait {
                     return Err(Limited::Backlog.refuse(0, 0).into());
@@ -260,7 +260,7 @@ impl State {
         if let Some(w) = self.waiting.cancel(me, req) {
             self.cx.accounts.sub(w.uid, Of::Names, 1);
             self.cx.release(w.half);
-            // There is a listener, too, where its backlog was full.
+            // There is a listener too if its backlog was full.
             return Err(match self.exports.named(&w.name) {
                 Some((export, _)) => refusal(RefusalCode::PeerGone, u64::from(export.0), 0),
                 None => refusal(RefusalCode::NoSuchName, 0, 0),
@@ -274,7 +274,7 @@ impl State {
         Ok(())
     }
 
-    /// A channel in the making comes to nothing because `who` went away or does not want it.
+    /// Ends a channel in the making because `who` went away or does not want it.
     pub(super) fn drop_incoming(&mut self, id: ChannelId, who: DomainId) {
         let Some(c) = self.channels.get(&id).filter(|c| c.is_incoming()) else {
             return;
@@ -311,7 +311,7 @@ impl State {
         }
     }
 
-    /// Its ends count no more.
+    /// Ends the count of a channel's ends.
     pub(super) fn no_channel(&mut self, payers: &[Option<u32>; 2]) {
         for payer in payers.iter().flatten() {
             self.cx.accounts.sub(*payer, Of::Channels, 1);

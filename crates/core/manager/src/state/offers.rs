@@ -29,7 +29,7 @@ impl Offers {
         self.all.insert((channel, pool), offer);
     }
 
-    /// It is over; and whether the sink was told of it.
+    /// Ends an offer; returns it, and whether the sink was told of it.
     pub fn remove(&mut self, (channel, pool): OfferKey) -> Option<(Offer, bool)> {
         let offer = self.all.remove(&(channel, pool))?;
         for end in [offer.source, offer.sink] {

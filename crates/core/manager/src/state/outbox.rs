@@ -1,4 +1,4 @@
-//! What follows when a message has gone out to a client, or cannot.
+//! The steps that follow when a message has gone out to a client, or cannot go out.
 
 use super::State;
 use super::types::{ChunkKey, ClientId, FdToken, Then};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tranship_proto::PoolId;
 
-/// How far the reading is. Each user's pools wait for nobody else's.
+/// The progress of reading. No user's pools wait for another user's.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// When the last pass was begun, and its last pieces read.
@@ -17,10 +17,11 @@ pub(super) struct Sweep {
 /// One user's pools.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
-    /// What may still be done in this tick.
+    /// The work that may still be done in this tick.
     pub words: u32,
     pub units: usize,
-    /// What is left; of the first pool, the next slot, what was found alive, and once that is known the next chunk.
+    /// The remaining pools. Of the first pool: the next slot, the chunks found alive, and once these are known the next
+    /// chunk.
     pub rest: VecDeque<PoolId>,
     pub next: u32,
     pub live: Bits,

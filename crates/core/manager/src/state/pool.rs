@@ -1,4 +1,4 @@
-//! Pools, and what is known of all of them: whose writers are gone, whose readers are awaited, when the store has to hear of a change.
+//! Pools, and the facts about all of them: dead writers, awaited readers, changes that the store must be told of.
 
 use super::brought::BroughtQueues;
 use super::format;
@@ -15,7 +15,7 @@ use tranship_proto::{ChannelId, DomainId, PoolId, Trust};
 pub(crate) struct Pool {
     pub name: String,
     pub writer: DomainId,
-    /// Who pays, for limits.
+    /// The user that pays, for limits.
     pub uid: u32,
     pub max_bytes: u64,
     pub chunk_bytes: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Pool {
     pub table_inode: u64,
     /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
     pub named: BTreeMap<DomainId, u64>,
-    /// Those of them that an earlier manager saw alive, with their pidfds: they are awaited for as long as they live.
+    /// Readers that an earlier manager saw alive, with their pidfds: they are awaited for as long as they live.
     awaited: BTreeMap<DomainId, FdToken>,
     /// Queues that it named then and that have neither joined nor left under this manager.
     pub brought: BroughtQueues,
@@ -44,7 +44,7 @@ pub(crate) struct Pool {
     /// Requests that showed chunks and are not answered yet, numbered as they came.
     pub batches: BTreeMap<u64, Batch>,
     pub next_batch: u64,
-    /// Returned, and who has still to unmap it.
+    /// Returned chunks, and the readers that must still unmap them.
     pub stranded: BTreeMap<ChunkKey, Stranded>,
     pub readers: BTreeMap<DomainId, Reader>,
     pub queues: BTreeMap<ChannelId, Queue>,
@@ -53,15 +53,15 @@ pub(crate) struct Pool {
     pub readers_forward: bool,
     /// The writer is gone, or has destroyed it.
     orphan: bool,
-    /// Its readers were told that nothing of it is left.
+    /// The readers were told that nothing of the pool is left.
     pub gone_said: bool,
     pub asked_to_shrink: Option<Duration>,
-    /// What of it is charged to those who hold it.
+    /// Bytes of the pool that are charged to their holders.
     pub lingering_bytes: u64,
 }
 
 impl Pool {
-    /// With nothing in it. Its reader set is empty, too.
+    /// Makes a pool without chunks and with an empty reader set.
     pub fn new(name: &str, (writer, uid): (DomainId, u32), shape: Shape, table: Fd) -> Pool {
         Pool {
             name: name.to_owned(),
@@ -124,8 +124,8 @@ impl Pool {
     pub fn windows(&self) -> u64 {
         self.max_bytes / self.chunk_bytes
     }
-    /// Whether a reader has so much that is out of use that it is shown nothing more before it has unmapped some: else one that
-    /// never does could strand any amount by what is returned and made anew.
+    /// Says whether a reader must unmap some chunks that are out of use before it is shown more. Otherwise a reader
+    /// that never unmaps could strand any amount, by chunks that are returned and made anew.
     pub fn is_sated(&self, reader: &Reader) -> bool {
         reader.shown.len() as u64 >= 2 * self.windows()
     }
@@ -146,7 +146,7 @@ pub(super) struct Pools {
     /// Readers of orphans that are awaited.
     // Invariant: the sum over `all`.
     awaited: usize,
-    /// Rises with what is to lie in the service manager's store.
+    /// Rises with each change of the contents for the service manager's store.
     stored_version: u64,
 }
 
@@ -216,7 +216,7 @@ impl Pools {
         Some(pidfd)
     }
 
-    /// What is to lie in the store of a pool has changed, if it is to lie there at all.
+    /// Records that a pool's contents for the store have changed, if the pool is stored at all.
     pub fn changed(&mut self, of: PoolId) {
         let stored = self.all.get(&of).is_none_or(Pool::is_orphan);
         self.stored_version += u64::from(stored);

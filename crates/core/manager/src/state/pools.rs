@@ -148,7 +148,7 @@ impl State {
                 .tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
             return Ok(());
         }
-        // A writer that comes back repeats the rights that it gave; who has them may come back after it.
+        // A writer that comes back repeats the rights that it gave; a domain with such a right may come back after it.
         let returning = self
             .cx
             .domains

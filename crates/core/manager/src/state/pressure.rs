@@ -1,7 +1,8 @@
-//! Memory is short outside: idle memory goes back to the kernel before it has to act, and if that is not enough, no pool grows.
+//! Memory is short outside of the manager. Idle memory goes back to the kernel before the kernel has to act. If that is
+//! not enough, no pool grows.
 //!
-//! Nobody loses what is in use: who is asked to shrink gives back what is free, and the limit does not fall below what is in use and
-//! everybody's minimum.
+//! Memory in use is never taken: a pool that is asked to shrink gives back free memory. The limit does not fall below
+//! the memory in use and the minimum of every pool.
 
 use super::accounts::Of;
 use super::context::Context;
@@ -13,24 +14,24 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{Event, PoolId, Pressure};
 
-/// The limit comes down by this part of what lies between it and its floor, a look.
+/// The divisor of a step down: each look lowers the limit by this part of its distance to the floor.
 const DOWN: u64 = 4;
-/// And goes up by this part of the total.
+/// The divisor of a step up: each look raises the limit by this part of the total.
 const UP: u64 = 8;
-/// Of a heap nobody says what of it is in use: it is asked for an eighth at a time.
+/// The divisor of a heap's step: no figure says how much of a heap is in use, so it is asked for an eighth at a time.
 const HEAP: u64 = 8;
 
-/// What is known of memory outside of the manager.
+/// The known facts about memory outside of the manager.
 #[derive(Debug)]
 pub(super) struct Outside {
     level: Pressure,
     /// When the level was reached last.
     reached: Duration,
-    /// What may be granted in all, at most the total.
+    /// The memory that may be granted in all, at most the total.
     limit_bytes: u64,
     /// How often in a row it was found to be as bad as it can be.
     full: u32,
-    /// Who was asked to shrink, and may grow again when it is over.
+    /// Pools that were asked to shrink, and may grow again when the shortage is over.
     asked: BTreeSet<PoolId>,
     /// The next figures are for this.
     wants: bool,
@@ -52,12 +53,12 @@ impl Outside {
         self.level
     }
 
-    /// What may be granted in all, at most the total.
+    /// Returns the memory that may be granted in all, at most the total.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// Somebody has memory that could be asked for, or is kept from having more.
+    /// Says whether a domain has memory that could be asked for, or may not grow at present.
     pub fn has_memory(&self, cx: &Context, pools: &Pools, heaps: &Heaps) -> bool {
         !pools.is_empty()
             || !heaps.is_empty()
@@ -66,7 +67,7 @@ impl Outside {
             || !self.asked.is_empty()
     }
 
-    /// It was looked.
+    /// Takes the result of a look.
     pub fn seen(&mut self, cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps, seen: Pressure) {
         self.full = match seen {
             Pressure::Full => self.full.saturating_add(1),
@@ -87,7 +88,7 @@ impl Outside {
         }
     }
 
-    /// Whether these figures were asked for here; then what follows is done.
+    /// Says whether these figures were asked for here; if so, reacts to them.
     pub fn squeezed(
         &mut self,
         cx: &mut Context,
@@ -106,7 +107,7 @@ impl Outside {
         });
         let needs: Vec<(PoolId, u64)> = needs.collect();
         self.ask_for_idle(cx, pools, heaps, &needs);
-        // First what is idle; then nobody grows.
+        // Idle memory comes first; after that no pool grows.
         if self.full > 1 {
             self.lower_limit(cx, pools, &needs);
         }
@@ -130,7 +131,7 @@ impl Outside {
             ask.push((h.owner, *id, h.admitted - h.admitted / HEAP));
         }
         for (writer, pool, target_bytes) in ask {
-            // Who does not read is asked again at the next look.
+            // A writer that does not read is asked again at the next look.
             if cx.reads(writer) {
                 self.asked.insert(pool);
                 cx.tell(writer, Event::Shrink { pool, target_bytes }, &[]);
@@ -138,7 +139,7 @@ impl Outside {
         }
     }
 
-    /// At once to what is granted, then step by step to what is in use.
+    /// Lowers the limit: at once to the granted memory, then step by step to the memory in use.
     fn lower_limit(&mut self, cx: &mut Context, pools: &Pools, needs: &[(PoolId, u64)]) {
         let granted: u64 = needs
             .iter()
@@ -152,7 +153,8 @@ impl Outside {
         self.set_limit(cx, (limit - step.min(limit)).max(floor));
     }
 
-    /// It is over: back to the total, step by step; who was asked may have its quota again.
+    /// Ends the shortage: raises the limit to the total, step by step. Pools that were asked to shrink get their quotas
+    /// again.
     fn relax(&mut self, cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps) {
         for id in std::mem::take(&mut self.asked) {
             let pool = pools.get(&id).map(|p| (p.writer, p.quota_bytes));
@@ -177,9 +179,10 @@ impl Outside {
     }
 }
 
-/// What of a pool is in use. Its writer says how many chunks have something in them, and how many of its buffers are only cached.
+/// Returns the bytes of a pool that are in use. Its writer says how many chunks have buffers in use, and how many
+/// buffers are only cached.
 fn needed_bytes(figures: Option<Figures>, granted: u64, chunk_bytes: u64) -> u64 {
-    // Who has said nothing uses all that it has.
+    // A writer without figures counts as using everything that it has.
     let said = figures.filter(|f| f.allocs > 0 || f.live_bytes > 0);
     let Some(f) = said else { return granted };
     let busy = f.live_bytes.min(granted);

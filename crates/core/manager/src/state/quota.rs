@@ -9,10 +9,10 @@ use super::types::Done;
 use std::time::Duration;
 use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 
-/// How long who is to give back is given until it is told again.
+/// Time between two requests to the same domain to return memory.
 const REMINDED: Duration = Duration::from_secs(1);
 
-/// Who pays for memory does not say how much of it that may be.
+/// A domain that pays for memory does not decide how much that may be.
 pub(super) fn ask(
     cx: &mut Context,
     pools: &mut Pools,
@@ -35,7 +35,7 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// What a pool or heap that has an owner may have now, and ever.
+/// Returns the present quota and the maximum of a pool or heap with an owner.
 fn quota_of(pools: &Pools, heaps: &Heaps, id: PoolId) -> Option<(u64, u64)> {
     let pool = pools.get(&id).filter(|pool| !pool.is_orphan());
     let heap = || heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
@@ -70,7 +70,8 @@ pub(super) fn set(
     set_pool(cx, pools, id, quota_bytes, true);
 }
 
-/// A policy's word. Who does not read finds it on its control page; it is said again when there is something to give back.
+/// Sets a quota by a policy's word. A writer that does not read finds it on its control page. It is told again when
+/// there is something to give back.
 pub(super) fn move_to(
     cx: &mut Context,
     pools: &mut Pools,
@@ -83,7 +84,7 @@ pub(super) fn move_to(
     let client = writer.and_then(|writer| cx.client_of(writer));
     let reads = client.is_some_and(|client| cx.clients.has_room(client));
     set_pool(cx, pools, id, quota_bytes, reads);
-    // It has no control page: one that does not read is told in another period.
+    // A heap has no control page: an owner that does not read is told in another period.
     if reads {
         set_heap(cx, heaps, id, quota_bytes);
     }
@@ -142,7 +143,7 @@ fn set_heap(cx: &mut Context, heaps: &mut Heaps, id: PoolId, quota_bytes: u64) {
     }
 }
 
-/// Who has more than its quota is told again now and then: it may not have read when it was told.
+/// Tells owners of more than their quota again now and then: they may not have read the first message.
 pub(super) fn remind(cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps) {
     let now = cx.now;
     let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
@@ -159,7 +160,7 @@ pub(super) fn remind(cx: &mut Context, pools: &mut Pools, heaps: &mut Heaps) {
     }
 }
 
-/// The total without what others than living pools have.
+/// Returns the total without the memory outside of living pools.
 pub(super) fn for_pools(cx: &Context, pools: &Pools, heaps: &Heaps) -> u64 {
     let alive = pools.values().filter(|p| !p.is_orphan());
     let heaps = heaps.values().filter(|h| is_divided(h));

@@ -1,5 +1,5 @@
-//! Reader sets: whose counters a pool's writer has to look at. Every change raises the epoch in the
-//! writer's control page first, and says so to the writer after.
+//! Reader sets: the domains whose counters a pool's writer has to read. Every change first raises the epoch in the
+//! writer's control page, and then tells the writer.
 
 use super::back_refs::BackRef;
 use super::model::{Opening, Queue};
@@ -8,8 +8,8 @@ use super::types::{FdToken, Left, Then};
 use super::{Of, State, refusal, watch};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 
-/// Departures of queues that were never taken up which are remembered for a writer that is away. (All others are
-/// bounded by what the writer was told of.)
+/// The departures of queues never taken up that are remembered for a writer that is away. (The queues that the writer
+/// was told of bound all others.)
 const UNJOINED_KEPT: usize = 65536;
 
 impl State {
@@ -88,9 +88,9 @@ impl State {
         self.cx.push_then(client, event, &fds, then);
     }
 
-    /// The writer has a queue's `QueueJoined` in its socket: it will count it whatever becomes of us. Only now may
-    /// the sink take references from it, and the source send: if we were killed before, the next manager's control page
-    /// would let the writer collect without these counters.
+    /// Handles that the writer has a queue's `QueueJoined` in its socket: it will count the queue, whatever becomes of
+    /// the manager. Only now may the sink take references from it, and the source send. After a crash before this, the
+    /// next manager's control page would let the writer collect without these counters.
     pub(super) fn writer_told(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
         let queue = self
             .pools
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Tells the ends of a queue what waited for the writer.
+    /// Sends a queue's ends the events that waited for the writer.
     fn open_queue(&mut self, id: PoolId, channel: ChannelId) {
         let Some(q) = self
             .pools
@@ -137,8 +137,8 @@ impl State {
         }
     }
 
-    /// The writer will not be told of any more queues: new ones come to nothing. What was there before the manager
-    /// was started counts on; there is no collector left that could miss it.
+    /// Gives up queues whose writer will not be told of any more queues. Queues from before the manager's start still
+    /// count: no collector is left that could miss them.
     pub(super) fn give_up_opening(&mut self, id: PoolId) {
         let waiting: Vec<(ChannelId, Opening)> = self.pools.get(&id).map_or(Vec::new(), |p| {
             let waiting = |(c, q): (&ChannelId, &Queue)| Some((*c, q.opening?));
@@ -152,7 +152,7 @@ impl State {
         }
     }
 
-    /// Both counters of a queue leave the reader set together.
+    /// Removes both counters of a queue from the reader set together.
     pub(super) fn leave_queue(&mut self, id: PoolId, channel: ChannelId) {
         if let Some(c) = self.channels.get_mut(&channel) {
             c.pools.remove(&id);
@@ -175,7 +175,8 @@ impl State {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
             self.cx.push(client, Event::Refused { req, refusal }, &[]);
         }
-        // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all along.
+        // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all
+        // along.
         if q.epoch > 0 || !matches!(q.opening, Some(Opening::Assigned { .. })) {
             let epoch = self.raise_epoch(id);
             self.say_left(id, Left::Queue(channel), epoch);
@@ -183,7 +184,7 @@ impl State {
         self.reader_may_leave(id, q.sink);
     }
 
-    /// Tells the writer what left, and keeps it in mind until that has gone out.
+    /// Tells the writer of a departure, and remembers it until it has been sent.
     pub(super) fn say_left(&mut self, id: PoolId, left: Left, epoch: u64) {
         let Some(p) = self.pools.get(&id).filter(|p| !p.is_orphan()) else {
             return;
@@ -222,7 +223,7 @@ impl State {
         }
     }
 
-    /// What left has gone out to the writer.
+    /// Records that a departure was sent to the writer.
     pub(super) fn left_told(&mut self, writer: DomainId, id: PoolId, left: Left) {
         self.departures.told(writer, id, left);
         self.reader_told(id, left);
@@ -237,8 +238,8 @@ impl State {
         }
     }
 
-    /// A reader without queues that maps nothing any more leaves the reader set. One that the writer has a queue to from an
-    /// earlier manager's time may still take references from it.
+    /// A reader without queues that maps nothing any more leaves the reader set. One that the writer has a queue to
+    /// from an earlier manager's time may still take references from it.
     pub(super) fn reader_may_leave(&mut self, id: PoolId, reader: DomainId) {
         let over = self.pools.get(&id).is_some_and(|p| {
             p.readers
@@ -306,8 +307,9 @@ impl State {
                 self.say_left(id, Left::Reader(reader), epoch);
             }
         }
-        // Nothing else would ever tell it that its counters count no more. A later offer brings the table again. Not before
-        // the writer has it in its socket: a reader that forgot the pool could not prove to the next manager that it has.
+        // No other event would ever tell the reader that its counters no longer count. A later offer brings the table
+        // again. The event must not go out before the writer has the departure in its socket: a reader that forgot the
+        // pool could not prove its departure to the next manager.
         if !told && (orphan || !r.known) {
             self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
         }

@@ -1,4 +1,4 @@
-//! What a reader is shown: chunks as they come, all of them in pieces after an offer or a resync.
+//! The chunks that a reader is shown: new ones as they come, and all of them in pieces after an offer or a resync.
 
 use super::back_refs::READS;
 use super::types::{ChunkKey, Done, FdToken};
@@ -63,7 +63,8 @@ impl State {
         self.feed_all(reader);
     }
 
-    /// A reader is back. What it missed meanwhile it gets now, and not when it finds out that it needs it: we may be gone by then.
+    /// Sends a returned reader the events that it missed. It gets them now rather than on demand, because the manager
+    /// may be gone by then.
     pub(super) fn feed_returned(&mut self, reader: DomainId) {
         for pool in self.back_refs.pools(reader, READS) {
             self.feed_missed(pool, reader);
@@ -97,7 +98,7 @@ impl State {
         let next = self.pools.get(&pool).and_then(|p| {
             let r = p.readers.get(&reader)?;
             let feed = r.feed.as_ref()?;
-            // Who asks may have lost any; who does not, those that it was not shown.
+            // A reader that asks may have lost any chunk; otherwise it needs only chunks that it was not shown.
             let asked = !feed.reqs.is_empty();
             let mut rest = p.chunks.range(feed.next..).filter(|(_, c)| !c.open);
             let chunk = rest.find(|(i, c)| asked || !r.shown.contains(&(**i, c.serial)));
@@ -169,8 +170,8 @@ impl State {
     }
 
     pub(super) fn unmapped(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
-        // A reader gives up a pool whose writer has not come back. Its claim stays: by it the writer believes that what
-        // it had is over.
+        // A reader gives up a pool whose writer has not come back. Its claim stays: it tells the writer that the
+        // reader's references are over.
         if let Some(r) = self.claims.reader_mut((id, me)) {
             if r.mapped.remove(&key) {
                 self.cx.accounts.sub(r.uid, Of::Records, 1);
@@ -186,14 +187,15 @@ impl State {
             (live, p.gone_said, p.readers.get_mut(&me))
         });
         let Some((live, gone_said, Some(r))) = found else {
-            // It gives up what it is not known to read: it may forget it, once the writer has.
+            // The reader gives up a pool that it is not known to read: it may forget the pool, once the writer has.
             if !self.departures.has(id, me) {
                 self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Ok(());
         };
         if !r.shown.contains(&key) {
-            // The last word of a reader that was shown nothing, or still held something when it was told that the pool is gone.
+            // The last word of a reader that was shown nothing, or still held something when it was told that the pool
+            // is gone.
             self.reader_may_leave(id, me);
             if gone_said {
                 self.cx.tell(me, Event::PoolGone { pool: id }, &[]);

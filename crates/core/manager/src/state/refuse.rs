@@ -1,4 +1,4 @@
-//! Refusals, and what is refused whoever asks.
+//! Refusals, and requests that are refused for every client.
 
 use super::types::{Done, Fail};
 use tranship_proto::{AccessRule, Refusal, RefusalCode, check_name};

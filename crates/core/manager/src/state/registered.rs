@@ -1,5 +1,5 @@
-//! Channels within a process, or that it has to elsewhere: no manager brings their ends together, their process says that there is one. For `stat`
-//! alone; gone with the connection by which it was said.
+//! Channels within a process, or that it has to elsewhere: no manager brings their ends together, their process says
+//! that there is one. For `stat` alone; gone with the connection by which it was said.
 
 use super::ancillary::Ancillary;
 use super::context::Context;
@@ -26,9 +26,9 @@ pub(super) struct Registered {
     pub role: Role,
     /// The other end's domain, in the same process.
     pub peer: Option<DomainId>,
-    /// Or where else it is.
+    /// The address of a channel to elsewhere.
     pub place: Option<String>,
-    /// Where what is carried here goes.
+    /// The pool for messages that are carried here.
     pub pool: Option<PoolId>,
     /// Of the source's half.
     pub lines: u32,
@@ -42,7 +42,7 @@ pub(super) struct Registrations {
 }
 
 impl Registrations {
-    /// There is nobody to answer to: what cannot be taken is not shown.
+    /// Registers a channel. There is no request to answer: a channel without room is not shown.
     pub fn register(
         &mut self,
         cx: &mut Context,
@@ -65,7 +65,7 @@ impl Registrations {
                 .refuse(all as u64 + 1, MOST as u64)
                 .into());
         }
-        // One that is made up is nobody's.
+        // An invented peer is ignored.
         let process = |id: &DomainId| cx.domains.get(id).map(|d| (d.process, d.uid));
         let peer = channel.peer.filter(|peer| process(peer) == process(&me));
         let written = |pool: &PoolId| pools.get(pool).is_some_and(|p| p.writer == me);
@@ -108,7 +108,7 @@ impl Registrations {
     /// All of a domain whose connection ends.
     pub fn drop_of(&mut self, cx: &mut Context, me: DomainId) {
         for channel in self.of(me).collect::<Vec<_>>() {
-            // It is there.
+            // The channel exists.
             let _ = self.unregister(cx, me, channel);
         }
     }
@@ -118,7 +118,7 @@ impl Registrations {
         self.all.range(of).map(|((_, channel), _)| *channel)
     }
 
-    /// Its record, but for what is in its sink's half; that.
+    /// Returns a channel's record without the figures of its sink's half, and that half.
     pub fn record(
         &self,
         key: RegisteredKey,
@@ -150,7 +150,7 @@ impl Registrations {
         self.all.get(&key)
     }
 
-    /// What comes after one.
+    /// Returns the channel after one.
     pub fn after(&self, last: Option<RegisteredKey>) -> Option<RegisteredKey> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = last.map_or(Unbounded, Excluded);
@@ -160,13 +160,13 @@ impl Registrations {
             .map(|(key, _)| *key)
     }
 
-    /// Both halves of each.
+    /// Returns both halves of each channel.
     pub fn halves(&self) -> impl Iterator<Item = FdToken> + '_ {
         let all = self.all.values();
         all.flat_map(|r| [r.source_half, r.sink_half])
     }
 
-    /// Of nobody who has no connection.
+    /// Checks that every channel's domain has a connection.
     pub fn audit(&self, cx: &Context) -> Result<(), String> {
         let mut all = self.all.iter();
         match all.find(|(key, _)| cx.client_of(key.0).is_none()) {

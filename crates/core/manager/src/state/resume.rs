@@ -1,5 +1,5 @@
-//! A domain that comes back to the manager that it left: what it claims is what is known already,
-//! and what it does not claim is given up.
+//! A domain that comes back to the manager that it left: its claims name known objects, and objects that it does not
+//! claim are given up.
 
 use super::back_refs::{READS, WRITES};
 use super::pool::Pool;
@@ -29,7 +29,7 @@ impl State {
         for r in p.readers.values_mut() {
             r.announced = false;
         }
-        // Asked over a connection that is gone: what is claimed now is answered instead.
+        // Those requests came over a connection that is gone: the present claims are answered instead.
         p.batches.clear();
         let queues: Vec<ChannelId> = p.queues.keys().copied().collect();
         p.entry = entry;
@@ -43,7 +43,7 @@ impl State {
             quota_bytes,
         };
         self.cx.push(client, created, &[]);
-        // What left goes first: a channel or a reader may have come again meanwhile.
+        // Departures go first: a channel or a reader may have come again meanwhile.
         let mut epoch = 1;
         for l in left {
             epoch += 1;
@@ -73,7 +73,7 @@ impl State {
             .filter(|k| !r.shown.contains(k))
             .copied()
             .collect();
-        // Of what it was not shown nothing is kept: a liar names as much as it likes.
+        // Chunks that the reader was not shown are ignored: a liar may name any number.
         let known: Vec<ChunkKey> = mapped
             .iter()
             .filter(|k| r.shown.contains(k))
@@ -114,7 +114,7 @@ impl State {
         let id = claim.channel;
         let end = (id, claim.role == Role::Source);
         if let Some(e) = self.claims.end_mut(end).filter(|e| e.domain == me) {
-            // Its other end has still to come.
+            // The other end has not come yet.
             e.req = req;
             self.cx.claimed_too(me, |c| {
                 c.channels.insert(id);
@@ -135,7 +135,7 @@ impl State {
         if !known {
             return Err(refusal(RefusalCode::Claim, u64::from(id.0), 0).into());
         }
-        // Only what exists is kept: a liar names as many ids as it likes.
+        // Only existing objects are kept: a liar may name any number of ids.
         if self.channels.contains_key(&id)
             && let Some(c) = self
                 .cx
@@ -159,7 +159,7 @@ impl State {
         Ok(())
     }
 
-    /// What the domain had here and did not claim, it has no more.
+    /// Gives up the domain's objects here that it did not claim.
     pub(super) fn give_up_unclaimed(&mut self, me: DomainId) {
         let Some(c) = self.cx.domains.get_mut(&me).and_then(|d| d.claiming.take()) else {
             return;

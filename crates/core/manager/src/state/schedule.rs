@@ -1,7 +1,7 @@
-//! The policy at work: what writers say of their pools goes to a governor every period, and its quotas are set.
+//! The policy at work: every period a governor gets the writers' figures, and its quotas are set.
 //!
-//! Heaps whose owners say how they do take part, too; callers do not wait there, so one that was refused something counts as waiting for a second.
-//! What other heaps have, and what is stranded or orphaned, is not divided.
+//! Heaps whose owners send figures take part too. Callers do not wait there, so a heap that was refused something
+//! counts as waiting for a second. Memory of other heaps, and stranded or orphaned memory, is not divided.
 
 use super::context::Context;
 use super::hog::Hogs;
@@ -19,10 +19,10 @@ use tranship_proto::{Event, PoolFigures, PoolId, Req};
 /// Heaps have no chunks; they ask for memory in steps of that at least.
 const HEAP_GRAIN: u64 = 1 << 20;
 
-/// Pools of which one message tells.
+/// Pools in one message.
 const AT_ONCE: usize = 32;
 
-/// When, and by what.
+/// The policy, and the times at which it works.
 #[derive(Debug)]
 pub(super) struct Schedule {
     /// None: quotas stay as they are.
@@ -38,7 +38,7 @@ impl Schedule {
         });
         Schedule {
             governor: governor.flatten(),
-            // Those who were there before are not to be divided anew while they come back.
+            // Pools of earlier domains are not divided anew while these domains come back.
             due: config.grace,
         }
     }
@@ -55,7 +55,7 @@ impl Schedule {
         any.then_some(self.due)
     }
 
-    /// A period is over: asks for what writers say.
+    /// Ends a period: asks for the writers' figures.
     pub fn go_on(&mut self, cx: &mut Context, pools: &Pools, heaps: &Heaps) {
         if self.due(pools, heaps).is_none_or(|due| due > cx.now) {
             return;
@@ -68,7 +68,7 @@ impl Schedule {
         cx.out.push(Action::ReadFigures { asker, pools });
     }
 
-    /// What writers say was read, for whomever of the manager.
+    /// Takes the writers' figures, for whichever part of the manager asked.
     pub fn figures_read(
         &mut self,
         cx: &mut Context,
@@ -100,7 +100,7 @@ impl Schedule {
         let mut changes: Vec<_> = both
             .filter(|(p, t)| p.quota_bytes != t.quota_bytes)
             .collect();
-        // Who gives comes before who gets.
+        // Pools that give come before pools that get.
         changes.sort_by_key(|(p, t)| t.quota_bytes > p.quota_bytes);
         for (_, target) in changes {
             let id = PoolId(target.id);
@@ -110,7 +110,7 @@ impl Schedule {
     }
 }
 
-/// Somebody wants to know what a policy is told of the pools after one.
+/// Answers a client that asks for a policy's view of the pools after one.
 pub(super) fn ask_figures(
     cx: &mut Context,
     pools: &Pools,
@@ -177,7 +177,7 @@ pub(super) fn say_figures(
     cx.push(client, event, &[]);
 }
 
-/// What a policy is told from.
+/// The sources of a policy's view.
 struct Sight<'a> {
     cx: &'a Context,
     pools: &'a Pools,
@@ -186,7 +186,7 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// What there is for pools, and how each of them does.
+    /// Returns the memory for pools, and each pool's state.
     fn snapshot(&self, figures: &[(PoolId, Option<Figures>)]) -> Snapshot {
         let pools = figures
             .iter()
@@ -200,7 +200,8 @@ impl Sight<'_> {
         }
     }
 
-    /// How a heap does. What its program has allocated is not taken from under it: that is its minimum, and something to grow by.
+    /// Returns a heap's state. Memory that its program has allocated is not taken away: it is the heap's minimum, plus
+    /// something to grow by.
     fn heap_state(&self, id: PoolId, h: &Heap) -> PoolState {
         let (live, cached) = h.said.unwrap_or((h.admitted, 0));
         let mut rule = self.cx.config.rule_of(&h.name);
@@ -218,7 +219,7 @@ impl Sight<'_> {
             blocked_ns: u64::try_from(h.want.blocked.as_nanos()).unwrap_or(u64::MAX),
             allocs: h.want.admits,
             live_bytes: live,
-            // As if it consisted of such as it lacks.
+            // The heap counts as if it consisted of blocks of the size that it lacks.
             live_buffers: wanted.map_or(0, |bytes| (live / bytes).max(1)),
             cached_bytes: cached,
             waiters: u32::from(wanted.is_some()),
@@ -245,7 +246,7 @@ impl Sight<'_> {
         if p.pinned {
             (rule.min_bytes, rule.max_bytes) = (p.quota_bytes, p.quota_bytes.max(p.chunk_bytes));
         }
-        // Who has said nothing yet uses what it has.
+        // A writer without figures counts as using everything that it has.
         let silent = Figures {
             live_bytes: granted,
             ..Figures::default()
@@ -274,7 +275,7 @@ impl Sight<'_> {
     }
 }
 
-/// The quota of a new pool: under a policy what nobody else was given, and its minimum at least.
+/// Returns the quota of a new pool: under a policy the memory that no other pool was given, and its minimum at least.
 pub(super) fn first_pool_quota(
     cx: &Context,
     pools: &Pools,
@@ -289,7 +290,7 @@ pub(super) fn first_pool_quota(
     let left = quota::for_pools(cx, pools, heaps).saturating_sub(given);
     let rule = cx.config.rule_of(name);
     let least = rule.min_bytes.max(shape.chunk_bytes);
-    // What its group has left of what they may have together.
+    // The memory that the pool's group may still have together.
     let in_group = rule.group_max_bytes.map_or(u64::MAX, |most| {
         let alive = pools.values().filter(|p| !p.is_orphan());
         let theirs = alive.filter(|p| cx.config.rule_of(&p.name).group == rule.group);

@@ -1,8 +1,8 @@
-//! Chunks of a pool of level `none` that hold one large buffer each: open while their writer fills them, shown again when nobody can write
-//! them any more, and only then to readers.
+//! Chunks of a pool of level `none` that hold one large buffer each. They are open while their writer fills them, and
+//! shown again, also to readers, when no process can write them any more.
 //!
-//! An open one is granted, charged and counted as any other. What of it the readers get is what was verified when it was shown the second time,
-//! so nothing that happened to it in between matters.
+//! An open chunk is granted, charged and counted like any other. Readers get the descriptor that was verified when it
+//! was shown the second time, so earlier changes do not matter.
 
 use super::extent::For;
 use super::model::Answer;
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use tranship_proto::{DomainId, MAX_FDS, PoolId, RefusalCode, Req};
 
 impl State {
-    /// Chunks that are there, and were open, are shown as what they are from now on. One that was shown so before is answered again: its
-    /// writer may not have heard the answer.
+    /// Shows chunks that were open as sealed from now on. A chunk that was shown as sealed before is answered again:
+    /// its writer may not have got the answer.
     pub(super) fn show_sealed(
         &mut self,
         me: DomainId,
@@ -65,7 +65,7 @@ impl State {
         Ok(())
     }
 
-    /// Their writer is gone: nobody was ever shown them, and nobody will be.
+    /// Drops open chunks whose writer is gone: no reader was ever shown them, and none will be.
     pub(super) fn open_chunks_go(&mut self, id: PoolId) {
         let chunks = self.pools.get(&id).map(|p| p.chunks.iter());
         let open = chunks.into_iter().flatten().filter(|(_, c)| c.open);

@@ -1,4 +1,4 @@
-//! Taking up what was claimed once all sides of it are there.
+//! Taking up claims once all their sides are there.
 
 use super::back_refs::{BackRef, NAMED, WRITES};
 use super::brought::Brought;
@@ -21,7 +21,7 @@ impl State {
                 self.settle_assign(channel, pool);
             }
             Claimed::Domain(me) => {
-                // What others have claimed of its pools, and it of others'.
+                // Other domains' claims of its pools, and its claims of theirs.
                 let written = self.back_refs.pools(me, WRITES);
                 for pool in written.iter().copied() {
                     self.settle_readers_of(pool);
@@ -39,7 +39,7 @@ impl State {
                 for (channel, _) in self.back_refs.ends(me) {
                     self.settle_assigns_in(channel);
                 }
-                // A sink may be told what it takes from before its channel is there.
+                // A sink may be told of its pools before its channel is there.
                 for (channel, pool, _) in self.claims.assigns_by(me) {
                     self.settle_assign(channel, pool);
                 }
@@ -113,8 +113,8 @@ impl State {
         d.is_some_and(|d| d.process == brought.process && d.claiming.is_none() && !d.unheard)
     }
 
-    /// Queues on a reader set whose sinks are back and have not these channels: they were closed or drained, and the manager that was
-    /// told did not live to tell the writer. All of them, or those of one sink.
+    /// Queues on a reader set whose sinks are back and have not these channels: they were closed or drained, and the
+    /// manager that was told did not live to tell the writer. All of them, or those of one sink.
     fn settle_brought(&mut self, id: PoolId, sink: Option<DomainId>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;
@@ -149,7 +149,7 @@ impl State {
         }
     }
 
-    /// A sink's domain ends: of a death the writer hears by itself, of a good bye not.
+    /// Ends a sink's domain. Its writer learns of a death by itself, but not of a goodbye.
     pub(super) fn brought_leave(&mut self, id: PoolId, sink: DomainId, process: Option<u64>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;
@@ -160,13 +160,13 @@ impl State {
         }
     }
 
-    /// Pools of which a domain may be the sink of a queue that is older than the manager.
+    /// Returns pools of which a domain may be the sink of a queue that is older than the manager.
     fn may_have_brought(&self, sink: DomainId) -> Vec<PoolId> {
         let written = self.back_refs.pools(sink, WRITES).into_iter();
         written.chain(self.back_refs.pools(sink, NAMED)).collect()
     }
 
-    /// What is claimed of a channel's assignments and was never taken up goes with its sink.
+    /// Forgets claims of a channel's assignments that were never taken up, when the sink goes.
     pub(super) fn forget_assigns(&mut self, channel: ChannelId) {
         for key in self.claims.assigns_in(channel) {
             let Some(a) = self.claims.remove_assign(key) else {
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Those of a pool.
+    /// Takes up the claims of a pool's readers.
     pub(super) fn settle_readers_of(&mut self, pool: PoolId) {
         let of = (pool, DomainId(0))..=(pool, DomainId(u32::MAX));
         let readers: Vec<DomainId> = self
@@ -190,7 +190,8 @@ impl State {
         }
     }
 
-    /// Also of a pool whose writer has claimed it and ended: what it sent its readers have still to receive.
+    /// Takes up a reader's claim. This includes a pool whose writer has claimed it and ended: the readers must still
+    /// receive its messages.
     fn settle_reader(&mut self, pool: PoolId, reader: DomainId) {
         let orphan = self.pools.get(&pool).is_some_and(|p| p.is_orphan());
         let back = self.cx.domains.get(&reader);
@@ -198,7 +199,7 @@ impl State {
         if !back || !(orphan || self.ready_pool(pool)) {
             return;
         }
-        // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
+        // Otherwise any domain could claim to read any pool, and any writer could make readers unmap another's chunks.
         let fits = |r: &ClaimedReader, p: &Pool| {
             let known = p.named.get(&reader) == Some(&r.inode)
                 && p.table_inode == r.table
@@ -206,14 +207,14 @@ impl State {
             known
                 && p.slots == r.slots
                 && p.writer != reader
-                // It may be being offered the pool already.
+                // Another thread may already be offering the pool to this reader.
                 && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
         };
         let claim = self.claims.readers().get(&(pool, reader));
         let fits = claim.zip(self.pools.get(&pool)).map(|(r, p)| fits(r, p));
         let Some(fits) = fits else { return };
         if orphan && !fits {
-            return; // What it claims counts as long as it is claimed.
+            return; // The claim's chunks count as long as the claim lasts.
         }
         let Some(r) = self.claims.remove_reader((pool, reader)) else {
             return;
@@ -226,7 +227,7 @@ impl State {
             let told_later =
                 self.pools.get(&pool).is_some_and(reads) || self.departures.has(pool, reader);
             if r.over && !told_later {
-                // It waits to be told when the writer is rid of it, who never had it.
+                // The domain waits to be told when the writer has forgotten it, but the writer never knew it.
                 self.cx.tell(reader, Event::PoolGone { pool }, &[]);
             }
             return self.cx.release(r.refs);
@@ -270,7 +271,9 @@ impl State {
             };
             let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
             if !live && p.is_orphan() {
-                continue; // Judged dead without it, or never claimed: it keeps what it has, and takes out of it what there is.
+                // The pool was judged dead without this queue, or the queue was never claimed: the sink keeps its
+                // buffers, and takes the queued ones.
+                continue;
             }
             if !live {
                 gone.push(key);
@@ -285,8 +288,8 @@ impl State {
                 && u64::from(key.0) < windows
                 && self.cx.accounts.room(uid, Of::Bytes) >= bytes
             {
-                // A chunk that nobody else knows of: counted as stranded as far as the total reaches,
-                // so that a liar cannot push honest pools over it.
+                // No other domain knows this chunk. It counts as stranded only as far as the total allows, so that a
+                // liar cannot push honest pools over it.
                 let (payer, holders) = (uid, BTreeSet::from([reader]));
                 p.stranded.insert(key, Stranded { payer, holders });
                 self.cx.strand(uid, bytes);
@@ -316,7 +319,7 @@ impl State {
         }
     }
 
-    /// What was claimed of a channel's assignments.
+    /// Takes up the claims of a channel's assignments.
     fn settle_assigns_in(&mut self, channel: ChannelId) {
         let keys = self.claims.assigns_in(channel);
         let pools: BTreeSet<PoolId> = keys.into_iter().map(|(_, p, _)| p).collect();
@@ -325,9 +328,9 @@ impl State {
         }
     }
 
-    /// A sink that was not told before the last manager ended may take from a queue that is on its writer's reader set all the
-    /// same, with the very counters that the sink has. Its source may never be back to claim the other side, and until the
-    /// sink has taken what it had sent, nothing of that is reused.
+    /// Opens a queue on a writer's reader set for a sink that has exactly its counters, but was not told before the
+    /// last manager ended. Its source may never come back to claim the other side. Until the sink has taken the
+    /// source's messages, none of their buffers is reused.
     fn open_brought(&mut self, channel: ChannelId, pool: PoolId) {
         let key = (channel, pool, false);
         let Some(a) = self.claims.assigns().get(&key).filter(|a| !a.open_said) else {
@@ -448,7 +451,7 @@ impl State {
         }
     }
 
-    /// What a domain had claimed counts no more; that says nothing of what it has.
+    /// Ends the effect of a domain's claims; this says nothing about its objects.
     pub(super) fn void_claims_of(&mut self, me: DomainId) {
         let tried = self.claims.leaves_all(me);
         let uid = self.cx.uid_of(me).unwrap_or(u32::MAX);

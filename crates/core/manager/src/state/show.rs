@@ -1,4 +1,5 @@
-//! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the writer's to use.
+//! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the
+//! writer's to use.
 
 use super::extent::For;
 use super::model::{Answer, Batch, Chunk};
@@ -17,13 +18,13 @@ impl Pool {
         self.chunks.get(&index).is_some_and(|c| c.serial == serial)
     }
 
-    /// So many chunks are taken of one request.
+    /// Returns the number of chunks that are taken of one request.
     pub(super) fn piece(&self) -> u32 {
         let piece = (SHOWN / self.readers.len().max(1)).max(1);
         u32::try_from(piece).unwrap_or(u32::MAX)
     }
 
-    /// So many chunks of a request are taken: its number.
+    /// Makes a batch of `taken` chunks of a request; returns its number.
     pub(super) fn new_batch(&mut self, req: Req, taken: u32) -> u64 {
         let (number, left) = (self.next_batch, taken);
         self.next_batch += 1;
@@ -77,7 +78,7 @@ impl State {
         let (uid, bytes, before) = (p.uid, p.chunk_bytes, p.unshown().min(asked));
         let missing = |before: u32| least.saturating_sub(before).max(1);
         if before < asked {
-            // What is taken back may be this pool's own.
+            // The memory taken back may be this pool's own.
             self.room_or_taken_back(uid, me, u64::from(missing(before)) * bytes);
         }
         let p = self.own_pool(me, id)?;
@@ -89,11 +90,12 @@ impl State {
                 Err(_) => {}
             }
         }
-        self.own_pool(me, id)?.granted_at = now; // what was granted is being used
+        self.own_pool(me, id)?.granted_at = now; // the granted memory is being used
         Ok(before)
     }
 
-    /// A chunk that is granted and whose place and memory were checked: shows it around, unless its writer still fills it.
+    /// A chunk that is granted and whose place and memory were checked: shows it around, unless its writer still fills
+    /// it.
     pub(super) fn add_chunk(
         &mut self,
         me: DomainId,
@@ -106,7 +108,7 @@ impl State {
         let p = self.own_pool(me, id)?;
         let bytes = p.chunk_bytes;
         p.last_serial = p.last_serial.max(key.1);
-        // Readers that claimed it before its writer hold what is in use.
+        // Readers that claimed the chunk before its writer hold memory in use.
         let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));
         p.chunks.insert(
             key.0,

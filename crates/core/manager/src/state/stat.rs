@@ -47,7 +47,7 @@ impl State {
         Ok(())
     }
 
-    /// What comes after an item, as things are now.
+    /// Returns the item after one, in the present state.
     pub(super) fn next_item(&self, last: Item) -> Option<Item> {
         let mut last = Some(last);
         let domain = match last {
@@ -179,7 +179,7 @@ impl State {
             Item::Pool(id) => {
                 let record = self.pool_record(id)?;
                 let table = self.pools.get(&id)?.table;
-                // An answer that is only figures: those who have asked for much already do without.
+                // This answer has figures only: a client that has asked for much already does without them.
                 let read = Action::ReadPool { client, table };
                 let bare = record.clone();
                 self.ask_or(client, record, read, 1, bare)
@@ -208,7 +208,7 @@ impl State {
         }
     }
 
-    /// The next piece of what a reader holds of a pool.
+    /// Asks for the next piece of a reader's held buffers of a pool.
     fn read_hold(
         &self,
         client: ClientId,
@@ -226,7 +226,7 @@ impl State {
         })
     }
 
-    /// Has the shell read something for a record, within bounds.
+    /// Asks the shell to read something for a record, within bounds.
     fn ask(
         &mut self,
         client: ClientId,
@@ -257,7 +257,7 @@ impl State {
         self.ask(client, record, action, slots)
     }
 
-    /// What a writer says of its pool.
+    /// Takes a writer's figures about its pool.
     pub(super) fn pool_read(&mut self, client: ClientId, figures: Option<Figures>) {
         self.fill(client, |record| {
             if let (StatRecord::Pool(p), Some(f)) = (record, figures) {
@@ -268,7 +268,8 @@ impl State {
                 p.padding_bytes = f.padding_bytes.min(p.granted_bytes);
             }
         });
-        // It came at once, so that the records of few pools are of one moment; the rest goes on when this one has gone out.
+        // The reading came at once, so the records of few pools are of one moment. The rest continues when this one has
+        // gone out.
         let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let goes_on = run.is_some_and(|run| {
             run.pools += 1;
@@ -279,7 +280,7 @@ impl State {
         }
     }
 
-    /// But for what its counters say.
+    /// Returns a holding's record without the figures from its counters.
     pub(super) fn hold_stat(&self, pool: PoolId, domain: DomainId) -> Option<HoldStat> {
         let hold = &self.pools.get(&pool)?.readers.get(&domain)?.hold;
         let held = hold.oldest(self.cx.now).map(|age| age.as_millis());
@@ -314,7 +315,7 @@ impl State {
         }
     }
 
-    /// But for what was taken of it.
+    /// Returns a channel's record without the number of taken messages.
     pub(super) fn channel_record(&self, id: ChannelId) -> Option<StatRecord> {
         let c = self.channels.get(&id)?;
         Some(StatRecord::Channel(ChannelStat {
@@ -453,7 +454,7 @@ impl State {
         self.stat_on(client);
     }
 
-    /// What was read completes a record.
+    /// Completes a record with the shell's reading.
     fn fill(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
         let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let Some((req, (mut record, _))) = run.and_then(|r| Some((r.req, r.partial.take()?)))

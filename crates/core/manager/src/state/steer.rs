@@ -1,5 +1,5 @@
-//! A policy outside of the manager: one client at a time has the right to set quotas. Whatever it says is checked; when it goes, the last
-//! quotas stay.
+//! A policy outside of the manager: one client at a time has the right to set quotas. Its requests are checked; when it
+//! goes, the last quotas stay.
 
 use super::accounts::Of;
 use super::context::Context;
@@ -15,9 +15,9 @@ use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 pub(super) struct Seat {
     /// A policy of the manager's own sets quotas.
     governed: bool,
-    /// Who sets quotas from outside.
+    /// The client that sets quotas from outside.
     taken: Option<(ClientId, DomainId)>,
-    /// Somebody has done so.
+    /// A client has set quotas.
     steered: bool,
 }
 
@@ -59,7 +59,7 @@ impl Seat {
         }
         self.taken = take.then_some((client, me));
         if take && !self.steered {
-            // From now on what does not fit into a quota may fit later, and a new pool gets what is left.
+            // From now on a size that does not fit into a quota may fit later, and a new pool gets the rest.
             self.steered = true;
             cx.out.push(Action::Scheduled);
         }
@@ -67,17 +67,17 @@ impl Seat {
         Ok(())
     }
 
-    /// Whoever sat there has gone.
+    /// Frees the right when its client goes.
     pub fn leave(&mut self, client: ClientId) {
         if self.taken.is_some_and(|(c, _)| c == client) {
             self.taken = None;
         }
     }
 
-    /// All of these quotas, or none of them.
+    /// Sets all of these quotas, or none of them.
     ///
-    /// Trust: a policy's word. No pool gets less than its minimum, if those fit, nor more than its maximum; together they are no more than
-    /// there is, or no more than before; what was set by hand stays.
+    /// Trust: a policy's word. No pool gets less than its minimum, if the minimums fit, nor more than its maximum. The
+    /// sum is at most the total, or at most the former sum. Quotas set by hand stay.
     pub fn set_quotas(
         &self,
         cx: &mut Context,
@@ -102,7 +102,7 @@ impl Seat {
                 // Twice.
                 return Err(refusal(RefusalCode::BadArgument, id.0.into(), 1).into());
             }
-            // It may have gone since it was told of.
+            // The pool may have gone since the policy was told of it.
             let Some(p) = pools.get(id).filter(|p| !p.is_orphan() && !p.pinned) else {
                 wanted.remove(id);
                 continue;
@@ -130,7 +130,7 @@ impl Seat {
             (p.quota_bytes != *quota).then_some((*id, *quota, p.quota_bytes < *quota))
         };
         let mut changes: Vec<_> = wanted.iter().filter_map(change).collect();
-        // Who gives comes before who gets.
+        // Pools that give come before pools that get.
         changes.sort_by_key(|(_, _, more)| *more);
         for (id, quota_bytes, _) in changes {
             quota::move_to(cx, pools, heaps, id, quota_bytes);
@@ -141,7 +141,7 @@ impl Seat {
         Ok(())
     }
 
-    /// What the sums say, for the audit.
+    /// Checks the quotas' sums, for the audit.
     pub fn audit(&self, cx: &Context) -> Result<(), String> {
         let Some((client, domain)) = self.taken else {
             return Ok(());
@@ -157,7 +157,7 @@ impl Seat {
     }
 }
 
-/// What each living pool has at least.
+/// Returns the minimum of each living pool.
 fn least_of_all(cx: &Context, pools: &Pools) -> BTreeMap<PoolId, u64> {
     let alive = pools.iter().filter(|(_, p)| !p.is_orphan());
     let least = alive.map(|(id, p)| {

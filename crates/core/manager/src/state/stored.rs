@@ -1,9 +1,11 @@
-//! What is kept outside of the manager's process, and handed to the next one: memory that nobody else may have any more.
+//! Descriptors that are kept outside of the manager's process for the next manager: memory that no other process may
+//! have any more.
 //!
-//! Everything else a new manager is shown again by those who have it. The writer of an orphan is gone: chunks that a reader has not been sent
-//! yet, with messages that lie in its ring, only the manager has, and how the pool looked only it knows. So the orphan's table, its chunks
-//! and its readers (by pidfds, so that they are awaited for as long as they live) lie in the service manager's store, under names that
-//! say what they are. The names are all that is kept of what is known.
+//! Domains show a new manager everything else again. An orphan's writer is gone. Only the manager has the chunks that a
+//! reader was not sent yet, although messages about them may be in its ring, and only the manager knows the pool's
+//! state. The orphan's table, its chunks and its readers therefore lie in the service manager's store. (Readers are
+//! kept as pidfds, so that they are awaited for as long as they live.) The descriptors' names hold the rest of the
+//! state.
 
 use super::back_refs::BackRef;
 use super::extent::{For, Piece};
@@ -22,26 +24,26 @@ const MOST_OF_ONE: usize = 1000;
 /// Before every name.
 const PREFIX: &str = "tranship-";
 
-/// What a stored descriptor is.
+/// The kind of a stored descriptor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stored {
-    /// An orphan's slot table, and what else is to be known of it.
+    /// An orphan's slot table, and the pool's other data.
     Table {
         /// The pool.
         pool: PoolId,
-        /// Who wrote it.
+        /// The writer.
         writer: DomainId,
-        /// Who pays.
+        /// The user that pays.
         uid: u32,
-        /// Its size at most.
+        /// The pool's maximum size, bytes.
         max_bytes: u64,
-        /// Its slots.
+        /// The number of slots.
         slots: u32,
-        /// Its chunks' size.
+        /// The chunks' size, bytes.
         chunk_bytes: u64,
-        /// Its level.
+        /// The trust level.
         trust: Trust,
-        /// Its name.
+        /// The pool's name.
         name: String,
     },
     /// One of its chunks.
@@ -101,7 +103,7 @@ impl Stored {
             }
             _ => return None,
         };
-        // Only what is written so: one thing has one name.
+        // Only the canonical form is valid, so that one object has one name.
         (stored.to_string() == name).then_some(stored)
     }
 
@@ -162,7 +164,7 @@ fn unhex(text: &str) -> Option<String> {
     String::from_utf8(digits.map(byte).collect::<Option<Vec<u8>>>()?).ok()
 }
 
-/// What was found of one pool.
+/// The descriptors found of one pool.
 #[derive(Default)]
 struct Found {
     table: Option<(Stored, Fd)>,
@@ -171,13 +173,13 @@ struct Found {
 }
 
 impl State {
-    /// Changes with what `stored` says.
+    /// Returns a number that changes whenever the result of `stored` does.
     #[must_use]
     pub fn stored_version(&self) -> u64 {
         self.pools.stored_version()
     }
 
-    /// What is to lie in the store now. Of a pool all or nothing.
+    /// Returns the descriptors that should be in the store now: of each pool all or none.
     #[must_use]
     pub fn stored(&self) -> Vec<(Stored, FdToken)> {
         let mut all = Vec::new();
@@ -240,7 +242,8 @@ impl State {
         }
     }
 
-    /// Takes what an earlier manager had stored, before anybody has connected. Pools of which something is wrong are not taken, and what belongs to none is closed.
+    /// Takes an earlier manager's stored descriptors, before any client has connected. Pools with an error are not
+    /// taken, and descriptors without a pool are closed.
     pub fn take_stored(&mut self, all: Vec<(Stored, Fd)>) -> Vec<Action> {
         let mut pools: BTreeMap<PoolId, Found> = BTreeMap::new();
         for (stored, fd) in all {
@@ -273,7 +276,7 @@ impl State {
         std::mem::take(&mut self.cx.out)
     }
 
-    /// Whether it is what a manager would have stored, by what is known of the descriptors.
+    /// Checks that a manager would have stored this, by the facts about the descriptors.
     fn fits(&self, id: PoolId, found: &Found) -> Option<()> {
         let (
             Stored::Table {
@@ -389,7 +392,7 @@ impl State {
         record.chunks = chunks;
         let awaited = found.readers.iter().map(|(d, _, pidfd)| (*d, *pidfd));
         self.pools.insert_orphan(id, record, awaited.collect());
-        // It is there, whatever is left of the total.
+        // The memory exists, even if it exceeds the total.
         self.add_granted(id, n);
         self.cx.totals.was_claimed();
         self.sweep_first(id);
@@ -414,7 +417,7 @@ impl State {
         let here = self.cx.domains.contains_key(&reader);
         if let Some(p) = self.pools.get_mut(id)
             && p.awaited().contains_key(&reader)
-            // What came back as that domain has its own end.
+            // The process that came back as that domain ends by itself.
             && !here
             && p.named.remove(&reader).is_some()
         {
@@ -464,7 +467,7 @@ mod tests {
         for stored in all {
             let name = stored.to_string();
             assert_eq!(Stored::parse(&name), Some(stored), "{name}");
-            // As systemd takes it.
+            // The limits of systemd.
             assert!(
                 name.len() < 255 && !name.contains(':') && name.is_ascii(),
                 "{name}"

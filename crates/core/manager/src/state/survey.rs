@@ -1,4 +1,5 @@
-//! What the statistics page is made of: item after item, and where the shell finds what only their owners know. Nothing changes by it.
+//! The contents of the statistics page: item after item, and where the shell finds facts that only owners know. Nothing
+//! changes by it.
 
 use super::State;
 use super::model::Item;
@@ -15,9 +16,9 @@ pub(crate) struct Surveyed {
 /// Where the rest of it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
-    /// There is no more.
+    /// There is nothing to read.
     Nowhere,
-    /// What a pool's writer says of it.
+    /// A writer's figures about its pool.
     Figures { table: FdToken },
     /// A channel's cursors.
     Rings {
@@ -33,7 +34,7 @@ pub(crate) enum Look {
 }
 
 impl State {
-    /// What comes after an item: the next one, and what is known of it, if it is still there.
+    /// Returns the item after one, and its record if it still exists.
     pub(crate) fn survey(&self, last: Option<Item>) -> Option<(Item, Option<Surveyed>)> {
         let item = match last {
             None => Item::Manager,

@@ -1,5 +1,5 @@
-//! When which counters of dead pools are read: in passes over all of them, in pieces, so that the manager stalls for
-//! nobody. Each slot is judged by itself, and one that is dead in a dead pool stays dead: a pass may take its time.
+//! The order in which counters of dead pools are read: in passes over all of them, in pieces, so that the manager
+//! delays no client. Each slot is judged by itself. A dead slot of a dead pool stays dead, so a pass may take its time.
 
 use super::pass::Pass;
 use super::pool::Pool;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Of a slot table's entry.
 const TABLE_WORDS: usize = 8;
 
-/// What there is to read of a pool.
+/// The counters of a pool to read.
 struct Counters {
     slots: u32,
     table: Option<FdToken>,
@@ -43,7 +43,7 @@ impl State {
         claimed.then(|| next.max(self.cx.config.grace))
     }
 
-    /// Pools that are read, and that nobody claims to write; and a user who claims to read them.
+    /// Returns pools that are read but that no domain claims to write, each with a user that claims to read it.
     fn unclaimed(&self) -> impl Iterator<Item = (PoolId, u32)> {
         let read = self.claims.readers().iter().filter(|(_, r)| !r.gone_said);
         read.map(|((p, _), r)| (*p, r.uid))
@@ -128,7 +128,7 @@ impl State {
         }
         let next = pass.next;
         let orphan = self.pools.get(&id).filter(|p| p.is_orphan());
-        // Nobody else was ever shown it, or all of them are gone.
+        // No other domain was ever shown it, or all of them are gone.
         let silent = |p: &Pool| {
             p.chunks.is_empty()
                 || (p.readers.is_empty()
@@ -199,7 +199,7 @@ impl State {
                     pass.judging = Some(0);
                 }
             }
-            // Not judged in this pass.
+            // The pool is not judged in this pass.
             _ => pass.next_pool(),
         }
         self.sweep_pieces(uid);
@@ -246,13 +246,14 @@ impl State {
         true
     }
 
-    /// The counters of a pool whose writer has died, with those that were claimed and not taken up before it did. `None` while
-    /// they may not be all: what is said to be dead has to be so for each of its readers that is told.
+    /// Returns the counters of a pool whose writer has died, with those that were claimed and not taken up before.
+    /// Returns `None` while some may be missing: a chunk that is called dead must be dead for each reader that is told.
     ///
-    /// Something can still come to a reader by a queue only, and who has claimed all that it has has claimed its queues: of
-    /// the last one on any way to it the source is back too, or it counts as alive (`claimed`), and so on along that way. So
-    /// nobody who has not come yet matters, only who is in the midst of its claims. Readers that the writer named are
-    /// awaited for a while all the same, so that what they map stays inside the total.
+    /// A buffer can still reach a reader by a queue only, and a domain that has claimed everything has claimed its
+    /// queues. Of the last queue on any way to that domain, the source is back too, or the queue counts as alive
+    /// (`claimed`), and so on along that way. A domain that has not come yet therefore does not matter, but one in the
+    /// middle of its claims does. Readers that the writer named are awaited for a while nevertheless, so that their
+    /// mappings stay inside the total.
     fn orphan_counters(&self, id: PoolId) -> Option<Counters> {
         let p = self.pools.get(&id).filter(|p| p.is_orphan())?;
         if self.is_awaited(id) {
@@ -273,8 +274,8 @@ impl State {
         })
     }
 
-    /// Whether somebody who claims to read a pool has still something to claim, or a reader whom its writer named may be
-    /// on its way.
+    /// Says whether a domain that claims to read a pool has more to claim, or a reader named by the writer may still
+    /// come.
     fn is_awaited(&self, id: PoolId) -> bool {
         let claims = |d: &DomainId| self.claims.readers().contains_key(&(id, *d));
         let busy = |d: &DomainId| {
@@ -292,8 +293,8 @@ impl State {
         readers.any(|((_, d), _)| busy(d)) || self.pools.get(&id).is_some_and(named)
     }
 
-    /// Whether the other end of a channel is back, has claimed all that it has, and lives: what it has not claimed of it, it has
-    /// not. Only of channels that were taken up: an id alone can be stolen.
+    /// Says whether the other end of a channel is back, has claimed everything, and lives. Then it does not have the
+    /// objects that it did not claim. This holds only for channels that were taken up: an id alone can be stolen.
     fn other_end_is_back(&self, channel: ChannelId, is_source: bool) -> bool {
         let c = self.channels.get(&channel).filter(|c| !c.source_gone);
         let other = c.map(|c| if is_source { c.sink } else { c.source });
@@ -301,8 +302,9 @@ impl State {
         other.is_some_and(|d| d.claiming.is_none())
     }
 
-    /// References and queues of a pool that were claimed and are not taken up, if each can be read. A queue of which one side is
-    /// missing cannot, unless its other end has it not: a source that was not told that it may send has sent nothing.
+    /// Returns claimed references and queues of a pool that are not taken up, if each can be read. A queue with a
+    /// missing side cannot be read, unless its other end does not have it: a source that was not told that it may send
+    /// has sent nothing.
     #[allow(clippy::type_complexity)]
     fn claimed(&self, id: PoolId, slots: u32) -> Option<(Vec<FdToken>, Vec<(FdToken, FdToken)>)> {
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
@@ -333,7 +335,8 @@ impl State {
         Some((readers.iter().map(|r| r.refs).collect(), queues))
     }
 
-    /// The counters of a pool that nobody claims to write, if all that could show something alive are there (as above).
+    /// Returns the counters of a pool that no domain claims to write, if all counters that could show something alive
+    /// are there (as above).
     fn claimed_counters(&self, id: PoolId) -> Option<Counters> {
         if self.cx.now < self.cx.config.grace || self.pools.contains_key(&id) || self.is_awaited(id)
         {

@@ -47,22 +47,22 @@ impl Totals {
         accounts.sub(payer, Of::Bytes, bytes);
     }
 
-    /// What there is now was claimed, whatever is left of the total.
+    /// Records that the present memory was claimed, even if it exceeds the total.
     pub fn was_claimed(&mut self) {
         self.claimed = self.claimed.max(self.granted + self.stranded);
     }
 
-    /// Whether it is time to look again for what was granted and is not used.
+    /// Says whether it is time to take back unused grants again.
     pub fn takes_back(&mut self, now: Duration) -> bool {
         is_due(&mut self.taken_back, now)
     }
 
-    /// Whether it is time to ask again for what others have too much.
+    /// Says whether it is time to ask others to shrink again.
     pub fn asks_to_shrink(&mut self, now: Duration) -> bool {
         is_due(&mut self.asked_to_shrink, now)
     }
 
-    /// Compares with what was counted.
+    /// Compares the sums with a fresh count.
     pub fn audit(&self, counted: (u64, u64), total_bytes: u64) -> Result<(), String> {
         let (granted, stranded) = counted;
         if counted != (self.granted, self.stranded) {

@@ -1,4 +1,5 @@
-//! Histories of buffers: who has a pool is told to record what it does with its buffers, and shows where. What is recorded outlasts its writer.
+//! Histories of buffers: domains that have a traced pool are told to record their operations on its buffers, and show
+//! the records. The records outlast their domain.
 
 use super::accounts::{Accounts, Of};
 use super::ancillary::Ancillary;
@@ -13,14 +14,14 @@ use super::types::{ClientId, Done, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, Event, Limited, PoolId, RefusalCode, Req};
 
-/// Domains that are gone, of which it is kept what they recorded: as many of each user, if there are more.
+/// Ended domains whose records are kept; if there are more, each user keeps equally many.
 const MOST_GONE: usize = 32;
 /// Clients that follow one pool.
 const MOST_FOLLOWERS: u64 = 64;
-/// What waits to be said to a client, of which so much is looked at when there is room again.
+/// Pending levels of a client that are looked at when there is room again.
 const SAID: usize = 16;
 
-/// What one domain recorded.
+/// One domain's records.
 #[derive(Debug)]
 pub(super) struct Trace {
     pub domain: DomainId,
@@ -34,15 +35,15 @@ pub(super) struct Trace {
 /// Histories of buffers.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
-    /// Pools that are traced until somebody says otherwise.
+    /// Pools that are traced until a client says otherwise.
     pools: BTreeSet<PoolId>,
-    /// And those that are as long as these are there, with their users.
+    /// Pools that are traced as long as these clients exist, with the clients' users.
     followers: BTreeMap<PoolId, BTreeMap<ClientId, u32>>,
-    // Invariant: the same by clients.
+    // Invariant: `followers`, by client.
     followed: BTreeSet<(ClientId, PoolId)>,
-    /// Who has still to be told whether a pool is traced.
+    /// Domains that must still be told whether a pool is traced.
     unsaid: BTreeSet<(DomainId, PoolId)>,
-    /// By their numbers, of which the last is this.
+    /// Rings by number; `last` is the last number.
     rings: BTreeMap<u32, Trace>,
     last: u32,
 }
@@ -110,7 +111,7 @@ impl Traces {
         self.followed.remove(&(client, id));
     }
 
-    /// Tells all who have the pool, if it is not as before.
+    /// Tells all domains that have the pool, if the level has changed.
     fn say_traced(&mut self, cx: &mut Context, pools: &Pools, pool: PoolId, before: bool) {
         let on = self.is_on(pool);
         let Some(p) = pools.get(&pool).filter(|_| on != before) else {
@@ -123,8 +124,8 @@ impl Traces {
         }
     }
 
-    /// Tells a domain how it is: at the expense of the user of the pool's writer, and if that one's share of the queue is used up when there is room
-    /// again. What happens meanwhile is not said: only what is then.
+    /// Tells a domain a pool's level, at the expense of the user of the pool's writer. If that user's share of the
+    /// queue is used up, the domain is told when there is room again. It is then told the level of that moment only.
     fn say_level(&mut self, cx: &mut Context, pools: &Pools, domain: DomainId, pool: PoolId) {
         let uid = pools.get(&pool).map(|p| p.uid);
         let (Some(uid), Some(client)) = (uid, cx.client_of(domain)) else {
@@ -139,7 +140,7 @@ impl Traces {
         }
     }
 
-    /// There is room again for what waited for it.
+    /// Sends levels that waited for room.
     pub fn say_levels(&mut self, cx: &mut Context, pools: &Pools, domain: DomainId) {
         let its = (domain, PoolId(0))..=(domain, PoolId(u32::MAX));
         let some = self.unsaid.range(its).take(SAID).copied();
@@ -148,7 +149,7 @@ impl Traces {
         }
     }
 
-    /// A domain has no connection any more: what is so then is said when it is back.
+    /// Forgets pending levels of a domain without a connection: it is told the present level when it is back.
     pub fn say_no_levels(&mut self, domain: DomainId) {
         let its = (domain, PoolId(0))..=(domain, PoolId(u32::MAX));
         let its: Vec<_> = self.unsaid.range(its).copied().collect();
@@ -184,7 +185,7 @@ impl Traces {
         }
     }
 
-    /// A connection ends: nobody follows by it.
+    /// Ends all following by a connection that ends.
     pub fn follows_no_more(&mut self, cx: &mut Context, pools: &Pools, client: ClientId) {
         let its = (client, PoolId(0))..=(client, PoolId(u32::MAX));
         let its: Vec<_> = self.followed.range(its).copied().collect();
@@ -204,7 +205,7 @@ impl Traces {
         }
     }
 
-    /// A domain shows where it records: it has a pool that is traced. What it showed before is dropped.
+    /// Takes the ring into which a domain with a traced pool records. The ring that it showed before is dropped.
     pub fn show(
         &mut self,
         cx: &mut Context,
@@ -256,7 +257,7 @@ impl Traces {
         all.into_iter().any(|pool| self.is_on(pool))
     }
 
-    /// What a domain recorded stays, until there is too much of it: then the oldest goes of the user who has most.
+    /// Keeps the records of an ended domain. If there are too many, the user with most loses its oldest.
     pub fn outlive(&mut self, cx: &mut Context, domain: DomainId) {
         let ends = |t: &&mut Trace| t.alive && t.domain == domain;
         let Some(t) = self.rings.values_mut().find(ends) else {
@@ -327,12 +328,12 @@ impl Traces {
         self.rings.values()
     }
 
-    /// To whom each that follows is counted.
+    /// Returns the user to whom each follower is counted.
     pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
         self.followers.values().flat_map(BTreeMap::values).copied()
     }
 
-    /// Whether both sides of it say the same, and whoever has still to be told has something to take before.
+    /// Checks that both maps agree, and that each domain that must still be told has earlier messages to take.
     pub fn audit(&self, cx: &Context, pools: &Pools) -> Result<(), String> {
         let followers = self.followers.iter();
         let followers = followers.flat_map(|(pool, of)| of.keys().map(|c| (*c, *pool)));
@@ -343,7 +344,7 @@ impl Traces {
             let p = pools.get(pool);
             let writes = |p: &Pool| p.writer == *domain && !p.is_orphan();
             let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
-            // Who has nothing to take makes no room.
+            // A domain without messages to take makes no room.
             let client = cx.client_of(*domain);
             let client = client.and_then(|c| cx.clients.get(c));
             if !has || client.is_none_or(Client::has_all) {

@@ -1,4 +1,4 @@
-//! What goes in and what comes out of the state machine, and its opaque handles.
+//! The state machine's inputs, outputs and opaque handles.
 
 use serde::{Deserialize, Serialize};
 use tranship_proto::{
@@ -26,19 +26,19 @@ pub struct Header {
     pub chunk_bytes: u64,
 }
 
-/// Who can write memory, by its seals (`docs/format.md`).
+/// The processes that can write memory, by its seals (`docs/format.md`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Sealed {
-    /// It is not memory, or has other seals.
+    /// The file is not memory, or has other seals.
     #[default]
     No,
-    /// Who made it.
+    /// Only the maker can write.
     OneWriter,
-    /// Everybody who has it.
+    /// Every holder can write.
     Shared,
-    /// Who made it, until it is sealed: nobody else has it.
+    /// Only the maker can write, until it seals the memory: no other process has it.
     Open,
-    /// Nobody, ever again.
+    /// No process can write, ever again.
     Nobody,
 }
 
@@ -49,31 +49,32 @@ impl Sealed {
     }
 }
 
-/// What the shell found out about a descriptor that a client sent.
+/// The shell's findings about a descriptor that a client sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// On tmpfs, with exactly these seals, no execute bit, every block present.
     pub sealed: Sealed,
-    /// Its size, bytes.
+    /// The size, bytes.
     pub size: u64,
-    /// Its header, if it has a valid one.
+    /// The header, if there is a valid one.
     pub header: Option<Header>,
-    /// No client sent it: it is one of the two sockets that the shell made for the request, which two clients will share.
+    /// No client sent it: it is one of the two sockets that the shell made for the request, which two clients will
+    /// share.
     pub made_here: bool,
-    /// Its inode number.
+    /// The inode number.
     pub inode: u64,
 }
 
 /// A received descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fd {
-    /// Its handle.
+    /// The handle.
     pub token: FdToken,
-    /// What is known of it.
+    /// The known facts.
     pub facts: Facts,
 }
 
-/// What a writer says of its pool (`docs/format.md`, kind 2).
+/// A writer's figures about its pool (`docs/format.md`, kind 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     /// Time that callers waited, summed.
@@ -96,39 +97,39 @@ pub struct Figures {
     pub garbage_bytes: u64,
     /// In caches, bytes.
     pub cached_bytes: u64,
-    /// Of buffers' pages, beyond what was asked for, bytes.
+    /// Bytes of buffers' pages beyond the requested length.
     pub padding_bytes: u64,
 }
 
 /// A slot that a reader's counter says it holds, as the pool's table has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeldSlot {
-    /// Which.
+    /// The descriptor.
     pub slot: u32,
-    /// Its generation.
+    /// The slot's generation.
     pub generation: u32,
-    /// Its length, bytes.
+    /// The buffer's length, bytes.
     pub bytes: u64,
-    /// Its writer says that it moved the buffer.
+    /// Whether the writer says that it moved the buffer.
     pub moved: bool,
 }
 
-/// What is said of a domain that holds too much of others' memory.
+/// A report about a domain that holds too much memory of others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HogNotice {
     /// The domain.
     pub domain: DomainId,
-    /// Its name.
+    /// The domain's name.
     pub name: String,
-    /// Its process.
+    /// The domain's process.
     pub pid: u32,
-    /// Its user.
+    /// The domain's user.
     pub uid: u32,
-    /// What is charged to it of others' memory, bytes.
+    /// Bytes of others' memory that are charged to the domain.
     pub charged_bytes: u64,
     /// More than so much is too much, bytes.
     pub over_bytes: u64,
-    /// What is done; nothing: it is one no more.
+    /// The action; `None`: the domain is within the limit again.
     pub action: Option<HogAction>,
 }
 
@@ -139,7 +140,7 @@ pub enum Input {
     Connected {
         /// The new connection.
         client: ClientId,
-        /// Credentials of who connected.
+        /// The user of the process that connected.
         uid: u32,
         /// Group.
         gid: u32,
@@ -148,82 +149,83 @@ pub enum Input {
     },
     /// A message came.
     Request {
-        /// From whom.
+        /// The client.
         client: ClientId,
-        /// What.
+        /// The request.
         request: Request,
-        /// With which descriptors, in order.
+        /// The descriptors, in order.
         fds: Vec<Fd>,
     },
     /// The first message came: the shell adds the sender's pidfd and a fresh control page.
     Hello {
-        /// From whom.
+        /// The client.
         client: ClientId,
         /// Always `Request::Hello`.
         request: Request,
         /// The sender's pidfd, if the kernel gave one.
         pidfd: Option<FdToken>,
-        /// What identifies the process for as long as the machine runs.
+        /// A number that identifies the process for as long as the machine runs.
         process: u64,
         /// A control page for it, if one could be made.
         control_page: Option<FdToken>,
     },
     /// The connection broke the rules on a level below messages.
     Violation {
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// Which rule.
+        /// The rule.
         refusal: Refusal,
     },
     /// A message came without descriptors that it prescribes, as the manager's process had no room for them.
     Crippled {
-        /// From whom.
+        /// The client.
         client: ClientId,
-        /// What.
+        /// The request.
         request: Request,
     },
     /// The connection is closed.
     HungUp {
-        /// Whose.
+        /// The client.
         client: ClientId,
     },
     /// The oldest message queued to this client went out.
     Sent {
-        /// To whom.
+        /// The client.
         client: ClientId,
     },
     /// A descriptor that was said to be closed is.
     Closed {
-        /// Which.
+        /// The descriptor.
         token: FdToken,
     },
     /// A connection's own descriptor is closed.
     Parted {
-        /// Whose.
+        /// The client.
         client: ClientId,
     },
-    /// What is queued to this client does not go out for now: it does not read, or the kernel lets no more descriptors go.
+    /// Messages queued to this client cannot go out for now: it does not read, or the kernel lets no more descriptors
+    /// go.
     Blocked {
-        /// Whose.
+        /// The client.
         client: ClientId,
     },
     /// A watched pidfd fired.
     ProcessDied {
-        /// Whose.
+        /// The domain.
         domain: DomainId,
     },
     /// The answer to `Action::ReadOrphan`: indices of chunks in which something is still alive.
     OrphanRead {
-        /// Of which pool.
+        /// The pool.
         pool: PoolId,
-        /// Which of its slots.
+        /// The slots.
         slots: std::ops::Range<u32>,
         /// Ranges of window indices, first and last, each after the one before; `None` if they could not be read.
         live: Option<Vec<(u32, u32)>>,
     },
     /// The answer to `Action::ReadHold`.
     HoldRead {
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
         /// Buffers referenced.
         buffers: u32,
@@ -232,46 +234,46 @@ pub enum Input {
     },
     /// The answer to `Action::ReadTaken`.
     TakenRead {
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
         /// The sink's head.
         taken: u64,
     },
     /// The answer to `Action::ReadFigures`, in its order; `None` where they could not be read.
     FiguresRead {
-        /// Who asked; nobody: a period is over.
+        /// The client that asked; `None`: a period is over.
         asker: Option<(ClientId, Req)>,
-        /// Of which pool what.
+        /// The figures of each pool.
         figures: Vec<(PoolId, Option<Figures>)>,
     },
     /// The answer to `Action::ReadHeld`; nothing, where it could not be read.
     HeldRead {
-        /// Of which pool.
+        /// The pool.
         pool: PoolId,
-        /// Who reads it.
+        /// The reader.
         reader: DomainId,
-        /// Which of its slots.
+        /// The slots.
         slots: std::ops::Range<u32>,
-        /// Those of them that are held, by rising slots.
+        /// The held ones among these slots, by rising slots.
         held: Vec<HeldSlot>,
     },
     /// The answer to `Action::ReadPool`.
     PoolRead {
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
-        /// What its writer says, if that could be read.
+        /// The writer's figures, if they could be read.
         figures: Option<Figures>,
     },
-    /// The kernel did not do what `Action::Kill` says.
+    /// The kernel did not execute `Action::Kill`.
     NotKilled {
-        /// Whose process.
+        /// The process's domain.
         domain: DomainId,
     },
-    /// It was looked whether memory is short outside.
+    /// The result of a look at memory outside of the manager.
     Pressure(Pressure),
     /// The administrator sets a quota.
     SetQuota {
-        /// Of which pool or heap.
+        /// The pool or heap.
         pool: PoolId,
         /// New quota, bytes.
         quota_bytes: u64,
@@ -280,23 +282,23 @@ pub enum Input {
     Tick,
 }
 
-/// What the shell is to do, in this order.
+/// The shell's actions, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Queue a message; the tokens stay the state's. Raise the client's `wake`. Answered by `Input::Sent`.
     Send {
-        /// To whom.
+        /// The client.
         client: ClientId,
-        /// What.
+        /// The event.
         event: Event,
-        /// With which descriptors.
+        /// The descriptors.
         fds: Vec<FdToken>,
     },
     /// Forget a token and close its descriptor (a queued message keeps its own hold on it).
     Close(FdToken),
     /// Drop the connection, after a last attempt to say why.
     Disconnect {
-        /// Whose.
+        /// The client.
         client: ClientId,
         /// Why; `None` where the client left of its own will.
         refusal: Option<Refusal>,
@@ -305,7 +307,7 @@ pub enum Action {
     Watch {
         /// The pidfd.
         pidfd: FdToken,
-        /// Whose.
+        /// The domain.
         domain: DomainId,
     },
     /// Store an entry of a control page (release).
@@ -316,49 +318,49 @@ pub enum Action {
         entry: u32,
         /// The pool; `None` clears the entry.
         pool: Option<PoolId>,
-        /// Its epoch.
+        /// The pool's epoch.
         epoch: u64,
-        /// Its quota.
+        /// The pool's quota, bytes.
         quota_bytes: u64,
     },
     /// Read some of an orphan's counters: all `rcvd`, then all `ref`, then all `sent`. Answered at once.
     ReadOrphan {
         /// The pool.
         pool: PoolId,
-        /// Which of its slots.
+        /// The slots.
         slots: std::ops::Range<u32>,
-        /// Its chunk size.
+        /// The chunk size, bytes.
         chunk_bytes: u64,
         /// Places for chunks.
         windows: u32,
-        /// Its slot table; without it all is said to be in chunk 0.
+        /// The slot table; without it every buffer counts as being in chunk 0.
         table: Option<FdToken>,
         /// `ref` of every reader.
         refs: Vec<FdToken>,
         /// (`sent`, `rcvd`) of every queue.
         queues: Vec<(FdToken, FdToken)>,
     },
-    /// Count what a reader holds. Answered at once.
+    /// Count a reader's held buffers. Answered at once.
     ReadHold {
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
         /// The pool's table.
         table: FdToken,
         /// The reader's counters.
         refs: FdToken,
-        /// Which of its slots.
+        /// The slots.
         slots: std::ops::Range<u32>,
     },
     /// Read the head of a sink's half. Answered at once.
     ReadTaken {
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
         /// The sink's half.
         half: FdToken,
     },
-    /// Read what writers say of their pools. Answered at once.
+    /// Read the writers' figures about their pools. Answered at once.
     ReadFigures {
-        /// Who asked; nobody: a period is over.
+        /// The client that asked; `None`: a period is over.
         asker: Option<(ClientId, Req)>,
         /// Pools and their tables.
         pools: Vec<(PoolId, FdToken)>,
@@ -373,12 +375,12 @@ pub enum Action {
         table: FdToken,
         /// The reader's counters.
         refs: FdToken,
-        /// Which of its slots.
+        /// The slots.
         slots: std::ops::Range<u32>,
     },
-    /// Read what a writer says of its pool. Answered at once.
+    /// Read a writer's figures about its pool. Answered at once.
     ReadPool {
-        /// Who asked.
+        /// The client that asked.
         client: ClientId,
         /// The pool's table.
         table: FdToken,
@@ -387,7 +389,7 @@ pub enum Action {
     SayHog(HogNotice),
     /// Kill a process. Answered only where that is not permitted.
     Kill {
-        /// Whose.
+        /// The domain.
         domain: DomainId,
         /// The process.
         pidfd: FdToken,
@@ -399,7 +401,7 @@ pub enum Action {
         /// Next free pool id.
         next_pool: u32,
     },
-    /// Quotas move from now on: control pages, and those to come, say so.
+    /// Quotas change without a request from now on: present and later control pages say so.
     Scheduled,
     /// The manager was idle for as long as it is to be.
     Exit,
@@ -425,30 +427,30 @@ pub(crate) type Done = Result<(), Fail>;
 /// A chunk, as readers name it.
 pub(crate) type ChunkKey = (u32, u32);
 
-/// What to do when a queued message has gone out.
+/// A queued message, and the step that follows when it has gone out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub fds: usize,
-    /// The user who has caused it, where that is not the client's own doing.
+    /// The user that has caused it, unless the client itself did.
     pub cause: Option<u32>,
     pub then: Then,
 }
 
-/// What left a reader set.
+/// A departure from a reader set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
     Queue(ChannelId),
     Reader(DomainId),
 }
 
-/// What waits for a message to have gone out.
+/// The step that waits for a message to have gone out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     Nothing,
     /// The writer's `ChunkReady` or `ChunksReady`.
     Chunk(PoolId, ChunkKey),
-    /// The opening of a queue of which the writer has heard in this epoch.
+    /// The opening of a queue, of which the writer was told in this epoch.
     Joined(PoolId, ChannelId, u64),
-    /// Nothing more to say of what left.
+    /// The end of a departure.
     Left(PoolId, Left),
 }

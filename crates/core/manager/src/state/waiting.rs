@@ -1,4 +1,4 @@
-//! Connects that wait: for their name to be exported, or for room at who exports it.
+//! Connects that wait: for their name to be exported, or for room at its exporter.
 
 use super::model::Waiting;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ impl Waits {
         Some(w)
     }
 
-    /// Who has waited longest for a name, but for those before a number.
+    /// Returns the client that has waited longest for a name, from number `from` on.
     pub fn first(&self, name: &str, from: u64) -> Option<(u64, &Waiting)> {
         let number = *self.by_name.get(name)?.range(from..).next()?;
         Some((number, self.all.get(&number)?))

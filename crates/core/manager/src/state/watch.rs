@@ -1,5 +1,5 @@
-//! Who holds what of others' pools, and for how long: readers' counters are looked through once a period, in pieces, so that the
-//! manager stalls for nobody. Programs notice nothing of it.
+//! The domains' held buffers of other domains' pools, and for how long. Readers' counters are read once a period, in
+//! pieces, so that the manager delays no client. Programs notice nothing of it.
 
 use super::accounts::Of;
 use super::context::Context;
@@ -22,19 +22,19 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Of a slot table's entry.
 const TABLE_WORDS: u32 = 8;
 
-/// How far it is. Each user's readers wait for nobody else's.
+/// The progress of the reading. No user's readers wait for another user's.
 #[derive(Debug)]
 pub(super) struct Watch {
     begun: Duration,
     last: Duration,
-    /// There was nobody to look at, and nobody has come since.
+    /// There was no reader to look at, and none has come since.
     idle: bool,
     users: BTreeMap<u32, Pass>,
-    /// Whose turn it is in this tick, who comes after, and how many words there are for all of them.
+    /// The user whose turn it is in this tick, the users after it, and the words for all of them.
     turn: Option<u32>,
     after: VecDeque<u32>,
     words: u32,
-    /// Who had the last turn.
+    /// The user that had the last turn.
     last_user: u32,
 }
 
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Somebody reads a pool.
+    /// Records that a domain reads a pool.
     pub fn wake(&mut self) {
         self.idle = false;
     }
@@ -94,7 +94,7 @@ impl Watch {
             self.idle = self.users.is_empty();
         }
         self.last = cx.now;
-        // Who was left out at the last tick comes first at this one.
+        // A user that was left out at the last tick comes first at this one.
         let (users, last) = (&self.users, self.last_user);
         let next = users.range((Excluded(last), Unbounded));
         let all = next.chain(users.range(..=last)).map(|(uid, _)| *uid);
@@ -103,7 +103,8 @@ impl Watch {
         self.go_on_with(cx, pools);
     }
 
-    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are any.
+    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are
+    /// any.
     fn go_on_with(&mut self, cx: &mut Context, pools: &mut Pools) {
         loop {
             if let Some(uid) = self.turn {
@@ -134,7 +135,8 @@ impl Watch {
         }
     }
 
-    /// Has the next piece of a user's read, if there is time for it; `false` if there is none, or nothing more.
+    /// Has the next piece of a user's counters read, if there is time. Returns `false` if there is no time, or nothing
+    /// more to read.
     fn read_more(&mut self, uid: u32, cx: &mut Context, pools: &mut Pools) -> bool {
         loop {
             let Some(pass) = self.users.get(&uid) else {
@@ -197,7 +199,8 @@ impl Watch {
         };
         let uid = r.uid;
         let bounded = |h: &HeldSlot| HeldSlot {
-            // Trust: by the word of the pool's writer, whom nobody of another user believes that it gave anything away.
+            // Trust: the word of the pool's writer. That word alone never charges a moved
+            // buffer to a reader of another user.
             bytes: h.bytes.min(most_bytes),
             moved: h.moved && uid == payer,
             ..*h
@@ -210,7 +213,7 @@ impl Watch {
         self.go_on_with(cx, pools);
     }
 
-    /// All of what a reader holds of a pool was seen.
+    /// Ends a look at all buffers of a pool that a reader holds.
     fn end_look(
         &mut self,
         uid: u32,
@@ -226,7 +229,7 @@ impl Watch {
         let Some(p) = pools.get_mut(pool) else {
             return;
         };
-        // More than there is of the pool nobody can hold, whatever the table says.
+        // A reader cannot hold more than the pool's size, whatever the table says.
         let there = p.chunks.len() as u64 * p.chunk_bytes;
         let Some(r) = p.readers.get_mut(&reader) else {
             return;
@@ -240,7 +243,7 @@ impl Watch {
     }
 }
 
-/// So much of a pool is charged to one of its readers from now on.
+/// Sets the bytes of a pool that are charged to one of its readers.
 fn set_lingering(
     cx: &mut Context,
     pools: &mut Pools,
@@ -264,7 +267,7 @@ fn set_lingering(
             d.lingering.remove(&payer);
         }
     }
-    // What is of a pool of the same user is counted to that user already.
+    // Memory of a pool of the same user is counted to that user already.
     if uid != payer {
         cx.accounts.charge(uid, before, bytes);
     }

@@ -1,4 +1,4 @@
-//! What clients claim after their connection or their manager ended, over a real socket.
+//! Clients' claims after their connection or their manager ended, over a real socket.
 
 #[path = "../common/mod.rs"]
 mod common;

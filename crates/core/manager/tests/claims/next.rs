@@ -1,4 +1,4 @@
-//! What was there before a manager is claimed from it by all who have a side of it.
+//! Objects that are older than a manager are claimed from it by all domains that have a side of them.
 
 use crate::common::*;
 use std::os::fd::AsFd;
@@ -77,7 +77,7 @@ fn chunks_shown(client: &mut Client) -> Vec<u32> {
     shown.collect()
 }
 
-/// It is not left until the reader needs them: the manager may be away then.
+/// A returned reader is shown missing chunks at once, not on demand: the manager may be away then.
 #[test]
 fn a_reader_that_is_back_is_shown_what_it_misses() {
     let mut house = House::new(config());
@@ -123,7 +123,7 @@ fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
     a.grant(pool.id, 1).unwrap();
     a.show_chunk(&mut pool, 1, 9);
     assert_eq!(a.sums(), (2 * CHUNK, 0));
-    // It holds it as any other.
+    // The writer holds it like any other chunk.
     let (index, serial) = (1, 9);
     let back = Request::ReturnChunk {
         pool: pool.id,
@@ -134,7 +134,7 @@ fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
     assert_eq!(a.sums(), (CHUNK, CHUNK));
 }
 
-/// A new manager has less to give than there is already: what is there is taken up, and nothing more is granted.
+/// A new manager with less memory than exists already takes up the existing chunks, and grants nothing more.
 #[test]
 fn chunks_that_are_there_are_taken_up_beyond_the_total() {
     let mut house = House::new(config());
@@ -160,7 +160,7 @@ fn chunks_that_are_there_are_taken_up_beyond_the_total() {
     assert!(writer.grant(pool.id, 1).is_err());
 }
 
-/// And no end calls it what it likes.
+/// Neither end can rename a channel.
 #[test]
 fn a_channel_keeps_its_name() {
     let mut house = House::new(config());
@@ -170,7 +170,7 @@ fn a_channel_keeps_its_name() {
     house.restart();
     let (mut a, mut b) = (house.back(&a), house.back(&b));
     let req = a.claim_end(&way);
-    // Nothing orders what two clients say: this one's claim is to be the first.
+    // Nothing orders the messages of two clients: this one's claim is to be the first.
     a.sync();
     for other in ["audio", "", "vid\neo"] {
         way.name = other.to_owned();
@@ -207,7 +207,8 @@ fn a_stolen_id_is_no_use_without_the_memory() {
     a.claim_pool(&pool);
     a.claim_end(&way);
     a.claim_done();
-    // Its own half under the channel's name: not what the source has mapped, however well it guesses the source's.
+    // The thief shows its own half under the channel's name: it is not the half that the source has mapped, even if the
+    // thief guesses the source's.
     let (half, _) = HalfRw::create(Side::Sink, 16).unwrap();
     let req = thief.req();
     let claim = ChannelClaim {
@@ -280,8 +281,8 @@ fn a_queue_that_its_sink_has_not_leaves_the_reader_set() {
         .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
 }
 
-/// The writer is late, so that a reader that wants nothing more is told that the pool is over; and before the writer hears that
-/// the queue left, the manager ends again. Then the reader has nothing to show but whose it is.
+/// The writer is late, so a reader that wants nothing more is told that the pool is over. Before the writer is told
+/// that the queue left, the manager ends again. The reader then has only its identity to show.
 #[test]
 fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
     let mut house = House::new(Config {
@@ -309,8 +310,8 @@ fn a_sink_that_was_told_that_the_pool_is_over_is_believed() {
         .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
 }
 
-/// A reader took an offer just as the manager ended, so that its writer never had it on the reader set. It wants the pool no more when
-/// the writer comes.
+/// A reader took an offer just as the manager ended, so its writer never had it on the reader set. When the writer
+/// comes, the reader no longer wants the pool.
 #[test]
 fn a_reader_that_the_writer_never_had_may_forget_the_pool() {
     let mut house = House::new(Config {
@@ -354,7 +355,8 @@ fn a_reader_that_gives_up_a_pool_later_hears_again_that_it_is_gone() {
     told(&mut reader);
 }
 
-/// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the source.
+/// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the
+/// source.
 #[test]
 fn a_sink_takes_what_a_dead_source_had_sent() {
     for is_other in [false, true] {
@@ -377,7 +379,7 @@ fn a_sink_takes_what_a_dead_source_had_sent() {
         writer.claim_done();
         let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
         assert_eq!(last.has_heard(open), !is_other);
-        // It takes all, and leaves.
+        // It takes everything, and leaves.
         let channel = second.chan.id;
         last.send(&Request::CloseChannel { channel }, &[]);
         last.sync();

@@ -19,7 +19,8 @@ fn house(grace: Duration) -> House {
     })
 }
 
-/// A pool of one chunk with a reader, and perhaps one to whom that one passes on; their manager has ended.
+/// A pool of one chunk with a reader, and perhaps a second reader to which the first one forwards; their manager has
+/// ended.
 struct Left {
     house: House,
     writer: Client,
@@ -100,7 +101,7 @@ fn until_free(house: &House) {
     }
 }
 
-/// What claimed counters hold counts, though their claim was never taken up.
+/// Chunks that claimed counters hold stay, although their claim was never taken up.
 #[test]
 fn a_claimed_reference_keeps_a_dead_writer_s_memory() {
     let left = left(Duration::ZERO);
@@ -117,7 +118,7 @@ fn a_claimed_reference_keeps_a_dead_writer_s_memory() {
     until_free(&left.house);
 }
 
-/// What is on its way to a reader by a queue whose source may still come back counts.
+/// Buffers on their way to a reader by a queue count if the queue's source may still come back.
 #[test]
 fn a_queue_with_one_side_counts_as_alive() {
     let left = left(Duration::ZERO);
@@ -136,7 +137,7 @@ fn a_queue_with_one_side_counts_as_alive() {
     until_free(&left.house);
 }
 
-/// Of what it will claim next something may be alive.
+/// Something of its next claim may be alive.
 #[test]
 fn a_reader_in_the_midst_of_its_claims_is_awaited() {
     let left = left(Duration::ZERO);
@@ -151,7 +152,7 @@ fn a_reader_in_the_midst_of_its_claims_is_awaited() {
     until_free(&left.house);
 }
 
-/// What it maps stays in the total, as far as may be known.
+/// Its mappings stay in the total, as far as they can be known.
 #[test]
 fn a_reader_that_the_writer_named_is_awaited() {
     let left = left(LONG);
@@ -165,7 +166,7 @@ fn a_reader_that_the_writer_named_is_awaited() {
     until_free(&left.house);
 }
 
-/// But not for ever.
+/// But the wait has an end.
 #[test]
 fn a_reader_that_does_not_come_back_holds_nothing() {
     let left = left(Duration::ZERO);
@@ -189,7 +190,7 @@ fn a_reader_that_has_ended_is_not_awaited() {
     until_free(&left.house);
 }
 
-/// The writer ended while no manager was there: its readers give up what it had.
+/// The writer ended while there was no manager: its readers give up its pool.
 #[test]
 fn a_pool_that_nobody_claims_to_write_is_given_up() {
     let left = left(Duration::ZERO);
@@ -200,7 +201,7 @@ fn a_pool_that_nobody_claims_to_write_is_given_up() {
     left.reader_holds(0);
     passes(&left.house);
     let told = |e: &Event| matches!(e, Event::PoolGone { .. });
-    // It may have something to claim yet.
+    // It may still have something to claim.
     assert!(!reader.has_heard(told));
     reader.claim_done();
     gone(&mut reader, left.pool.id);
@@ -261,7 +262,7 @@ fn shown(reader: &mut Client, pool: PoolId) -> Result<Vec<(u32, u32)>, RefusalCo
     }
 }
 
-/// Its writer may have sent it something in a chunk that it was not shown, by the last manager or this one.
+/// Its writer may have sent it something in a chunk that neither the last manager nor this one showed it.
 #[test]
 fn a_reader_that_is_late_is_shown_what_its_writer_has_left() {
     let left = left(LONG);
@@ -280,7 +281,7 @@ fn a_reader_that_is_late_is_shown_what_its_writer_has_left() {
     until_free(&left.house);
 }
 
-/// So is one that was there before, and whose writer did not come to the end of its claims.
+/// A reader from before is shown them too, whose writer did not reach the end of its claims.
 #[test]
 fn a_reader_that_waits_for_its_writer_is_shown_what_that_one_leaves() {
     let left = left(LONG);
@@ -298,7 +299,7 @@ fn a_reader_that_waits_for_its_writer_is_shown_what_that_one_leaves() {
     assert_eq!(shown(&mut reader, left.pool.id), Ok(vec![(0, 1)]));
 }
 
-/// Whoever comes without the counters that the writer has named is shown nothing.
+/// A domain without the counters that the writer has named is shown nothing.
 #[test]
 fn another_domain_is_shown_nothing_of_what_a_writer_has_left() {
     let mut left = left(LONG);

@@ -1,4 +1,4 @@
-//! A domain that comes back to the manager that it left, and claims what is known, or otherwise than it is known.
+//! A domain that comes back to the manager that it left, and makes claims that agree with the known state, or not.
 
 use crate::common::*;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,8 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
     assert_eq!(writer.sums(), (CHUNK, CHUNK));
 }
 
-/// Readers were told that a pool is over: it is not taken up again, with a reader set of which the manager knows nothing.
+/// Readers were told that a pool is over. The pool is not taken up again with a reader set that the manager does not
+/// know.
 #[test]
 fn a_pool_that_was_given_up_does_not_come_back() {
     let house = House::new(Config::default());
@@ -58,7 +59,7 @@ fn a_pool_that_was_given_up_does_not_come_back() {
     assert!(!writer.has_heard(|e| matches!(e, Event::PoolCreated { .. })));
 }
 
-/// What was claimed over a connection that broke before `ClaimDone` is claimed again, from the start.
+/// Claims over a connection that broke before `ClaimDone` are claimed again, from the start.
 #[test]
 fn a_claimant_that_was_interrupted_begins_again() {
     let mut house = House::new(Config::default());
@@ -95,7 +96,7 @@ fn who_waits_for_the_other_end_is_answered_where_it_is() {
     sink.claimed(waits);
 }
 
-/// The control page that a writer has left shows it, so that whoever still collects by it stops.
+/// The control page of a writer that left says so, so that a process that still collects by it stops.
 #[test]
 fn an_old_control_page_allows_no_collection() {
     let house = House::new(Config::default());

@@ -26,7 +26,7 @@ fn a_chunk_is_sealed_as_its_pool_s_level_says() {
         assert_eq!(writer.refused(req), RefusalCode::BadDescriptor, "{trust}");
         writer.show_chunk(&mut pool, 0, 7);
 
-        // Nor is it taken from who claims it, nor the pool's chunk for one of another level.
+        // Nor is it taken from the claiming domain, nor the pool's chunk for one of another level.
         house.restart();
         let mut writer = house.back(&writer);
         writer.claim_pool(&pool);
@@ -60,13 +60,13 @@ fn tables_and_counters_have_one_writer_at_every_level() {
     let (table, _) = tranship_region::layout::TableRw::create(SLOTS, CHUNK, CHUNK).unwrap();
     let good = tranship_region::RoMapping::map(&table, map.len()).unwrap();
     let bytes = good.view();
-    // SAFETY: as long as each other, and nobody else has the memory.
+    // SAFETY: of equal length, and no other code has the memory.
     unsafe { bytes.copy_to(map.at::<u8>(0).as_ptr()) };
     let req = writer.ask_pool(Trust::Full, 1, &shared);
     assert_eq!(writer.refused(req), RefusalCode::BadDescriptor);
 }
 
-/// Who reads at another level than the writer has says so, or lies: then it is no reader.
+/// A reader that reads at another level than the writer's says so, or lies: in either case it is no reader.
 #[test]
 fn a_reader_of_another_level_is_none() {
     for (claimed, taken) in [(Trust::Full, true), (Trust::Half, false)] {
@@ -109,7 +109,7 @@ fn a_veto_for_the_level_says_what_is_taken() {
             RefusalCode::Trust,
             (Trust::Full as u64, one.bits()),
         ),
-        // It would take it, it says: so that is not why.
+        // Its words say that it would take the pool: that is not the reason.
         (
             Some(Levels::ALL),
             RefusalCode::PeerGone,

@@ -1,10 +1,10 @@
-//! A manager that dies and is started again, and what its clients claim then.
+//! A manager that dies and is started again, and its clients' claims.
 
 use super::*;
 use tranship_manager::{Config, Embedded};
 use tranship_proto::ChannelClaim;
 
-/// The place of a manager, and whoever is it at the moment.
+/// The place of a manager, and the manager that is there at the moment.
 pub struct House {
     _dog: Watchdog,
     manager: Option<Embedded>,
@@ -213,13 +213,13 @@ impl Client {
         self.unmaps(pool, (0, 0));
     }
 
-    /// Whether such an event is among what has come.
+    /// Says whether such an event has come.
     pub fn has_heard(&mut self, what: impl Fn(&Event) -> bool) -> bool {
         self.sync();
         self.inbox.iter().any(|(e, _)| what(e))
     }
 
-    /// What the manager says is granted and stranded.
+    /// Returns the manager's granted and stranded memory.
     pub fn sums(&mut self) -> (u64, u64) {
         match &self.sync()[0] {
             tranship_proto::StatRecord::Manager(m) => (m.granted_bytes, m.stranded_bytes),

@@ -1,5 +1,5 @@
-//! The state alone, without the shell: what it sends is taken at once by whoever is not deaf, what it closes is closed, and the
-//! clock is the test's.
+//! The state alone, without the shell: a client that is not deaf takes its messages at once, its closed descriptors are
+//! closed, and the test owns the clock.
 #![allow(dead_code)] // each test file uses a part of it
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,34 +12,34 @@ use tranship_manager::{Config, Limits};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request};
 use tranship_testkit::Watchdog;
 
-/// What a descriptor says of itself, and how many bytes it has.
+/// A descriptor's header, and its number of bytes.
 pub type Object = (Header, u64);
 
-/// What every ring's reader has taken.
+/// The messages that each ring's reader has taken.
 pub const TAKEN: u64 = 7;
 
 pub struct House {
     pub state: State,
-    /// What the state takes for the time.
+    /// The state's time.
     pub now: Duration,
-    /// What is sent to these stays queued.
+    /// Clients whose messages stay queued.
     pub deaf: BTreeSet<ClientId>,
     /// Chunks in which something is alive, as the counters of each dead writer's pool say.
     pub alive: Vec<(u32, u32)>,
-    /// What writers say of their pools, and what control pages say of their quotas.
+    /// The writers' figures of their pools, and the quotas on control pages.
     pub figures: BTreeMap<PoolId, Figures>,
     pub quotas: BTreeMap<PoolId, u64>,
-    /// What readers hold, by rising slots.
+    /// The slots that readers hold, by rising slots.
     pub held: BTreeMap<(PoolId, DomainId), Vec<HeldSlot>>,
     /// Pieces of counters that were read, and whose.
     pub looks: u64,
     pub looked: BTreeSet<(PoolId, DomainId)>,
-    /// What was said of those who hold too much, and who of them was killed.
+    /// Reports of domains that hold too much, and the killed ones.
     pub notices: Vec<HogNotice>,
     pub killed: Vec<DomainId>,
     /// Whether the kernel lets them be.
     pub may_kill: bool,
-    /// Processes of domains, and what was said last to who was thrown out.
+    /// Domains' processes, and the last refusal of an expelled client.
     processes: BTreeMap<DomainId, u64>,
     last_word: Option<Refusal>,
     next: u64,
@@ -76,7 +76,7 @@ impl House {
             processes: BTreeMap::new(),
             last_word: None,
             next: 1,
-            // What takes the square of a crowd takes longer.
+            // Work that grows with the square of the crowd takes longer.
             dog: Watchdog::within(Duration::from_secs(300)),
         }
     }
@@ -86,7 +86,7 @@ impl House {
         self.next
     }
 
-    /// What all are told by it.
+    /// Gives the state an input; returns the events for all clients.
     pub fn step(&mut self, input: Input) -> Vec<Event> {
         let (mut inputs, mut events) = (VecDeque::from([input]), Vec::new());
         while let Some(input) = inputs.pop_front() {
@@ -181,7 +181,7 @@ impl House {
         self.join_as(uid, resume, process)
     }
 
-    /// As a process that may have been here before.
+    /// Joins as a process that may have been here before.
     pub fn join_as(
         &mut self,
         uid: u32,
@@ -217,14 +217,14 @@ impl House {
         self.processes[&domain]
     }
 
-    /// Why somebody is thrown out.
+    /// Returns the refusal with which a client is expelled.
     pub fn refused(&mut self, input: Input) -> Option<Refusal> {
         self.last_word = None;
         self.step(input);
         self.last_word
     }
 
-    /// Whether a process is not let in for what it held.
+    /// Says whether a process is kept out because of the memory that it held.
     pub fn is_barred(&mut self, uid: u32, process: u64) -> bool {
         let client = self.connect(uid);
         let (pidfd, control_page) = (self.number(), self.number());
@@ -254,7 +254,7 @@ impl House {
         self.ask_with(client, request, sealed)
     }
 
-    /// The same with what is sealed in different ways.
+    /// Sends a request with objects that are sealed in different ways.
     pub fn ask_with(
         &mut self,
         client: ClientId,
@@ -279,7 +279,7 @@ impl House {
         })
     }
 
-    /// What is due is done.
+    /// Does the due work.
     pub fn tick(&mut self) -> Vec<Event> {
         self.step(Input::Tick)
     }

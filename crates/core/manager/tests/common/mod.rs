@@ -153,7 +153,7 @@ impl Client {
         self.create_pool_of(Trust::Producer, chunks)
     }
 
-    /// Asks for a pool of so many chunks, with whatever this is as its table.
+    /// Asks for a pool of `chunks` chunks, with any object as its table.
     pub fn ask_pool(&mut self, trust: Trust, chunks: u64, table: impl AsFd) -> Req {
         let req = self.req();
         let request = Request::CreatePool {
@@ -282,7 +282,7 @@ pub struct Pool {
     pub trust: Trust,
 }
 
-/// A channel from `source` (who exported it) to `sink`.
+/// A channel from `source` (the exporter) to `sink`.
 pub struct Chan {
     pub id: ChannelId,
     pub source_half: (OwnedFd, HalfRw),

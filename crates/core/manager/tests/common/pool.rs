@@ -85,7 +85,7 @@ impl Writer {
         Writer { client, pool }
     }
 
-    /// The answer, and what a pool is asked to come down to by the way.
+    /// Returns the answer, and the size to which a pool is asked to shrink meanwhile.
     pub fn grant(&self, house: &mut House, chunks: u32) -> (Result<u32, RefusalCode>, Option<u64>) {
         let (req, pool) = (Req(2), self.pool);
         let events = house.ask(self.client, Request::Grant { req, pool, chunks }, None);
@@ -107,7 +107,7 @@ impl Writer {
         answer.unwrap_or_else(|| panic!("no answer: {events:?}"))
     }
 
-    /// The answer, if there is one yet, and what all are told.
+    /// Returns the answer, if there is one yet, and the events for all clients.
     pub fn try_show(
         &self,
         house: &mut House,
@@ -129,7 +129,7 @@ impl Writer {
         answer.unwrap_or_else(|| panic!("no answer: {events:?}"))
     }
 
-    /// The same, if there is an answer yet, and what all are told.
+    /// Shows several chunks; returns the answer, if there is one yet, and the events for all clients.
     pub fn try_show_all(
         &self,
         house: &mut House,
@@ -234,7 +234,7 @@ impl Reader {
     }
 }
 
-/// The chunks that somebody is shown.
+/// Returns the chunks that are shown in these events.
 pub fn chunks(events: &[Event]) -> Vec<(u32, u32)> {
     let chunk = |e: &Event| match e {
         Event::ChunkAdded { index, serial, .. } => Some((*index, *serial)),

@@ -1,4 +1,4 @@
-//! What a domain does of its own accord: joining, claiming, linking, assigning, leaving.
+//! The actions of a domain that need no event: joining, claiming, linking, assigning, leaving.
 
 use super::*;
 
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// `turn`: comes back, looks for deaths, gives up what is over. True if anything was done.
+    /// Does a `turn`: comes back, looks for deaths, gives up pools that are over. Returns true if anything was done.
     pub fn looks(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
         if p.client.is_none() && p.socket.is_empty() {
@@ -228,7 +228,8 @@ impl World {
         !over.is_empty()
     }
 
-    /// An end goes. A sink has taken what was left. False if there is nobody to hear it: then it is claimed first.
+    /// Ends one end of a channel. A sink has taken the remaining messages. Returns false if no manager could be told:
+    /// then the end is claimed first.
     pub fn leave(&mut self, i: usize, channel: ChannelId) -> bool {
         let up = self.procs[i].is_up();
         let Some(link) = self.procs[i].links.get_mut(&channel) else {
@@ -449,7 +450,7 @@ impl World {
         }
     }
 
-    /// Something of a pool that a domain has goes by all of its ways that are open: its own, or what it holds of another's.
+    /// Sends a buffer of a domain's pool on all of its open ways: one of its own, or one that it holds of another's.
     pub fn may_send(&mut self, i: usize, pool: PoolId) {
         let p = &self.procs[i];
         let holds = p.foreign.get(&pool).is_some_and(|f| !f.held.is_empty());

@@ -21,7 +21,7 @@ pub struct Proc {
     pub foreign: BTreeMap<PoolId, Foreign>,
     pub links: BTreeMap<ChannelId, Link>,
     pub exported: bool,
-    /// It does not look for a new manager before.
+    /// It does not search for a new manager before.
     pub late: Duration,
 }
 
@@ -38,8 +38,8 @@ pub struct Own {
     pub table: Inode,
     /// Place in the present control page; `None`: no collection by it.
     pub entry: Option<u32>,
-    /// No manager can add anybody to the reader set: the last connection was read to its end, or the manager does not know
-    /// the pool. Then the reader set is whole whatever a control page says.
+    /// No manager can add a reader to the reader set: the last connection was read to its end, or the manager does not
+    /// know the pool. The reader set is then complete, whatever a control page says.
     pub alone: bool,
     pub epoch: u64,
     pub queues: BTreeMap<ChannelId, QueueOf>,
@@ -69,7 +69,7 @@ pub struct Foreign {
     pub mapped: BTreeSet<(u32, u32)>,
     pub spoken_of: bool,
     pub given_up: bool,
-    /// Chunks of which buffers are held.
+    /// Chunks whose buffers are held.
     pub held: BTreeSet<(u32, u32)>,
 }
 
@@ -117,7 +117,7 @@ impl Proc {
         self.outbox.clear();
         self.claims.clear();
         self.creating.clear();
-        // Whoever got the other half sees that nobody is here.
+        // The process with the other half sees that this end is gone.
         closed.extend(self.connecting.take().map(|(_, half)| half));
         self.links.retain(|_, link| {
             link.watched = false;

@@ -1,4 +1,4 @@
-//! What a domain does with an event.
+//! A domain's reaction to an event.
 
 use super::*;
 
@@ -302,7 +302,7 @@ impl World {
         });
         let counts = a.counts;
         let mut fds = vec![self.fd(5, counts)];
-        // As often as the library may: also where the manager knows them.
+        // As often as the library may: also if the manager knows them.
         let with_refs = refs != 0;
         if with_refs {
             fds.push(self.fd(3, refs));

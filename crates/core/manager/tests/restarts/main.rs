@@ -1,13 +1,14 @@
-//! Honest domains against the state machine alone, each doing what the library does, while the manager is killed and
-//! started again, connections break and domains die, all at any moment: what is in a socket is read, what is in a
-//! queue of the dead is not.
+//! Honest domains against the state machine alone. Each does what the library does, while the manager is killed and
+//! started again, connections break and domains die, all at any moment. The messages in a socket are read, those in a
+//! queue of a dead process are not.
 //!
-//! Safe: whoever may take references from a queue, or holds some, is on the reader set by which the pool's writer collects.
-//! Calm: when nothing moves any more, no reader set has a queue that nobody will ever take from again (what was sent by it would
-//! stay for ever), no end of a link waits for an end that is not there, and no reader that gave up a pool waits to be told so.
+//! Safe: a domain that may take references from a queue, or holds some, is on the reader set by which the pool's writer
+//! collects. Calm, when nothing moves any more: no reader set has a queue without a future reader (its buffers would
+//! stay for ever). No end of a link waits for an end that does not exist. No reader that gave up a pool still waits for
+//! its confirmation.
 //!
-//! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length. NOT here: liars (`simulation`), the counters
-//! themselves (the models in `ledger`).
+//! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length. NOT here: liars (`simulation`), the
+//! counters themselves (the models in `ledger`).
 
 #![allow(clippy::cast_possible_truncation)] // small random numbers
 

@@ -1,4 +1,4 @@
-//! The manager's shell, its deaths, and what must be true.
+//! The manager's shell, its deaths, and the invariants.
 
 use super::*;
 
@@ -256,7 +256,7 @@ impl World {
                 queues,
                 ..
             } => {
-                // What is there to be seen, and no more.
+                // Only the visible part.
                 let held = refs
                     .iter()
                     .any(|refs| self.is_held(pool, self.inode_of[refs]));
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// Whether these references of a pool are of somebody who holds buffers.
+    /// Says whether these references of a pool belong to a domain that holds buffers.
     fn is_held(&self, pool: PoolId, refs: Inode) -> bool {
         self.procs.iter().any(|p| {
             p.foreign
@@ -281,8 +281,8 @@ impl World {
         })
     }
 
-    /// Whether there may be something in the queue with these counters, also before the sink has heard that it may take it:
-    /// what was sent is counted as sent.
+    /// Says whether there may be something in the queue with these counters, also before the sink is told that it may
+    /// take it: a sent buffer is counted as sent.
     fn is_taken(&self, pool: PoolId, rcvd: Inode) -> bool {
         self.procs.iter().any(|p| {
             p.links.iter().any(|(c, l)| {
@@ -294,7 +294,7 @@ impl World {
         })
     }
 
-    /// Nothing that a domain may still take lies in a chunk that is taken away from it.
+    /// Checks that a chunk which is taken away from a domain has nothing that the domain may still take.
     pub fn may_take_away(&mut self, i: usize, pool: PoolId, key: (u32, u32)) {
         self.count("taken away");
         let link = self.procs[i].links.iter().find(|(c, l)| {
@@ -336,7 +336,7 @@ impl World {
         self.count("hung up");
         self.procs[i].flight.clear();
         self.feed(Input::HungUp { client });
-        // What is in its socket is read to the end before it comes back (`looks`).
+        // The messages in its socket are read to the end before it comes back (`looks`).
         self.procs[i].client = None;
         self.procs[i].outbox.clear();
     }
@@ -370,8 +370,8 @@ impl World {
         }
     }
 
-    /// Without a manager, everybody reads what is there and looks: then every writer collects, by a reader set on which
-    /// nobody is that died.
+    /// Without a manager, every domain reads its messages and looks. Then every writer collects, by a reader set
+    /// without dead domains.
     pub fn stands_alone(&mut self) {
         self.is_killed();
         for i in 0..self.procs.len() {
@@ -396,7 +396,8 @@ impl World {
         }
     }
 
-    /// Everything on its way arrives, everybody looks, nobody starts anything new; then what stands is looked at.
+    /// Brings everything to rest: all messages arrive, every domain looks, no domain starts anything new. Then the
+    /// remaining objects are checked.
     pub fn comes_to_rest(&mut self) {
         if self.away {
             self.restart();
@@ -455,7 +456,7 @@ impl World {
             }
         }
         for p in &self.procs {
-            // Who was shown a chunk meanwhile is a reader like others, and hears when that goes.
+            // A domain that was shown a chunk meanwhile is an ordinary reader, and is told when the chunk goes.
             let waits = |f: &Foreign| f.given_up && f.mapped.is_empty();
             for (pool, _) in p.foreign.iter().filter(|(_, f)| waits(f)) {
                 // Of one that is not there others may hold something.
@@ -468,7 +469,7 @@ impl World {
         self.count(if alone { "left alone" } else { "linked" });
     }
 
-    /// A writer that may collect now sees everybody who takes references, or has any.
+    /// Checks that a writer which may collect now sees every domain that takes references, or has any.
     fn is_safe(&mut self) {
         let mut checked = 0;
         for w in &self.procs {

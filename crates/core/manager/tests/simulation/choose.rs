@@ -1,4 +1,4 @@
-//! What a process asks for next, sensible or not.
+//! A process's next request, sensible or not.
 
 use super::*;
 use tranship_proto::{ALL_READERS, Pressure};

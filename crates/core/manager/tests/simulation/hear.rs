@@ -1,4 +1,4 @@
-//! What a process does with an event, and what it claims when it comes back.
+//! A process's reaction to an event, and its claims when it comes back.
 
 use super::*;
 
@@ -67,7 +67,7 @@ impl World {
                 p.entries.insert(pool, entry);
                 p.epochs.insert(pool, 1);
             }
-            // What was not taken it has no more.
+            // Chunks that were not taken are gone.
             Event::ChunksReady { req, chunks, .. } => p.unshow(req, chunks),
             Event::Refused { req, .. } => p.unshow(req, 0),
             Event::QueueJoined {

@@ -73,7 +73,7 @@ impl World {
         });
     }
 
-    /// Nothing goes out to a process for now: nobody waits for what is queued to it.
+    /// Stops sending to a process for now: no request waits for its queue.
     pub(super) fn block(&mut self, i: usize) {
         let p = &self.procs[i];
         let (Some(client), false) = (p.client, p.queue.is_empty()) else {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// What was stored comes back, or something like it.
+    /// Gives stored descriptors, or similar ones, back to the state.
     fn take_back(&mut self, stored: Vec<Stored>) {
         let mut all = Vec::new();
         let mut level = Trust::Producer;
@@ -198,7 +198,7 @@ impl World {
             };
             all.push((stored, fd));
         }
-        // Few writers have readers here: some more, who may come back and claim.
+        // Few writers have readers here: these are further ones, which may come back and claim.
         let pools: BTreeSet<PoolId> = (all.iter())
             .filter_map(|(s, _)| match s {
                 Stored::Table { pool, .. } => Some(*pool),

@@ -53,7 +53,7 @@ struct Proc {
     id: u64,
     client: Option<ClientId>,
     domain: Option<DomainId>,
-    /// Same manager or a new one since the last `Welcome`.
+    /// The manager's instance, and whether everything was claimed since the last `Welcome`.
     instance: u64,
     claimed: bool,
     /// Does it read its events?
@@ -76,10 +76,10 @@ struct Proc {
     gone: BTreeSet<(PoolId, u32, u32)>,
     /// Chunks of which a copy has reached it (a resync sends more).
     seen: BTreeSet<(PoolId, u32, u32)>,
-    /// It was away once: marked then, and nobody waited for it.
+    /// It was away once: it was marked then, and no request waited for it.
     returned: bool,
     left: BTreeSet<ChannelId>,
-    /// Its heaps, and what it had in others when their connection ended.
+    /// Its heaps, and its bytes in others when their connection ended.
     heaps: BTreeMap<PoolId, u64>,
     held: Vec<u64>,
 }
@@ -90,7 +90,7 @@ struct World {
     now: Duration,
     procs: Vec<Proc>,
     tokens: BTreeSet<FdToken>,
-    /// How what was sent is sealed, and at which level pools were made.
+    /// The sealing of sent objects, and the levels of pools.
     sealed: BTreeMap<FdToken, Sealed>,
     trusts: BTreeMap<PoolId, Trust>,
     next_token: u64,
@@ -102,31 +102,31 @@ struct World {
     instance: u64,
     /// Whose process each domain is watched by.
     watched: Vec<(u64, DomainId)>,
-    /// What was closed, and the state has not heard of yet.
+    /// Closed descriptors that the state was not told of yet.
     later: Vec<Input>,
     greeting: u64,
     ids: IdStart,
     domains_seen: BTreeSet<DomainId>,
     pools_seen: BTreeSet<PoolId>,
     channels_seen: BTreeSet<ChannelId>,
-    /// Copies of new chunks for which their writers wait; a feed's copies are waited for by nobody.
+    /// Copies of new chunks for which their writers wait; no request waits for a feed's copies.
     waited: BTreeSet<(ClientId, PoolId, u32, u32)>,
     showing: bool,
     /// Counters say that all is held, at this moment.
     all_lives: bool,
-    /// Somebody's queue stands still at this moment.
+    /// A client's queue stands still at this moment.
     blocking: bool,
-    /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
+    /// The `rcvd` counters of each queue for which a `QueueJoined` was queued to a writer, and whether that went out.
     joined: BTreeMap<(PoolId, ChannelId), (FdToken, bool)>,
     policy: &'static str,
-    /// What was admitted to which heap over which connection; what was asked for: at least, at most.
+    /// The bytes admitted to each heap, and its connection; the requested bytes: at least, at most.
     heap_books: BTreeMap<PoolId, (ClientId, u64)>,
     asked: BTreeMap<Req, (u64, u64)>,
-    /// What happened how often, to see that the simulation reaches everything.
+    /// How often each case happened, to see that the simulation reaches everything.
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// Under one policy or another, whatever the pools say of themselves.
+/// Makes a configuration with one policy or another, whatever the pools' figures are.
 fn config(policy: &str) -> Config {
     let hogs = match policy {
         "static" | "qos" => "[[hog]]\nover = \"5%\"\naction = \"throttle\"",
@@ -200,7 +200,7 @@ impl World {
         Trust::ALL[(self.procs[i].id % 4) as usize]
     }
 
-    /// What a sink says with a veto.
+    /// Returns the levels that a sink with a veto accepts.
     fn levels(&mut self) -> Option<Levels> {
         let some = self.rng.below(5);
         let all = Trust::ALL.into_iter().take(some);
@@ -217,7 +217,7 @@ impl World {
     }
 
     fn sealed_fd(&mut self, kind: u32, count: u32, size: u64, right: Sealed) -> Fd {
-        // Sometimes it is not what it should be.
+        // Sometimes the sealing is wrong.
         let all = [Sealed::No, Sealed::OneWriter, Sealed::Shared];
         let sealed = match self.rng.one_in(200) {
             true => self.rng.pick(&all).unwrap_or_default(),
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// As the shell makes them.
+    /// Makes two ends as the shell does.
     fn ends(&mut self) -> Vec<Fd> {
         let end = |fd: Fd| Fd {
             facts: Facts {

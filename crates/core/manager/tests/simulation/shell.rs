@@ -1,4 +1,4 @@
-//! The shell around the state machine: carries out its actions, and checks what it tells whom in which order.
+//! The shell around the state machine: executes its actions, and checks its events and their order.
 
 use super::*;
 
@@ -52,7 +52,7 @@ impl World {
         }
         let books = self.heap_books.iter().map(|(id, (_, n))| (*id, *n));
         assert_eq!(self.state.heaps(), books.collect(), "heaps");
-        // Only what is there already goes beyond the total.
+        // Only existing memory goes beyond the total.
         let now = sum(self.state.memory());
         assert!(now <= TOTAL.max(before) || claims);
         if now > TOTAL && claims {
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// What an input does to the books about heaps, answers apart.
+    /// Notes the effect of an input on the books about heaps, except answers.
     fn note_heaps(&mut self, input: &Input) {
         match input {
             Input::HungUp { client } => self.heaps_end(*client),
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// What was admitted is what was asked for, or less.
+    /// Checks that at most the requested bytes are admitted.
     fn check_admitted(&mut self, client: ClientId, event: &Event) {
         match *event {
             Event::HeapCreated {
@@ -457,9 +457,9 @@ impl World {
         }
     }
 
-    /// What opens a queue comes only after its writer has been sent the queue, by this manager or an earlier one: a manager
-    /// that is killed between leaves no reader that the writer's collector does not see.
-    /// A pool keeps its level, and each of its chunks is sealed as that says.
+    /// Checks the order and the seals of events. A message that opens a queue comes only after the queue was sent to
+    /// its writer, by this manager or an earlier one: a manager that is killed in between leaves no reader that the
+    /// writer's collector does not see. A pool keeps its level, and each of its chunks is sealed accordingly.
     fn check_trust(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
         match event {
             Event::PoolCreated { pool, .. } => {

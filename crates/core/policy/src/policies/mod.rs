@@ -11,9 +11,9 @@ use crate::policy::Policy;
 /// A policy that there is.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name in configurations.
+    /// The policy's name in configurations.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// A sentence that describes the policy.
     pub about: &'static str,
     /// A fresh one.
     pub make: fn(&Config) -> Box<dyn Policy>,
@@ -47,7 +47,7 @@ pub const POLICIES: &[Entry] = &[
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no policy {name:?}; there are {}", known())]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 

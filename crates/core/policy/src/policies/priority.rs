@@ -1,4 +1,5 @@
-//! `priority`: the paper's policy 3. The needs of a priority come before those of the next; headroom comes after all needs, in the same order.
+//! `priority`: the paper's policy 3. The needs of a priority come before those of the next; headroom comes after all
+//! needs, in the same order.
 
 use crate::config::Config;
 use crate::policy::{Policy, Wish};

@@ -1,5 +1,6 @@
-//! `qos`: the paper's policy 4. Pools with a target get first what holds them at it, then come the needs of the others; what is left goes to the
-//! pools with targets again, which then wait less than was promised, until somebody needs it.
+//! `qos`: the paper's policy 4. Pools with a target first get the memory that keeps them at it. Then come the needs of
+//! the others. The rest goes to the pools with targets again, which then wait less than promised, until another pool
+//! needs it.
 
 use crate::config::Config;
 use crate::num::{bytes, real};
@@ -13,14 +14,14 @@ pub(super) struct Qos {
     needs: Needs,
     band: f64,
     searches: BTreeMap<Who, Search>,
-    /// What each pool had in use, smoothed.
+    /// The bytes that each pool had in use, smoothed.
     used: BTreeMap<u32, f64>,
 }
 
 /// How much of the smoothed use is the last period's.
 const NEW: f64 = 0.25;
 
-/// A pool of a group may have so much more or less than its part before what the group has is divided anew.
+/// The share by which a pool may differ from its earlier part before its group's memory is divided anew.
 const UNEVEN: f64 = 0.15;
 
 /// Whose target it is.
@@ -47,7 +48,7 @@ impl Qos {
         }
     }
 
-    /// What holds a group at its target, divided among its pools.
+    /// Returns the memory that holds a group at its target, divided among its pools.
     fn goals(&self, round: &Round<'_>, group: &Group, search: &mut Search) -> Vec<u64> {
         let pools = || group.pools.iter().map(|i| &round.pools[*i]);
         let callers = pools().map(|a| a.state.rule.callers).max().unwrap_or(1);
@@ -61,8 +62,9 @@ impl Qos {
             true => need,
             false => search.next(real(quota), share, group.target, need, self.band),
         };
-        // In proportion to what each uses: of a pipeline all stages are then as fast. Who waits is no guide: the callers of all stages wait
-        // at the narrowest, and to give it what they lack would only make another one the narrowest.
+        // In proportion to each pool's use: all stages of a pipeline are then equally fast. Waiting is no guide,
+        // because the callers of all stages wait at the narrowest one. More memory for that stage would only make
+        // another one the narrowest.
         let used = |i: &usize| self.used.get(&round.pools[*i].state.id).copied();
         let used: Vec<f64> = (group.pools.iter())
             .map(|i| used(i).unwrap_or(0.0).max(1.0))

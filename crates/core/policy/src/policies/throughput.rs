@@ -1,5 +1,5 @@
-//! `throughput`: the paper's policies 1 and 2. With enough memory every prediction is met; without, needs come before headroom,
-//! and both are met up to one level.
+//! `throughput`: the paper's policies 1 and 2. With enough memory every prediction is met; without, needs come before
+//! headroom, and both are met up to one level.
 
 use crate::config::Config;
 use crate::policy::{Policy, Wish};

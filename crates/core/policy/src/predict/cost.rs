@@ -1,36 +1,41 @@
 //! The paper's first predictor: least time spent waiting and collecting.
 //!
-//! Its four cases, by how cost (callers that wait on average, plus the share of time spent collecting) changed since the last period:
+//! Its four cases, by how cost (callers that wait on average, plus the share of time spent collecting) changed since
+//! the last period:
 //!
 //! 1. it fell, and the pool had more memory: the same amount again;
 //! 2. it fell, and there were fewer requests: as much as before;
 //! 3. it rose, and the pool had less memory: back to what it had;
 //! 4. it rose, and there were more requests: more memory, in proportion to them.
 //!
-//! What is ours: (5) where callers wait and none of these fits, as much more as those who wait would have (Little's law), or, where that
-//! was given and did not help, twice as much as last time; (6) where nobody waits, no more than was in use at any time of the last
-//! [`PERIODS`]. A need is always stated against what the pool *has*, so a pool that is not given what it wishes does not come to wish for more
-//! and more. What was given back too early (case 3) is kept for longer each time.
+//! Two cases are additions to the paper:
+//!
+//! 5. Callers wait and no other case fits: as much more as the waiting callers would use (Little's law). If that was
+//!    given and did not help, twice as much as last time.
+//! 6. No caller waits: no more than was in use at any time of the last [`PERIODS`].
+//!
+//! A need is always relative to the memory that the pool *has*, so a pool whose wish is not met does not wish for more
+//! and more. Memory that was given back too early (case 3) is kept for longer each time.
 
 use crate::config::Config;
 use crate::num::{bytes, real};
 use crate::round::Activity;
 
-/// What was not in use for so many periods is given back.
+/// Memory that was not in use for this number of periods is given back.
 pub(super) const PERIODS: usize = 4;
-/// How many periods what was missed at once is kept, the first time and at most.
+/// The number of periods for which memory that was missed at once is kept: the first time, and at most.
 const KEPT: (u32, u32) = (20, 640);
 /// Changes of cost and of requests below this share are none.
 const SAME: f64 = 0.1;
 /// Less than this share of the need is not worth giving back.
 const SLACK: f64 = 0.15;
 
-/// What a pool should have.
+/// The memory that a pool should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Need {
     /// With less callers would wait.
     pub bytes: u64,
-    /// With some room for what comes.
+    /// The need plus some room for growth.
     pub roomy_bytes: u64,
 }
 
@@ -39,11 +44,11 @@ pub struct Need {
 pub struct Cost {
     last: Option<Last>,
     need: u64,
-    /// Nobody waited.
+    /// No caller waited.
     calm: bool,
     step: u64,
     peaks: [u64; PERIODS],
-    /// What was missed when it had been given back, and the periods for which the next such amount is kept.
+    /// Memory that was missed after it had been given back, and the periods for which the next such amount is kept.
     kept: Kept,
     keep_next: u32,
     /// More memory did not make collecting cheaper at so many requests.
@@ -58,7 +63,7 @@ struct Last {
     roomy: u64,
 }
 
-/// Not less than so much, for so many more periods, as long as there are as many requests.
+/// A lower bound for a number of further periods, as long as there are as many requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     bytes: u64,
@@ -93,7 +98,7 @@ impl Cost {
             quota: a.state.quota_bytes,
             roomy,
         });
-        // Where memory is short, nobody is to do without for what is only slack here.
+        // When memory is short, no pool is to lack memory that is only slack here.
         let bytes = match self.calm {
             true => self.low().clamp(a.least_bytes, self.need),
             false => self.need,
@@ -132,7 +137,7 @@ impl Cost {
             let part = (real(a.allocs) / real(last.allocs)).min(2.0);
             return bytes(real(quota) * part).max(with_missing); // 4
         }
-        // 5: doubled only if what was wished for last time was given, and did not help.
+        // Case 5: the step is doubled only if the last wish was met, and did not help.
         let least = (quota / 8).max(a.state.grain_bytes);
         self.step = match self.step {
             0 => least,
@@ -180,7 +185,7 @@ impl Cost {
         }
     }
 
-    /// What was in use lately, or is kept.
+    /// Returns the memory that was in use lately, or is kept.
     fn low(&self) -> u64 {
         match self.kept.periods {
             0 => self.peak(),
@@ -188,7 +193,8 @@ impl Cost {
         }
     }
 
-    /// It has less than before, and misses it. Where that was our own wish, it was wrong.
+    /// Keeps memory that the pool misses after it was given back. If that was this policy's own wish, the wish was
+    /// wrong.
     fn keep(&mut self, a: &Activity<'_>, last: Last) {
         if last.roomy < last.quota {
             let periods = self.keep_next.clamp(KEPT.0, KEPT.1);
@@ -262,7 +268,7 @@ mod tests {
         pool.period(100, 100, 4.0, 0.0, 1000);
         pool.period(100, 100, 4.0, 0.0, 1000);
         assert_eq!(pool.period(120, 120, 2.0, 0.0, 1000), 140);
-        // Also of collecting alone; but not once it does not help any more.
+        // Collecting alone counts too; but not once more memory no longer helps.
         let mut pool = Pool::new();
         pool.period(100, 90, 0.0, 0.4, 1000);
         assert_eq!(pool.period(100, 90, 0.0, 0.4, 1000), 112);
@@ -287,7 +293,7 @@ mod tests {
         }
         assert_eq!(pool.period(100, 50, 0.0, 0.0, 1000), 50, "given back");
         assert_eq!(pool.period(56, 56, 3.0, 0.0, 1000), 100, "missed");
-        // Not tried again for a while, however little is in use; but at once if there is less to do.
+        // This is not tried again for a while, however little is in use; but at once if there is less to do.
         for _ in 0..KEPT.0 - 1 {
             assert_eq!(pool.period(100, 50, 0.0, 0.0, 1000), 100);
         }
@@ -304,7 +310,7 @@ mod tests {
         let mut pool = Pool::new();
         pool.period(100, 90, 0.0, 0.0, 1000);
         assert_eq!(pool.period(100, 100, 1.0, 0.0, 1500), 150);
-        // Those who wait are the least of it, twice as much the most.
+        // The waiting callers' need is the minimum, and twice as much the maximum.
         let mut pool = Pool::new();
         pool.period(100, 90, 0.0, 0.0, 1000);
         assert_eq!(pool.period(100, 100, 80.0, 0.0, 1500), 180);
@@ -324,7 +330,7 @@ mod tests {
             periods += 1;
         }
         assert!(periods <= 6, "{periods} periods from 5 to {quota}");
-        // What is not given does not make it wish for more.
+        // A wish that is not met does not grow.
         let wish = pool.period(quota, quota, 1.0, 0.0, 5);
         for _ in 0..10 {
             assert_eq!(pool.period(quota, quota, 1.0, 0.0, 5), wish);

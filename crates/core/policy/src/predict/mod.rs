@@ -25,7 +25,7 @@ impl Needs {
         }
     }
 
-    /// Of all pools of a round, in its order. Who is gone is forgotten.
+    /// Returns the needs of all pools of a round, in its order. Pools that are gone are forgotten.
     pub fn of(&mut self, round: &Round<'_>) -> Vec<Need> {
         let mut before = std::mem::take(&mut self.pools);
         let one = |a: &Activity<'_>| {

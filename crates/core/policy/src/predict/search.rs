@@ -1,9 +1,10 @@
 //! The paper's second predictor: a share of time is to be spent waiting, no more and no less.
 //!
-//! Three averages of quotas are kept: those at which the share was above its target (too small), below it (too large), near it. A share that
-//! is off its target asks for the middle between the quota and the average of the other side, as in a binary search. What is ours: where the
-//! other side is not known, or was overtaken by the quota, the demand has changed, and the first guess comes from a model
-//! (`need * (1 - target)`: in a loop of callers each buffer that is not there is a caller that waits) instead of from averages that are no longer true.
+//! Three averages of quotas are kept: those at which the share was above its target (too small), below it (too large),
+//! and near it. If a share is off its target, the search asks for the middle between the quota and the average of the
+//! other side, as in a binary search. One case is an addition to the paper. If the other side is not known, or the
+//! quota has passed it, the demand has changed. The first guess then comes from a model instead of from outdated
+//! averages: `need * (1 - target)`, because in a loop of callers each missing buffer is a waiting caller.
 
 /// The search for one target.
 #[derive(Clone, Debug, Default)]
@@ -15,11 +16,13 @@ pub struct Search {
 
 /// A bracket that is this narrow, as a share of the quota, and does not hold the target, is wrong.
 const NARROW: f64 = 0.02;
-/// Where neither model nor averages lead on, a step is as large a share of the quota as the share is off its target, and this at most.
+/// Where neither model nor averages lead on, a step is as large a share of the quota as the share is off its target,
+/// and this at most.
 const MOST: f64 = 0.125;
 
 impl Search {
-    /// The next quota, bytes. `share` was measured at `quota`, with `need` nobody would wait, and `band` is near enough.
+    /// Returns the next quota, bytes. `share` was measured at `quota`. With `need` no caller would wait, and `band` is
+    /// near enough.
     pub fn next(&mut self, quota: f64, share: f64, target: f64, need: f64, band: f64) -> f64 {
         let average = |old: Option<f64>| Some(old.map_or(quota, |old| (old + quota) / 2.0));
         let model = need * (1.0 - target);
@@ -52,7 +55,7 @@ impl Search {
         }
     }
 
-    /// The average of quotas at which the share was near its target.
+    /// Returns the average of quotas at which the share was near its target.
     pub fn near(&self) -> Option<f64> {
         self.near
     }
@@ -94,7 +97,7 @@ mod tests {
     fn a_side_that_was_overtaken_is_forgotten() {
         let mut search = Search::default();
         search.next(100.0, 0.0, 0.1, 100.0, 0.01); // too large
-        // The demand has doubled: what was too large is too small now.
+        // The demand has doubled: a quota that was too large is too small now.
         assert_eq!(search.next(110.0, 0.45, 0.1, 200.0, 0.01), 180.0);
         assert_eq!(search.next(180.0, 0.1, 0.1, 200.0, 0.01), 180.0);
         assert_eq!(search.near(), Some(180.0));

@@ -12,7 +12,7 @@ const VARIES: f64 = 0.2;
 /// A program of a scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct App {
-    /// Its name.
+    /// The program's name.
     pub name: String,
     /// The pools that a request passes, in this order, a page of each: places in the scenario's list.
     pub stages: Vec<usize>,
@@ -27,7 +27,8 @@ pub struct App {
 /// How a program uses memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
-    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for so many milliseconds.
+    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for so many
+    /// milliseconds.
     Loop {
         /// How long a stage takes.
         hold_ms: f64,
@@ -49,7 +50,7 @@ pub(super) struct Player {
     /// Of a batch: when the next one begins.
     next: u64,
     pub done: u64,
-    /// What it did in the last step, 1: it did not wait.
+    /// The program's share of work in the last step, 1: it did not wait.
     pub busy: f64,
     random: u64,
 }
@@ -90,7 +91,7 @@ impl Player {
         let last = self.app.stages.len().saturating_sub(1);
         let stages = self.app.stages.clone();
         let stage = |i: usize| stages[i];
-        // From the last to the first, so that nobody passes two stages at once.
+        // From the last to the first, so that no request passes two stages at once.
         for i in (0..=last).rev() {
             let ended = std::mem::take(&mut self.wheels[i][now]);
             pools[stage(i)].release(ended);
@@ -101,7 +102,7 @@ impl Player {
                 pools[stage(0)].waiting += ended;
             }
         }
-        // New callers come to the first stage; those who leave do so there.
+        // New callers come to the first stage, and callers leave there.
         let first = &mut pools[stage(0)];
         if self.callers < demand {
             first.waiting += demand - self.callers;

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A program, over some time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AppFigures {
-    /// Its name.
+    /// The program's name.
     pub name: String,
     /// Requests, or pages, per second.
     pub per_second: f64,
@@ -18,11 +18,11 @@ pub struct AppFigures {
 /// A pool, over some time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PoolFigures {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Its quota, on average.
+    /// The pool's quota, on average, bytes.
     pub quota_bytes: f64,
-    /// Its memory, on average.
+    /// The pool's memory, on average, bytes.
     pub resident_bytes: f64,
     /// Callers that waited, on average.
     pub blocked: f64,
@@ -69,7 +69,8 @@ pub fn figures(run: &Run, from_ms: u64, to_ms: u64) -> (Vec<AppFigures>, Vec<Poo
     (apps.collect(), pools.collect())
 }
 
-/// For each period after the first: the largest change of any quota, as a share of that quota before, with the period's end.
+/// For each period after the first: the largest change of any quota, as a share of that quota before, with the period's
+/// end.
 pub fn moved(run: &Run) -> Vec<(u64, f64)> {
     let change = |w: &[super::Frame]| {
         let both = w[0].pools.iter().zip(&w[1].pools);

@@ -1,6 +1,6 @@
 //! A pool's pages: in use, dead, free.
 
-/// What a collection costs, and each page it looks at (the shape of the paper's figure 7).
+/// The cost of a collection, and of each page that it looks at (the shape of the paper's figure 7).
 const COLLECT_NS: u64 = 2_000;
 const COLLECT_PAGE_NS: u64 = 50;
 
@@ -22,7 +22,8 @@ impl Memory {
         self.live + self.free + self.garbage
     }
 
-    /// A page, collected if need be, new if one may be had: `room` is what all together may still grow by.
+    /// Allocates a page: collected if necessary, new if allowed. `room` is the amount by which all pools together may
+    /// still grow.
     pub fn alloc(&mut self, room: &mut u64) -> bool {
         if self.live >= self.quota {
             return false;
@@ -48,7 +49,7 @@ impl Memory {
         self.garbage += pages;
     }
 
-    /// Gives back what is beyond the quota and not in use, and so much of what nobody uses as others lack.
+    /// Gives back memory that is beyond the quota and not in use, and unused memory as far as others need it.
     pub fn give_back(&mut self, wanted: u64) -> u64 {
         let over = self.resident().saturating_sub(self.quota).max(wanted);
         let free = self.free.min(over);

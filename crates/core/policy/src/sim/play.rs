@@ -102,7 +102,7 @@ fn step(scenario: &Scenario, ms: u64, players: &mut [Player], pools: &mut [Memor
     let mut room = scenario.limit_pages.saturating_sub(has);
     let busy: Vec<f64> = players.iter().map(|p| p.busy * p.app.processor).collect();
     let all: f64 = busy.iter().sum();
-    // Who comes first changes: nobody is always served before the others.
+    // The order changes, so that no program is always served before the others.
     let count = players.len().max(1);
     let first = usize::try_from(ms).unwrap_or(0) % count;
     for i in (0..players.len()).map(|i| (i + first) % count) {

@@ -1,7 +1,8 @@
 //! A recorded trace as a scenario.
 //!
-//! A trace says what pools did under the quotas that they had; under others they would have done something else. So each pool becomes a
-//! program that wants as much as the recorded one used and missed: in use, plus what those who waited would have had (Little's law).
+//! A trace records what pools did under their quotas. Under other quotas they would have done something else. Each pool
+//! therefore becomes a program that wants as much as the recorded pool used and missed: the memory in use, plus the
+//! memory that the waiting callers would have used (Little's law).
 
 use super::app::{App, Kind};
 use super::curve::Curve;
@@ -14,13 +15,13 @@ use std::collections::BTreeMap;
 /// The most pages of a replayed limit: a page stands for as much as that takes.
 const MOST_PAGES: u64 = 1 << 14;
 
-/// A trace of which no scenario can be made.
+/// Errors in a trace that cannot become a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TraceError {
     /// Too short.
     #[error("a trace of {snapshots} snapshots; at least 2 are needed to see any change")]
     Short {
-        /// What it has.
+        /// The number of snapshots.
         snapshots: usize,
     },
     /// Time stands still or goes back.
@@ -30,12 +31,12 @@ pub enum TraceError {
     Backwards {
         /// Which, from 1.
         number: usize,
-        /// Its time.
+        /// The snapshot's time.
         at_ns: u64,
         /// The time before.
         before_ns: u64,
     },
-    /// Nothing in it.
+    /// No snapshot has a pool.
     #[error("no snapshot of the trace has a pool")]
     Empty,
 }
@@ -43,7 +44,7 @@ pub enum TraceError {
 /// Makes a scenario of a trace.
 ///
 /// # Errors
-/// What of the trace makes no sense.
+/// The part of the trace that is not possible.
 pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError> {
     let (Some(first), Some(last)) = (trace.first(), trace.last().filter(|_| trace.len() > 1))
     else {
@@ -77,7 +78,7 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError
             });
             points.push((ms, pages(real(a.peak_bytes()) + a.missing_bytes())));
         }
-        // Who is not in it wants nothing.
+        // A pool that is not in the round wants nothing.
         for (id, (_, points)) in &mut specs {
             if round.pools.iter().all(|a| a.state.id != *id) {
                 points.push((ms, 0.0));
@@ -132,7 +133,7 @@ mod tests {
             pools: vec![PoolState {
                 id: 7,
                 name: "video".to_owned(),
-                // So many have waited for the whole period.
+                // This number of callers has waited for the whole period.
                 blocked_ns: waiting * 250_000_000 * number,
                 live_bytes: used * PAGE,
                 live_buffers: *used,

@@ -1,4 +1,4 @@
-//! What a simulation saw.
+//! The results of a simulation.
 
 use serde::Serialize;
 

@@ -1,17 +1,17 @@
-//! What is played.
+//! The description of a simulation.
 
 use super::app::App;
 use crate::snapshot::Rule;
 
-/// A page, the unit of what comes along.
+/// A page, the unit of requests.
 pub const PAGE: u64 = 4096;
 
 /// Programs, their pools, and how much memory there is.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// Its name.
+    /// The scenario's name.
     pub name: String,
-    /// What it shows.
+    /// A sentence about the scenario's purpose.
     pub about: String,
     /// The simulator's unit and every pool's chunk, bytes.
     pub page_bytes: u64,
@@ -23,7 +23,7 @@ pub struct Scenario {
     pub end_ms: u64,
     /// The pools.
     pub pools: Vec<PoolSpec>,
-    /// Who uses them.
+    /// The programs that use the pools.
     pub apps: Vec<App>,
     /// Of the variations in how long requests take.
     pub seed: u64,
@@ -32,11 +32,11 @@ pub struct Scenario {
 /// A pool of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolSpec {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Its rule, in bytes.
+    /// The pool's rule, in bytes.
     pub rule: Rule,
-    /// Its first quota, pages; `None`: an equal part of the limit.
+    /// The pool's first quota, pages; `None`: an equal part of the limit.
     pub first_pages: Option<u64>,
 }
 

@@ -7,9 +7,9 @@ use super::scenario::{PoolSpec, Scenario};
 /// A scenario that there is.
 #[derive(Debug)]
 pub struct ScenarioEntry {
-    /// Its name.
+    /// The scenario's name.
     pub name: &'static str,
-    /// What it shows.
+    /// A sentence about the scenario's purpose.
     pub about: &'static str,
     make: fn() -> Scenario,
 }
@@ -79,9 +79,10 @@ fn empty(limit_pages: u64, end_ms: u64) -> Scenario {
 
 /// Stages of the paper's web server that a packet passes.
 const STAGES: usize = 6;
-/// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that is the paper's 340.
+/// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that
+/// is the paper's 340.
 const SERVER_PAGES: f64 = 232.0;
-/// Nobody is short.
+/// The limit at which no program is short of memory.
 const AMPLE_PAGES: u64 = 680;
 
 fn paper(limit_pages: u64, target: f64) -> Scenario {

@@ -1,4 +1,4 @@
-//! The records: what `stat` says, and what only somebody who looks again and again can know.
+//! The records: the facts of `stat`, and facts that only repeated looks can find.
 
 use crate::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat};
 use serde::{Deserialize, Serialize};
@@ -14,16 +14,16 @@ pub enum PageRecord {
     Pool(PoolView),
     /// A channel, or a name waiting for one.
     Channel(ChannelView),
-    /// What a domain holds of a pool.
+    /// The buffers of a pool that a domain holds.
     Hold(HoldView),
     /// A heap.
     Heap(HeapStat),
 }
 
-/// A pool, with what its writer says of it.
+/// A pool, with its writer's figures.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolView {
-    /// As `stat` says it.
+    /// The record of `stat`.
     #[serde(flatten)]
     pub stat: PoolStat,
     /// Time that callers waited for memory, summed over callers, ns.
@@ -32,7 +32,7 @@ pub struct PoolView {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// Chunks of which something is in use, bytes.
+    /// Bytes of chunks that are partly in use.
     pub live_bytes: u64,
     /// The most of that at once, lately, bytes.
     pub peak_bytes: u64,
@@ -46,14 +46,14 @@ pub struct PoolView {
     pub cached_bytes: u64,
     /// Callers that wait.
     pub waiters: u64,
-    /// For how long somebody has waited at least, ns; 0: nobody does.
+    /// How long a thread has waited at least, ns; 0: no thread waits.
     pub waiting_ns: u64,
 }
 
 /// A channel, with where its cursors are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelView {
-    /// As `stat` says it.
+    /// The record of `stat`.
     #[serde(flatten)]
     pub stat: ChannelStat,
     /// Messages sent and not taken.
@@ -68,10 +68,10 @@ pub struct ChannelView {
     pub sink_asleep: bool,
 }
 
-/// What a domain holds of a pool, and for how long.
+/// The buffers of a pool that a domain holds, and for how long.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HoldView {
-    /// As `stat` says it.
+    /// The record of `stat`.
     #[serde(flatten)]
     pub stat: HoldStat,
     /// For how long it has had the buffer that it has had longest, at least, ns.

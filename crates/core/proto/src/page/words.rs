@@ -178,7 +178,7 @@ impl Words<'_> {
         self.0.next().copied().unwrap_or(0)
     }
     fn small(&mut self) -> u32 {
-        // Trust: the page's writer; what does not fit is the largest that does.
+        // Trust: the page's writer; a number that is too large becomes the largest that fits.
         u32::try_from(self.next()).unwrap_or(u32::MAX)
     }
     fn domain(&mut self) -> DomainId {
@@ -209,7 +209,7 @@ impl Words<'_> {
     }
 }
 
-/// All records that are known, of whatever words: what makes no sense ends them.
+/// Decodes all known records from any words; the first impossible word ends the page.
 pub fn decode_page(mut words: &[u64]) -> Vec<PageRecord> {
     let mut records = Vec::new();
     while let Some((head, rest)) = words.split_first() {
@@ -543,7 +543,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whoever wrote them: a page that was cut short, or made up, is read as what of it makes sense.
+        /// A page from any writer can be read: of a shortened or invented page, only the possible records are returned.
         #[test]
         fn any_words_are_read(words: Vec<u64>, cut in 0usize..200) {
             decode_page(&words);

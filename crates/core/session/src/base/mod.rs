@@ -1,5 +1,5 @@
-//! What everything above uses and what knows nothing of it: locks that no panic poisons, names, threads, numbers of files, and how long a pool
-//! outlives those who are in it.
+//! The base of all other files, which knows none of them: locks that no panic poisons, names, threads, numbers of
+//! files, and the lifetime of pools that threads are still in.
 
 mod inode;
 mod lock;

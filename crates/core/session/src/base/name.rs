@@ -3,7 +3,7 @@
 use crate::error::{BadName, Error};
 use tranship_proto::{TextFault, check_name, text_fault};
 
-/// Says what is wrong with a name that cannot be one.
+/// Checks a name, and says what is wrong with it.
 pub fn checked_name(name: &str) -> Result<(), Error> {
     if check_name(name) {
         return Ok(());

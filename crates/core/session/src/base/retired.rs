@@ -1,21 +1,22 @@
-//! Pools that are over and that somebody is still in: handles point to their pool without counting.
+//! Pools that are over but that a thread is still in: handles point to their pool without counting.
 
 use super::visits;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// How often somebody who retires a pool tries to; a forked child may find the lock held for ever.
+/// How often a thread that retires a pool tries to take the lock; a forked child may find the lock held for ever.
 const TRIES: u32 = 1000;
 
-/// A pool that is off its domain's register: one's own, taken down, or another's, of which nothing is held.
+/// A pool that is off its domain's register: one of this domain, taken down, or another domain's, of which nothing is
+/// held.
 pub trait Retired: Send + Sync {
-    /// Whether this process is a forked child, which keeps what it inherited: it cannot look.
+    /// Says whether this process is a forked child. A child keeps inherited pools, because it cannot check them.
     fn is_inherited(&self) -> bool;
     /// Whether its counters say that nothing of it is held here.
     fn nothing_held(&self) -> bool;
 }
 
-/// Whether nobody has it but we, and nobody is in it.
+/// Says whether only the caller has the pool, and no thread is in it.
 fn is_alone(pool: &Arc<dyn Retired>) -> bool {
     !pool.is_inherited()
         && is_last(pool)
@@ -26,7 +27,7 @@ fn is_alone(pool: &Arc<dyn Retired>) -> bool {
 /// Whether ours is the only counted handle.
 fn is_last(pool: &Arc<dyn Retired>) -> bool {
     let last = Arc::strong_count(pool) == 1;
-    // Ordering: Acquire pairs with the Release with which the others went: what was counted under them is seen.
+    // Ordering: Acquire pairs with the Release of the handles that went before: their counts are seen.
     fence(Ordering::Acquire);
     last
 }

@@ -1,5 +1,6 @@
-//! Who is still inside a pool that it holds nothing of: a thread that has just let a handle's reference go has one more look
-//! at the pool's words, and by then nothing else keeps the pool ([`Marks`]; one a thread). And who counts in it by plain stores (`ledger::Bias`).
+//! Marks of threads that are still inside a pool without holding anything of it. A thread that has just released a
+//! handle's reference looks at the pool's words once more, and by then nothing else keeps the pool ([`Marks`]; one for
+//! each thread). The marks also show which threads count in it by plain stores (`ledger::Bias`).
 
 use std::cell::Cell;
 use std::ptr::null;
@@ -20,13 +21,13 @@ impl Drop for Lease {
 }
 
 thread_local! {
-    /// What `LEASE` holds, without the question whether the thread is ending.
+    /// The mark in `LEASE`, without the check whether the thread is ending.
     static MINE: Cell<*const Mark> = const { Cell::new(null()) };
     static LEASE: Lease = const { Lease(Cell::new(None)) };
 }
 
-/// Does what lets the caller's last hold on a pool go, and what is to be done in the pool after that: until the end of it
-/// [`nobody`] is false. Not nested.
+/// Runs `what`, which releases the caller's last hold on a pool and then does the rest of the work there. Until it
+/// ends, [`nobody`] is false. Calls do not nest.
 ///
 /// Cost: two plain stores to a line of the thread's own.
 #[inline(always)]
@@ -63,7 +64,8 @@ fn visit_first(pool: *const (), what: impl FnOnce(&Mark)) {
     }
 }
 
-/// Whether no thread is inside a pool. For who has seen (Acquire) that nobody holds it and nobody can any more.
+/// Says whether no thread is inside a pool. The caller has seen (Acquire) that nothing holds the pool and nothing can
+/// hold it again.
 pub fn nobody<P>(pool: *const P) -> bool {
     MARKS.nobody(pool)
 }

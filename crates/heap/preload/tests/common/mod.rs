@@ -21,7 +21,7 @@ pub fn library() -> &'static Path {
     LIBRARY.get_or_init(|| artifact("tranship-preload", "libtranship_malloc.so"))
 }
 
-/// A manager and somebody who looks at its books.
+/// A manager and a domain that reads its books.
 pub struct Stage {
     pub path: PathBuf,
     pub manager: Option<Embedded>,
@@ -70,7 +70,7 @@ impl Stage {
         command
     }
 
-    /// The heaps, and what is granted in all.
+    /// Returns the heaps, and the memory granted in all.
     pub fn books(&self) -> (Vec<HeapStat>, u64) {
         let domain = Domain::builder()
             .name("looker")
@@ -96,7 +96,7 @@ impl Stage {
         }
     }
 
-    /// What is admitted to the one heap there is.
+    /// Returns the figures of the only heap.
     pub fn only_heap(&self) -> HeapStat {
         let (mut heaps, granted) = self.books();
         assert_eq!(heaps.len(), 1, "{heaps:?}");

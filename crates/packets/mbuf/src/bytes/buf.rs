@@ -114,7 +114,7 @@ impl Writer<'_> {
     }
 }
 
-// SAFETY: what `chunk_mut` gives is the free space of a writable mbuf, of which `advance_mut` takes the beginning.
+// SAFETY: `chunk_mut` gives the free space of a writable mbuf, of which `advance_mut` takes the beginning.
 unsafe impl BufMut for Writer<'_> {
     fn remaining_mut(&self) -> usize {
         self.at.walk().map(Seg::trailing).sum()

@@ -64,13 +64,15 @@ impl Chain {
         Ok(bytes)
     }
 
-    /// Writes bytes into the chain from `offset` on (`m_copyback`). It grows if they reach beyond its end; a gap between its
-    /// end and `offset` becomes zeros. Storage that is shared, read-only or not mapped is replaced by copies first.
+    /// Writes bytes into the chain from `offset` on (`m_copyback`). The chain grows if the bytes reach beyond its end;
+    /// a gap between its end and `offset` becomes zeros. Storage that is shared, read-only or not mapped is replaced by
+    /// copies first.
     ///
-    /// The traditional routine truncates silently when there is no memory; here nothing is written then.
+    /// Without memory the traditional routine truncates silently; this one then writes nothing.
     ///
     /// # Errors
-    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a
+    /// limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copyback")]
     pub fn copyback(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.routine(Routine::Copyback);
@@ -130,11 +132,12 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds bytes at the end: into the writable space of the last mbuf, then into new ones (`m_append`). All of them or
-    /// none; the traditional routine keeps what fitted.
+    /// Adds bytes at the end: into the writable space of the last mbuf, then into new ones (`m_append`). It adds all
+    /// bytes or none; the traditional routine keeps those that fitted.
     ///
     /// # Errors
-    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a
+    /// limit is reached.
     #[doc(alias = "m_append")]
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.routine(Routine::Append);
@@ -147,7 +150,8 @@ impl Chain {
     /// Adds empty mbufs with room for `len` bytes at the end (`m_getm2` with a chain): all of them or none.
     ///
     /// # Errors
-    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a
+    /// limit is reached.
     #[doc(alias = "m_getm2")]
     pub fn reserve(&mut self, len: usize) -> Result<(), Error> {
         check_total(self.len(), len)?;
@@ -158,8 +162,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Calls `each` with the bytes of a range, piece by piece, until it breaks (`m_apply`). Bytes that cannot be read in place
-    /// are copied first, 1 KiB at a time.
+    /// Calls `each` with the bytes of a range, piece by piece, until it breaks (`m_apply`). Bytes that cannot be read
+    /// in place are copied first, 1 KiB at a time.
     ///
     /// # Errors
     /// `TooShort` beyond the end; `File` where a piece of a file cannot be read.

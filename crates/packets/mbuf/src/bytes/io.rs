@@ -7,11 +7,13 @@ use crate::flags::{Flags, Kind};
 use std::io::{self, IoSlice, IoSliceMut};
 
 impl Mbufs {
-    /// A packet with copies of these bytes, its data `space` bytes from the start of its first mbuf, so that headers fit in
-    /// front (`m_uiotombuf`, `align`): all of them or none.
+    /// Makes a packet with copies of these bytes. Its data begins `space` bytes from the start of its first mbuf, so
+    /// that headers fit in front (`m_uiotombuf`, `align`). It copies all bytes or none.
     ///
     /// # Errors
-    /// `TooLong` where `space` is more than an mbuf has, or all of it more than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does ([`Mbufs::waiting`](crate::Mbufs::waiting)).
+    /// `TooLong` if `space` is more than an mbuf has, or the packet would have more than 4,294,967,295 bytes;
+    /// `NoBuffers` when there is no memory, or a limit is reached. It waits only if this handle does
+    /// ([`Mbufs::waiting`](crate::Mbufs::waiting)).
     #[doc(alias = "m_uiotombuf")]
     pub fn from_slices(&self, slices: &[IoSlice<'_>], space: usize) -> Result<Chain, Error> {
         let total = slices
@@ -26,11 +28,11 @@ impl Mbufs {
         Ok(chain)
     }
 
-    /// A packet with a copy of these bytes, `space` bytes from the start of its first mbuf (`m_devget`): what a driver
-    /// makes of a frame in a device's memory.
+    /// Makes a packet with a copy of these bytes, `space` bytes from the start of its first mbuf (`m_devget`). A driver
+    /// does this with a frame in a device's memory.
     ///
     /// # Errors
-    /// As [`from_slices`](Self::from_slices).
+    /// Those of [`from_slices`](Self::from_slices).
     #[doc(alias = "m_devget")]
     pub fn devget(&self, bytes: &[u8], space: usize) -> Result<Chain, Error> {
         let chain = self.from_slices(&[IoSlice::new(bytes)], space)?;
@@ -69,14 +71,14 @@ impl Chain {
         Ok(at - offset.min(total))
     }
 
-    /// Lets `read` (a `readv`, say) fill the space behind the last byte, the slices in order; it says how many bytes there
-    /// are now. Mbufs that stay empty at the end are freed.
+    /// Lets `read` (for example a `readv`) fill the space behind the last byte, the slices in order. `read` returns the
+    /// number of bytes. Mbufs that stay empty at the end are freed.
     ///
     /// # Errors
     /// Those of `read`; the chain is as before.
     ///
     /// # Panics
-    /// If `read` says more than there was room for.
+    /// If `read` returns more than there was room for.
     pub fn fill_with(
         &mut self,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
@@ -84,8 +86,8 @@ impl Chain {
         let mut slices = Vec::new();
         for seg in self.tail().walk().filter(|seg| seg.trailing() > 0) {
             let (at, len) = (seg.data().wrapping_add(seg.len()), seg.trailing());
-            // SAFETY: the free space of a writable mbuf, each once, borrowed with the chain. It was written or came zeroed
-            // from the kernel.
+            // SAFETY: the free space of a writable mbuf, each once, borrowed with the chain. It was written or came
+            // zeroed from the kernel.
             slices.push(IoSliceMut::new(unsafe {
                 std::slice::from_raw_parts_mut(at, len)
             }));
@@ -98,7 +100,7 @@ impl Chain {
         Ok(bytes)
     }
 
-    /// Copies the bytes that cannot be read in place into mbufs of one's own: pieces of files (`mb_unmapped_to_ext`), and
+    /// Copies the bytes that cannot be read in place into private mbufs: pieces of files (`mb_unmapped_to_ext`), and
     /// bytes that their writer may still change.
     ///
     /// # Errors

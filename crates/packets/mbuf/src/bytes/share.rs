@@ -11,10 +11,11 @@ use crate::zones::How;
 use std::ops::Range;
 
 impl Chain {
-    /// A chain with the same bytes, `range` of them (`m_copym`): external storage is shared, bytes that lie in mbufs
-    /// are copied. It is a packet with a copy of the header and the tags if `range` begins at 0 and this one is a packet.
+    /// Makes a chain with the bytes of `range` (`m_copym`): external storage is shared, and bytes inside of mbufs are
+    /// copied. If `range` begins at 0 and this chain is a packet, the new one is a packet with a copy of the header and
+    /// the tags.
     ///
-    /// Neither chain can write the shared storage in place as long as both are there.
+    /// Neither chain can write the shared storage in place as long as both exist.
     ///
     /// # Errors
     /// `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached.
@@ -105,7 +106,8 @@ impl Chain {
         Ok(copy)
     }
 
-    /// A chain with copies of all bytes, and of the header and the tags: writable, whatever this one is (`m_dup`).
+    /// Makes a chain with copies of all bytes, of the header and of the tags. The copy is writable even if this chain
+    /// is not (`m_dup`).
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.

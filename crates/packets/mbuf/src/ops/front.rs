@@ -21,7 +21,8 @@ impl Chain {
     /// fails; here it is as before.
     ///
     /// # Errors
-    /// `TooLong` for more than that, or where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` for more than that, or where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when
+    /// there is no memory, or a limit is reached.
     #[doc(alias = "m_prepend")]
     #[doc(alias = "M_PREPEND")]
     pub fn prepend(&mut self, len: usize) -> Result<&mut [u8], Error> {
@@ -55,10 +56,10 @@ impl Chain {
         Ok(room)
     }
 
-    /// Puts bytes in front, as `prepend` does.
+    /// Puts bytes in front, into room made by `prepend`.
     ///
     /// # Errors
-    /// As [`prepend`](Self::prepend).
+    /// Those of [`prepend`](Self::prepend).
     pub fn push_front(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.prepend(bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -93,15 +94,16 @@ impl Chain {
         Ok(())
     }
 
-    /// The first `len` bytes in one piece, in the first mbuf; at most [`MHLEN`] (`m_pullup`).
+    /// Brings the first `len` bytes into one piece in the first mbuf, and returns them; at most [`MHLEN`] (`m_pullup`).
     ///
-    /// If they are not in one piece already, or cannot be read in place, they are copied, and up to 60 bytes with them.
-    /// So bytes that their writer could still change are this process's own afterwards. They may still be
-    /// shared with other chains: to write them, [`pulldown`](Self::pulldown). The traditional routine frees the
-    /// chain when it fails; here it is as before.
+    /// If they are not in one piece already, or cannot be read in place, they are copied, and up to 60 further bytes
+    /// with them. Afterwards, bytes that their writer could have changed belong to this process. They may still be
+    /// shared with other chains: use [`pulldown`](Self::pulldown) to write them. On failure the chain is as before; the
+    /// traditional routine frees it.
     ///
     /// # Errors
-    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooLong` for more than [`MHLEN`]; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is
+    /// reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_pullup")]
     pub fn pullup(&mut self, len: usize) -> Result<&[u8], Error> {
         self.routine(Routine::Pullup);
@@ -146,7 +148,7 @@ impl Chain {
             self.set_first(target);
         }
         target.set_len(have + count);
-        // SAFETY: what is consumed is behind the target, and no header is left there.
+        // SAFETY: the consumed mbufs are behind the target, and no header is left there.
         target.set_next(unsafe { consume(source, count) });
         Ok(())
     }
@@ -157,7 +159,8 @@ impl Chain {
     /// The traditional routine frees the chain when it fails; here it is as before.
     ///
     /// # Errors
-    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is
+    /// reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_copyup")]
     pub fn copyup(&mut self, len: usize, space: usize) -> Result<&mut [u8], Error> {
         self.routine(Routine::Copyup);

@@ -1,7 +1,7 @@
 //! Operations on chains: one file for each family.
 //!
-//! Each allocates and reads all that it needs before it changes anything, or changes only how the bytes are
-//! stored: so a failure leaves the same bytes, the same length and the same header.
+//! Each operation allocates and reads everything before it changes anything, or changes only the storage of the bytes.
+//! A failure therefore leaves the bytes, the length and the header as they were.
 
 mod front;
 mod join;
@@ -17,11 +17,11 @@ use crate::ext;
 use crate::flags::Flags;
 use crate::seg::Seg;
 
-/// Moves header and flags of a packet from one first mbuf to another, fresh one; what had it is no packet any more.
+/// Moves header and flags of a packet from one first mbuf to another, fresh one; the former is no packet any more.
 pub(crate) fn move_header(from: Seg, to: Seg) {
     debug_assert!(from.has(Flags::PKTHDR) && to.has(Flags::PKTHDR));
-    // SAFETY: both are valid with `PKTHDR`; the new one is fresh, so nothing in it needs a destructor; the old one is not
-    // used again, as it loses its flag.
+    // SAFETY: both are valid with `PKTHDR`; the new one is fresh, so nothing in it needs a destructor; the old one is
+    // not used again, as it loses its flag.
     unsafe { std::ptr::copy_nonoverlapping(from.header(), to.header(), 1) };
     to.set_pkt_len(from.pkt_len());
     to.set_flags((to.flags() - Flags::MOVED) | from.flags() & Flags::MOVED);
@@ -54,10 +54,10 @@ pub(crate) fn gather(
     Ok(())
 }
 
-/// Takes `count` bytes away from the front; frees the mbufs that become empty, and returns what is left.
+/// Takes `count` bytes away from the front. Frees the mbufs that become empty, and returns the rest.
 ///
 /// # Safety
-/// The mbufs are the caller's, and those in front of what is returned are not used again. None has a header.
+/// The mbufs are the caller's, and those in front of the result are not used again. None has a header.
 pub(crate) unsafe fn consume(first: Option<Seg>, mut count: usize) -> Option<Seg> {
     let mut at = first;
     while let Some(seg) = at {

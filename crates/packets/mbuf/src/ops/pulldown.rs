@@ -12,14 +12,16 @@ use crate::zones::How;
 use std::ops::Range;
 
 impl Chain {
-    /// The bytes of `range` in one piece, for writing; at most 2 KiB (`m_pulldown`, with its offset).
+    /// Brings the bytes of `range` into one piece, and returns them for writing; at most 2 KiB (`m_pulldown`, with its
+    /// offset).
     ///
-    /// What lies before them is not touched. They are copied if they lie in several mbufs, or if
-    /// their storage is shared, read-only or not mapped: so this is copy-on-write. The traditional routine
-    /// frees the chain when it fails; here it is as before.
+    /// Bytes before them are not touched. This is copy-on-write: the bytes are copied if they are in several mbufs, or
+    /// if their storage is shared, read-only or not mapped. On failure the chain is as before; the traditional routine
+    /// frees it.
     ///
     /// # Errors
-    /// `TooLong` for more than 2 KiB; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooLong` for more than 2 KiB; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is
+    /// reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_pulldown")]
     pub fn pulldown(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
         self.routine(Routine::Pulldown);
@@ -56,17 +58,17 @@ impl Chain {
         let here = (seg.len() - at).min(len);
         let behind = len - here;
         if behind > 0 && seg.writable() && seg.trailing() >= behind {
-            // The rest is put behind what is there.
+            // The rest is put behind the bytes that are there.
             if let Some(next) = seg.next() {
                 gather(next, 0, seg, seg.len(), behind)?;
             }
             seg.set_len(seg.len() + behind);
-            // SAFETY: what is consumed is behind `seg`, in the chain.
+            // SAFETY: the consumed mbufs are behind `seg`, in the chain.
             seg.set_next(unsafe { consume(seg.next(), behind) });
             return Ok((seg, at));
         }
         let kind = seg.flags().kind();
-        // What follows the bytes in the same mbuf needs an mbuf of its own.
+        // Bytes that follow in the same mbuf need an mbuf of their own.
         let rest = seg.len() - at - here;
         let tail = (rest > 0)
             .then(|| self.alias(seg, at + here, rest))
@@ -77,7 +79,7 @@ impl Chain {
         add(Routine::UnsharedBytes, len as u64);
         // From here on nothing fails.
         let new = new.into_first();
-        // SAFETY: what is consumed is behind `seg`, in the chain.
+        // SAFETY: the consumed mbufs are behind `seg`, in the chain.
         let behind = unsafe { consume(seg.next(), behind) };
         if let Some(tail) = tail {
             let tail = tail.into_first();
@@ -135,7 +137,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Mbufs of one's own with the bytes of one mbuf, and with a header to be filled in if that has one.
+    /// Makes private mbufs with the bytes of one mbuf, and with a header to be filled in if that mbuf has one.
     pub(crate) fn private_copy(&self, seg: Seg) -> Result<Chain, Error> {
         let flags = seg.flags();
         let new = self

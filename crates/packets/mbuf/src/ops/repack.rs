@@ -1,4 +1,4 @@
-//! The same bytes in other mbufs.
+//! Operations that move the bytes into other mbufs.
 
 use super::{move_header, replace};
 use crate::chain::Chain;
@@ -13,7 +13,7 @@ use crate::zones::How;
 impl Chain {
     /// Copies all bytes into as few mbufs as possible (`m_defrag`).
     ///
-    /// As with the traditional routine the chain is as before when it fails.
+    /// On failure the chain is as before, as with the traditional routine.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
@@ -31,7 +31,8 @@ impl Chain {
     /// When it fails the bytes are the same, in fewer mbufs perhaps; so it is with the traditional routine.
     ///
     /// # Errors
-    /// `TooMany` if it takes more; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
+    /// `TooMany` if it takes more; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of
+    /// a file cannot be read.
     #[doc(alias = "m_collapse")]
     pub fn collapse(&mut self, limit: usize) -> Result<(), Error> {
         self.routine(Routine::Collapse);
@@ -120,9 +121,10 @@ impl Chain {
         self.fill_gaps()
     }
 
-    /// Copies all bytes into mbufs of `size` bytes each, which tries out code that must not rely on how they lie (`m_fragment`).
+    /// Copies all bytes into mbufs of `size` bytes each. This tests code that must not depend on their division
+    /// (`m_fragment`).
     ///
-    /// As with the traditional routine the chain is as before when it fails.
+    /// On failure the chain is as before, as with the traditional routine.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
@@ -151,7 +153,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Header and record's end move to a chain with the same bytes, which this one becomes.
+    /// Replaces this chain by one with the same bytes, and moves the header and the record's end to it.
     pub(super) fn become_copy(&mut self, copy: Chain) {
         let last = copy.first().last();
         last.set_flags(last.flags() | self.first().last().flags() & Flags::EOR);

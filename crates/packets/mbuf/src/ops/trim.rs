@@ -5,8 +5,8 @@ use crate::counts::Routine;
 use crate::ext;
 
 impl Chain {
-    /// Takes `count` bytes away from the front (`m_adj` with a positive count); all, if there are not that many. Mbufs that
-    /// become empty stay.
+    /// Takes `count` bytes away from the front (`m_adj` with a positive count); all, if there are not that many. Mbufs
+    /// that become empty stay.
     #[doc(alias = "m_adj")]
     pub fn trim_front(&mut self, count: usize) {
         self.routine(Routine::Adj);
@@ -24,8 +24,8 @@ impl Chain {
         self.set_packet_len(total - (count - left));
     }
 
-    /// Takes `count` bytes away from the end (`m_adj` with a negative count); all, if there are not that many. Mbufs behind
-    /// the last byte are freed, except the first.
+    /// Takes `count` bytes away from the end (`m_adj` with a negative count); all, if there are not that many. Mbufs
+    /// behind the last byte are freed, except the first.
     #[doc(alias = "m_adj")]
     pub fn trim_back(&mut self, count: usize) {
         self.routine(Routine::Adj);

@@ -1,6 +1,6 @@
-//! From bytes in memory to pieces of files, which are not mapped here, and back.
+//! Conversion of bytes in memory to pieces of files, which are not mapped here, and back.
 //!
-//! All pieces back, whatever they cost: [`Chain::make_readable`].
+//! [`Chain::make_readable`] converts all pieces back, at any cost.
 
 use super::replace;
 use crate::chain::Chain;
@@ -15,13 +15,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 impl Chain {
-    /// Reads pieces of files into mbufs where they fit into one, so that the piece's storage is let go (`mb_unmapped_compress`).
-    /// Says how many. Pieces that others refer to stay, as nothing would be let go (the traditional `EBUSY`).
+    /// Reads pieces of files into mbufs, if each fits into one, so that the pieces' storage is released
+    /// (`mb_unmapped_compress`). Returns their number. Pieces with further references stay, because no storage would be
+    /// released (the traditional `EBUSY`).
     ///
-    /// When it fails the bytes are the same, some of them read already.
+    /// On failure the bytes are unchanged, but some pieces may be read already.
     ///
     /// # Errors
-    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read. It blocks as the file does.
+    /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read. It
+    /// blocks if the file does.
     #[doc(alias = "mb_unmapped_compress")]
     pub fn compress_unmapped(&mut self) -> Result<usize, Error> {
         let (mut previous, mut at, mut compressed) = (None::<Seg>, Some(self.first()), 0);
@@ -41,14 +43,16 @@ impl Chain {
         Ok(compressed)
     }
 
-    /// Writes all bytes into a file at `offset`, and becomes one piece of it, with the same header (`mb_mapped_to_unmapped`): what
-    /// waits for long need not wait in memory, and can be sent on with `sendfile`. The file may be a memfd.
+    /// Writes all bytes into a file at `offset`, and becomes one piece of it, with the same header
+    /// (`mb_mapped_to_unmapped`). A packet that waits for long then takes no memory, and can be sent on with
+    /// `sendfile`. The file may be a memfd.
     ///
-    /// No piece of the chain may already lie where it writes. When it fails the chain is as before, and what the file has at `offset`
-    /// is undefined. Blocks as the file does.
+    /// No piece of the chain may already be at the written place. On failure the chain is as before, and the file's
+    /// bytes at `offset` are undefined. It blocks if the file does.
     ///
     /// # Errors
-    /// `TooLong` beyond what a piece of a file can be; `File` where it cannot be written; `NoBuffers` when there is no memory, or a limit is reached.
+    /// `TooLong` for more than a piece of a file can hold; `File` where it cannot be written; `NoBuffers` when there is
+    /// no memory, or a limit is reached.
     #[doc(alias = "mb_mapped_to_unmapped")]
     pub fn move_to_file(&mut self, file: Arc<File>, offset: u64) -> Result<(), Error> {
         self.routine(Routine::Unmap);

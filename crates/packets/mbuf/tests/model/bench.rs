@@ -1,4 +1,4 @@
-//! Chains beside what they should be.
+//! Chains beside their expected contents.
 
 use std::fs::File;
 use std::io::{IoSliceMut, Write as _};
@@ -9,7 +9,7 @@ use tranship_mbuf::{
     Chain, Error, FileZone, Flags, Limits, MbufOptions, Mbufs, Tag, TaggedZone, inject,
 };
 
-/// What a chain should be.
+/// The expected contents of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Model {
     pub(crate) bytes: Vec<u8>,

@@ -29,7 +29,7 @@ proptest! {
         for op in &ops {
             bench.step(op);
             bench.check();
-            // Not for ever more.
+            // The number and size of chains are bounded.
             if bench.chains.len() > 6 || bench.chains.iter().any(|(c, _)| c.len() > 60_000) {
                 bench.chains.remove(0);
             }

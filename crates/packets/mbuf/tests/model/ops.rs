@@ -1,4 +1,4 @@
-//! What is done, and how it is chosen.
+//! The operations, and how they are chosen.
 
 use proptest::prelude::*;
 use tranship_mbuf::ClusterSize;
@@ -24,7 +24,7 @@ pub(crate) enum Make {
     Tagged(usize),
     /// Without storage: no room at all.
     Mini,
-    /// The same without a header.
+    /// A mini-mbuf without a header.
     MiniPlain,
 }
 

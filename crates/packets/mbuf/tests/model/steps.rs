@@ -1,4 +1,4 @@
-//! One operation on chains, and the same on what they should be.
+//! An operation on chains, and the corresponding one on the expected contents.
 
 use bytes::{Buf as _, BufMut as _};
 use std::sync::Arc;

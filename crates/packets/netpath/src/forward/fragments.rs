@@ -8,7 +8,7 @@ use tranship_mbuf::Chain;
 
 /// Packets that may be incomplete at a time. A sender of endless first fragments loses its own.
 const MOST: usize = 64;
-/// How long the rest of a packet may take: RFC 1122, 3.3.2 says 60 to 120 s; what is not there after 30 is lost.
+/// The longest wait for the rest of a packet. RFC 1122, 3.3.2 says 60 to 120 s; here fragments are lost after 30.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest IPv4 packet, bytes.
 const LONGEST: usize = 65535;
@@ -66,7 +66,7 @@ struct Piece {
     frame: Chain,
 }
 
-/// What has come of a packet.
+/// The fragments of a packet that have come.
 #[derive(Debug)]
 struct Partial {
     begun: Instant,
@@ -151,7 +151,7 @@ impl Fragments {
         join(partial, there).map(Some)
     }
 
-    /// Gives up what has been waited for too long.
+    /// Gives up packets whose rest has not come in time.
     pub(super) fn forget_old(&mut self) {
         if !self.partial.is_empty() {
             self.partial

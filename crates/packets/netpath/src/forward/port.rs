@@ -1,4 +1,4 @@
-//! One port of the forwarder: a link, who is at this end of it, and who at the other.
+//! One port of the forwarder: a link, its own address, and its peer.
 
 use super::trouble::Trouble;
 use crate::device::receive;
@@ -29,7 +29,7 @@ pub trait Link {
     /// # Errors
     /// If the link is gone.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<bool>;
-    /// What the link leaves to us.
+    /// Returns the work that the link leaves to the forwarder.
     fn offload(&self) -> Offload;
 }
 
@@ -104,9 +104,9 @@ impl<L: Link> Port<L> {
         self.link.offload()
     }
 
-    /// There is one peer at the other end: whoever sends is it.
+    /// Learns the peer's hardware address. There is one peer at the other end: every sender is that peer.
     pub(super) fn learn(&mut self, source: [u8; 6]) {
-        // A group address is nobody's.
+        // A group address belongs to no host.
         if source[0] & 1 == 0 {
             self.peer = Some(source);
         }
@@ -150,7 +150,7 @@ impl<L: Link> Port<L> {
     }
 
     /// Tells a sender that its packet must be cut and may not be: ICMP 3, 4 with the MTU (RFC 1191). The frame was
-    /// translated already; what is shown has its first addresses.
+    /// translated already; the quoted header has the original addresses.
     pub(super) fn too_long(
         &self,
         mbufs: &Mbufs,

@@ -52,7 +52,7 @@ fn forwarder(mtu: [usize; 2], mirror: bool) -> Forwarder<Queue> {
         Port::new(Queue::default(), RIGHT, SERVER.ip, mtu[1]),
     ];
     let mut forwarder = Forwarder::new(Mbufs::new().expect("mbufs"), ports, mirror);
-    // It learns where the server is from an answer.
+    // The forwarder learns the server's place from an answer.
     let answer = Arp {
         question: false,
         sender: (SERVER.ethernet, SERVER.ip),
@@ -169,7 +169,7 @@ fn a_packet_gets_new_addresses_and_keeps_its_bytes() {
         // The short one has no cluster to share: the mirror got a copy.
         assert_eq!(done.copied_on_write, u64::from(mirror));
         if let Some(mirror) = &forwarder.mirror {
-            // Whoever looks at the mirror sees the packets as they came.
+            // The mirror shows the packets as they came.
             let seen = mirror[0].to_vec().expect("bytes");
             assert_eq!(seen[ETHERNET..], packet(&bytes, 1, false));
         }
@@ -253,7 +253,8 @@ fn bad_fragments_are_refused_with_what_came_before() {
 }
 
 proptest! {
-    /// Cut for a smaller MTU, shuffled, put together for a larger one by a second forwarder: the same bytes.
+    /// Fragments that are cut for a smaller MTU, shuffled, and joined for a larger one by a second forwarder give the
+    /// original bytes.
     #[test]
     fn fragments_become_the_packet_again(
         length in 0usize..20000,

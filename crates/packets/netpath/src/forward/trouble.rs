@@ -6,9 +6,9 @@ use tranship_mbuf::Error;
 /// Why a frame went no further.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It is for nobody here, or broken.
+    /// The frame is not for this host, or broken.
     Refused,
-    /// No mbuf was free, or nobody knows yet where the peer is.
+    /// No mbuf was free, or the peer's address is not known yet.
     Lost,
     /// A port is gone.
     Io(io::Error),

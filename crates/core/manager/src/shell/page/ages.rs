@@ -1,13 +1,15 @@
-//! Since when: what can only be known by looking again and again. So everything here is "at least", from the first look on.
+//! Since when a state holds, which can only be known by looking again and again. Every age here is therefore "at
+//! least", from the first look on.
 
 use super::look::Had;
 use std::collections::HashMap;
 use std::time::Duration;
 use tranship_proto::{DomainId, HoldView, PoolId};
 
-/// Slots of all readers that are looked at for one page; who comes after them has to wait for the next.
+/// Slots of all readers that are read for one page; the remaining readers wait for the next page.
 const SLOTS: u64 = 1 << 20;
-/// Buffers of one reader, and of all, whose ages are known. What is beyond counts, and is new every time.
+/// Buffers of one reader, and of all readers, whose ages are known. Further buffers are counted, and are new every
+/// time.
 const KNOWN_OF_ONE: usize = 1024;
 const KNOWN: usize = 1 << 16;
 
@@ -24,7 +26,7 @@ pub(super) enum Ended {
 struct Hold {
     /// Generation, and since when.
     slots: HashMap<u32, (u32, Duration)>,
-    /// What was seen when it was looked at last.
+    /// The result of the last look.
     view: Option<HoldView>,
     looked: u64,
     round: u64,
@@ -37,7 +39,7 @@ pub(super) struct Ages {
     waits: HashMap<PoolId, (Duration, u64)>,
     known: usize,
     slots_left: u64,
-    /// For how many rounds somebody has not been looked at, at most, in this round and in the last.
+    /// The most rounds for which a reader has not been looked at, in this round and in the last.
     late: u64,
     was_late: u64,
     behind: bool,
@@ -51,7 +53,7 @@ impl Ages {
         (self.late, self.behind) = (0, false);
     }
 
-    /// Forgets those who were not seen.
+    /// Forgets readers that were not seen in this round.
     pub fn end(&mut self) -> Ended {
         let round = self.round;
         self.holds.retain(|_, hold| hold.round == round);
@@ -63,13 +65,13 @@ impl Ages {
         }
     }
 
-    /// Whether a reader is to be looked at now; if not, what was last seen of it.
+    /// Says whether a reader is to be looked at now; if not, the error is the last view of it.
     pub fn turn_of(&mut self, key: Key, slots: u32) -> Result<(), Option<HoldView>> {
         let hold = self.holds.entry(key).or_default();
         hold.round = self.round;
         let late = self.round - hold.looked;
         self.late = self.late.max(late);
-        // Where there is not time for all those come first who have waited longest; one always does.
+        // If there is not time for all, the readers that have waited longest come first; the first one always fits.
         let first = self.slots_left == SLOTS;
         let fits = self.slots_left >= u64::from(slots) || first;
         if late < self.was_late || !fits {
@@ -81,7 +83,7 @@ impl Ages {
         Ok(())
     }
 
-    /// What was found of some of its slots; the oldest: since when, and its bytes.
+    /// Records some of a reader's held slots. Returns the oldest: since when it is held, and its bytes.
     pub fn found(&mut self, key: Key, had: &[Had], now: Duration) -> Option<(Duration, u64)> {
         let hold = self.holds.entry(key).or_default();
         let mut oldest: Option<(Duration, u64)> = None;
@@ -104,14 +106,14 @@ impl Ages {
         oldest
     }
 
-    /// All of a reader was looked at: what is not held any more is forgotten.
+    /// Ends the look at a reader: slots that are no longer held are forgotten.
     pub fn seen(&mut self, key: Key, all: &[u32], view: &HoldView) {
         let hold = self.holds.entry(key).or_default();
         hold.slots.retain(|slot, _| all.binary_search(slot).is_ok());
         hold.view = Some(view.clone());
     }
 
-    /// Somebody waits for memory of a pool: for how long.
+    /// Returns how long a thread has waited for memory of a pool.
     pub fn waits(&mut self, pool: PoolId, now: Duration) -> Duration {
         let wait = self.waits.entry(pool).or_insert((now, 0));
         wait.1 = self.round;

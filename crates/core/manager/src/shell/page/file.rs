@@ -1,5 +1,5 @@
-//! The page's file. Whoever may connect to the socket may read it, as `stat` tells everybody who may connect everything; nobody but the manager's
-//! user may write it.
+//! The page's file. Every user that may connect to the socket may read it, because `stat` tells them everything too.
+//! Only the manager's user may write it.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -11,7 +11,7 @@ use tranship_sys::{memfd, process};
 /// Words of the first file's areas.
 const LEAST: usize = 4096;
 
-/// Where it is, and who may read it.
+/// The page's path, and its mode for readers.
 #[derive(Debug)]
 pub(in crate::shell) struct Place {
     path: PathBuf,
@@ -19,12 +19,13 @@ pub(in crate::shell) struct Place {
 }
 
 impl Place {
-    /// Beside a socket. Rules by user cannot be said by permission bits: where there are some only the manager's own user reads it.
+    /// Beside a socket. Rules by user cannot be said by permission bits: where there are some only the manager's own
+    /// user reads it.
     pub fn beside(socket: &Path, rules: bool) -> io::Result<Place> {
         let socket_mode = std::fs::symlink_metadata(socket)?.mode();
         let others = match rules {
             true => 0,
-            // Who may write to a socket may connect to it.
+            // A user that may write to a socket may connect to it.
             false => (socket_mode & 0o022) << 1,
         };
         Ok(Place {

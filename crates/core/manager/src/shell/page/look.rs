@@ -1,4 +1,5 @@
-//! Reading what only its owners know: a channel's cursors, and which buffers a reader holds. As in `counters`: copies out of the page cache.
+//! Reading facts that only a channel's ends or a reader know: a channel's cursors, and the buffers that a reader holds.
+//! As in `counters`, they are copied out of the page cache.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,7 @@ fn word(raw: &[u8], at: usize) -> u64 {
     bytes.map_or(0, u64::from_le_bytes)
 }
 
-/// Where a channel is. Trust: each number is what one of its ends says.
+/// A channel's cursors. Trust: each number is the word of one of its ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cursors {
     pub taken: u64,
@@ -52,7 +53,8 @@ pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) ->
     found
 }
 
-/// How many lines from the head on are published: they are written one after the other, so that is where the sequence ends.
+/// How many lines from the head on are published: they are written one after the other, so that is where the sequence
+/// ends.
 fn depth(source: &File, head: u64, lines: u32) -> u64 {
     let lines = u64::from(lines);
     let is_sent = |i: u64| {
@@ -63,7 +65,7 @@ fn depth(source: &File, head: u64, lines: u32) -> u64 {
         let read = source.read_exact_at(&mut raw, place);
         read.is_ok() && u64::from(u32::from_le_bytes(raw)) == expected
     };
-    // Nothing, and everything, are what there is most often.
+    // The most frequent cases are nothing and everything.
     if lines == 0 || !is_sent(0) {
         return 0;
     }

@@ -1,7 +1,9 @@
-//! The statistics page: a file beside the socket, from which tools learn what is, and after the manager hangs, what was last true.
+//! The statistics page: a file beside the socket that shows tools the present state, and after the manager hangs, the
+//! last one.
 //!
-//! Who opens the file asks for a new page by that, and gets one, but no more than four a second. Otherwise there is a new one two seconds after
-//! something has happened; where nothing happens nothing is done. A page is put together in pieces between which clients have their turn.
+//! A process that opens the file thereby asks for a new page. It gets one, at most four times a second. Otherwise a new
+//! page comes two seconds after a change, and none without changes. A page is put together in pieces, between which
+//! clients have their turn.
 
 mod ages;
 mod file;
@@ -21,11 +23,11 @@ use tranship_sys::notice::Notice;
 
 /// Between two pages that were asked for.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Between two that nobody asked for.
+/// Time between two pages without a request.
 const UNASKED: Duration = Duration::from_secs(2);
-/// Where the kernel does not say who opens the file, asked for or not.
+/// Time between two pages if the kernel does not report opens of the file.
 const UNHEARD: Duration = Duration::from_secs(1);
-/// What is put together in one turn of the loop.
+/// Time for putting a page together in one turn of the loop.
 const SHARE: Duration = Duration::from_micros(300);
 
 /// All of it.
@@ -34,7 +36,7 @@ pub(super) struct Pages {
     place: Option<Place>,
     file: Option<PageRw>,
     notice: Option<Notice>,
-    /// Somebody has opened the file since the last page was begun.
+    /// A process has opened the file since the last page was begun.
     asked: bool,
     /// Something has happened since then.
     changed: bool,
@@ -91,7 +93,7 @@ impl Drop for Pages {
 }
 
 impl Pages {
-    /// Hears of who opens the page.
+    /// Has epoll wait for opens of the page.
     pub fn watch(&mut self, epoll: &Epoll, token: u64) {
         if let Some(notice) = &self.notice
             && let Err(error) = epoll.add(notice, token, Interest::Read)
@@ -101,7 +103,7 @@ impl Pages {
         }
     }
 
-    /// Somebody has opened it.
+    /// Records that a process has opened the page.
     pub fn opened(&mut self) {
         self.asked |= self.notice.as_ref().is_some_and(Notice::drain);
     }
@@ -111,7 +113,7 @@ impl Pages {
         self.due().map(|due| due.saturating_sub(now))
     }
 
-    /// Does a piece of what is to be done.
+    /// Does a piece of the pending work.
     pub fn go_on(&mut self, sight: &Sight<'_>, instance: u64) {
         if self.due().is_none_or(|due| due > sight.now) {
             return;
@@ -135,7 +137,7 @@ impl Pages {
 
     fn begin(&mut self, now: Duration) -> Run {
         self.begun = Some(now);
-        // Who opens it from here on wants to see what comes after.
+        // A process that opens the page from here on wants to see later events.
         (self.asked, self.changed) = (false, false);
         self.ask();
         self.last = None;
@@ -143,7 +145,7 @@ impl Pages {
         Run::default()
     }
 
-    /// To hear of the next one who opens it.
+    /// Asks for a notice of the next open.
     fn ask(&self) {
         let (Some(notice), Some(place), Some(_)) = (&self.notice, &self.place, &self.file) else {
             return;
@@ -171,7 +173,7 @@ impl Pages {
     }
 
     fn show(&mut self, run: Run, instance: u64) {
-        // What could not be looked at this time will be.
+        // Readers that were left out this time are looked at next time.
         self.changed |= self.ages.end() == Ended::Behind;
         let Some(place) = &self.place else { return };
         let (words, left_out) = run.words();

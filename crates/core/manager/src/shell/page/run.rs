@@ -37,7 +37,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// What was put together, and how many records had no room.
+    /// Returns the page's words, and the number of records without room.
     pub fn words(self) -> (Vec<u64>, u64) {
         (self.words, self.left_out)
     }
@@ -151,7 +151,7 @@ fn pool(ages: &mut Ages, sight: &Sight<'_>, stat: PoolStat, look: Look) -> PoolV
     let f = figures.unwrap_or_default();
     let waiting = match f.waiters {
         0 => Duration::ZERO,
-        // Never 0: somebody does.
+        // Never 0: a thread is waiting.
         _ => ages
             .waits(stat.pool, sight.now)
             .max(Duration::from_nanos(1)),

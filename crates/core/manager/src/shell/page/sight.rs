@@ -1,4 +1,4 @@
-//! What a page is put together from.
+//! The sources of a page.
 
 use crate::state::{FdToken, State};
 use std::fs::File;

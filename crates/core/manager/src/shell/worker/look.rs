@@ -1,4 +1,4 @@
-//! What can be known of a descriptor that a client sent, before anything in it is believed.
+//! The facts about a descriptor from a client, before anything in it is believed.
 
 use crate::state::{Facts, Header, Sealed};
 use std::fs::File;
@@ -11,7 +11,7 @@ use tranship_sys::memfd;
 const MAGIC: u64 = 0x0050_4948_534e_4152;
 const VERSION: u32 = 1;
 
-/// Memory up to this size is closed at once, by whoever has it.
+/// Memory up to this size is closed at once, by its holder.
 pub(in crate::shell) const SMALL_BYTES: u64 = 1 << 20;
 
 /// `None`: not sealed memory, and not to be asked anything more.

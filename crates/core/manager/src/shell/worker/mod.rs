@@ -1,10 +1,10 @@
-//! Workers: processes that take from clients' sockets what comes with descriptors, and that close what others made.
+//! Workers: processes that take messages with descriptors from clients' sockets, and that close descriptors of others.
 //!
-//! Closing a descriptor, and even looking at it, may take as long as who made it likes: a socket that lingers, a file on FUSE
-//! whose server says nothing, a terabyte of memory. So no such descriptor is ever made in the manager's own process: a message
-//! that brings something is left in its socket, a worker takes it, looks at what came (`look`), hands on memory that it has
-//! proved to be what a memfd must be, and closes the rest. A worker that waits is lost, for as long as it has to; there are
-//! others, and more are started, so many for each user.
+//! Closing a descriptor, and even looking at it, may take as long as its maker likes: a socket that lingers, a file on
+//! FUSE whose server does not answer, a terabyte of memory. No such descriptor is therefore ever made in the manager's
+//! own process. A message with descriptors stays in its socket, and a worker takes it. The worker looks at the
+//! descriptors (`look`), hands on memory that it has proved to be a proper memfd, and closes the rest. A worker that
+//! waits is lost for that time. There are others, and more are started, up to a number for each user.
 
 mod look;
 mod spawn;
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::socket;
 
-/// Workers that are busy for one user at a time. Who has them all wait, waits.
+/// Workers that are busy for one user at a time. A user with all of them busy waits.
 const EACH: u32 = 4;
 /// Workers in all.
 const MOST: usize = 128;
@@ -32,20 +32,20 @@ const SPARE_THREADS: usize = 1;
 #[derive(Debug)]
 struct Worker {
     end: OwnedFd,
-    /// For whom it is busy, and whose message it has been sent for.
+    /// The user for whom the worker is busy, and the client whose message it fetches.
     job: Option<(u32, Option<u64>)>,
 }
 
-/// What came from a worker.
+/// A message from a worker.
 #[derive(Debug)]
 pub(super) enum News {
-    /// It brought a message of this client.
+    /// The worker brought a message of this client.
     Carried(u64, Box<Carried>),
-    /// It is gone, sent for this client's message: before it took it, or perhaps with it.
+    /// The worker is gone that was sent for this client's message: before it took the message, or perhaps with it.
     Lost { client: u64, before: bool },
-    /// It has nothing to do, or is gone: somebody's work may go on.
+    /// The worker has nothing to do, or is gone: other work may continue.
     Free,
-    /// Nothing yet.
+    /// No news yet.
     Nothing,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// As processes, or as threads of a process that is not ours to fork.
+    /// Makes the set of workers: processes, or threads if this process may not be forked.
     pub fn new(processes: bool, kind: u64) -> io::Result<Workers> {
         Ok(Workers {
             spawner: Spawner::new(processes)?,
@@ -89,15 +89,16 @@ impl Workers {
         }
     }
 
-    /// Has a message taken from a client's connection, for this user; `false`: not now.
+    /// Sends a worker for a message of a client's connection, for this user. Returns `false` if none is free now.
     pub fn carry(&mut self, epoll: &Epoll, uid: u32, client: u64, conn: impl AsFd) -> bool {
         let fds = [conn.as_fd()];
         let job = wire::carry(client);
         self.submit(epoll, uid, Some(client), &job, &fds).is_some()
     }
 
-    /// Has descriptors closed, at most [`socket::MAX_FDS`]; `None`: not now. Else the caller closes its own, which are not the
-    /// last until it has said so with [`let_go`](Workers::let_go).
+    /// Gives descriptors to a worker to close, at most [`socket::MAX_FDS`]. Returns `None` if none is free now.
+    /// Otherwise the caller closes its own copies. They are not the last, until the caller says so with
+    /// [`let_go`](Workers::let_go).
     pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> Option<u64> {
         self.submit(epoll, uid, None, &wire::close(), fds)
     }
@@ -171,7 +172,7 @@ impl Workers {
         }
     }
 
-    /// Takes what a worker says.
+    /// Takes a worker's message.
     pub fn hear(&mut self, epoll: &Epoll, id: u64) -> News {
         let Some(worker) = self.all.get(&id) else {
             return News::Nothing;
@@ -193,7 +194,7 @@ impl Workers {
         if idle {
             self.rest(epoll, id);
         } else if let Some((_, client)) = self.all.get_mut(&id).and_then(|p| p.job.as_mut()) {
-            // What it still closes concerns nobody.
+            // The descriptors that it still closes concern no client.
             *client = None;
         }
         News::Carried(client, Box::new(carried))
@@ -208,7 +209,7 @@ impl Workers {
         }
     }
 
-    /// It is busy no more; whose message it had been sent for.
+    /// Says that a worker is no longer busy; returns the client whose message it had been sent for.
     fn free(&mut self, id: u64) -> Option<u64> {
         let (uid, client) = self.all.get_mut(&id)?.job.take()?;
         if let Some(n) = self.busy.get_mut(&uid) {
@@ -240,7 +241,7 @@ mod tests {
     struct Stage {
         epoll: Epoll,
         workers: Workers,
-        /// What is to be closed.
+        /// The descriptor to be closed.
         discarded: OwnedFd,
         _dog: Watchdog,
     }
@@ -261,7 +262,7 @@ mod tests {
                 .close(&self.epoll, uid, &[self.discarded.as_fd()])
         }
 
-        /// Waits for what a worker says next.
+        /// Waits for a worker's next message.
         fn hear(&mut self, id: u64) -> News {
             loop {
                 match self.workers.hear(&self.epoll, id) {

@@ -1,5 +1,5 @@
-//! Where workers come from: a process that was forked at the start, when there was little to copy and nothing to inherit, and
-//! that does nothing but fork them.
+//! Where workers come from: a process that was forked at the start, when there was little to copy and nothing to
+//! inherit, and that does nothing but fork them.
 
 use super::work::work;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the manager and a worker say to each other.
+//! The messages between the manager and a worker.
 
 use crate::state::Facts;
 use serde::{Deserialize, Serialize};
@@ -8,20 +8,20 @@ use tranship_sys::socket::Received;
 
 /// A client's message: as long as it may be, and one byte, so that a longer one shows.
 pub(super) const MESSAGE_BYTES: usize = MAX_MESSAGE_BYTES + 1;
-/// What comes before it at most.
+/// The most bytes before a client's message.
 const HEAD_BYTES: usize = 1024;
 pub(super) const MAX_BYTES: usize = 2 + HEAD_BYTES + MESSAGE_BYTES;
 /// Of these are facts told, and no more are handed on.
 pub(super) const MAX_CARRIED: usize = tranship_proto::MAX_FDS;
 
-/// What the manager wants.
+/// The manager's request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Job {
     /// A message is to be taken from the connection that came along.
     Carry { client: u64 },
-    /// What came along is to be closed, once the manager has let go of it.
+    /// Close the descriptors that came along, once the manager has let go of them.
     Close,
-    /// It has.
+    /// The manager has let go.
     LetGo,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn let_go() -> Vec<u8> {
     encode(&Job::LetGo)
 }
 
-/// What a worker says of a client's message.
+/// A worker's report about a client's message.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
     pub client: u64,
@@ -51,11 +51,11 @@ pub(super) struct Head {
     pub facts: Vec<Option<Facts>>,
     /// The sender's pidfd is handed on after them.
     pub pidfd: bool,
-    /// Nothing is left to be closed: it waits for work.
+    /// Nothing is left to be closed: the worker waits for work.
     pub idle: bool,
 }
 
-/// A client's message, with what was worth handing on.
+/// A client's message, with the descriptors that were worth handing on.
 #[derive(Debug)]
 pub(in crate::shell) struct Carried {
     pub ended: bool,
@@ -91,7 +91,7 @@ pub(super) fn read(bytes: &[u8], received: Received) -> Option<(u64, Carried, bo
         ended: head.ended,
         bytes: message.to_vec(),
         truncated: head.truncated,
-        // What had no room here is as lost as what had none there.
+        // Descriptors without room here are as lost as those without room in the worker.
         ctrunc: head.ctrunc || received.ctrunc,
         came: head.came as usize,
         fds,

@@ -1,4 +1,4 @@
-//! A worker's work. It says what it found before it closes anything: whatever it then waits for, nobody waits for it.
+//! A worker's work. It reports its findings before it closes anything, so that no process waits for its closing.
 
 use super::look::{SMALL_BYTES, look};
 use super::wire::{self, Head, Job, MAX_CARRIED, MESSAGE_BYTES};
@@ -21,7 +21,8 @@ pub(super) fn work(end: OwnedFd) {
                 Some(conn) => carry(&end, client, conn, &mut message),
                 None => Ok(false),
             },
-            // Who closes first does not wait. So the manager does, and not until then is this closed, or when it is gone.
+            // The first of two closers does not wait. The manager is the first, so this copy is closed only after the
+            // manager's, or when the manager is gone.
             Ok(Job::Close) => match socket::recvmsg(&end, &mut job, false) {
                 Ok(_) => {
                     drop(fds);
@@ -42,8 +43,8 @@ pub(super) fn work(end: OwnedFd) {
 /// Whether that was all; an error if the manager is gone.
 fn carry(end: &OwnedFd, client: u64, conn: OwnedFd, buf: &mut [u8]) -> io::Result<bool> {
     let received = socket::recvmsg_all(&conn, buf, true);
-    // The manager may have let go of the connection meanwhile. Then this is the last of it, what lies in it goes too, and
-    // nobody waits for what it said.
+    // The manager may have let go of the connection meanwhile. Then this is the last copy, the connection's contents go
+    // too, and no process waits for the client's message.
     drop(conn);
     let mut head = Head {
         client,
@@ -89,7 +90,7 @@ fn carry(end: &OwnedFd, client: u64, conn: OwnedFd, buf: &mut [u8]) -> io::Resul
 mod tests {
     use super::*;
 
-    /// Who closes last may wait: that must be the worker, never the manager.
+    /// The last of two closers may wait: that must be the worker, never the manager.
     #[test]
     fn nothing_is_closed_before_the_manager_has_closed_it() {
         let (near, far) = socket::pair().expect("pair");
@@ -111,7 +112,7 @@ mod tests {
         };
         socket::sendmsg(&ours, &wire::close(), &[far.as_fd()], false).expect("send");
         drop(far);
-        // It has taken what came, and waits for the next word.
+        // The worker has taken the descriptors, and waits for the next message.
         while socket::unread(&ours).expect("unread") > 0 || !asleep() {
             std::thread::yield_now();
         }
