@@ -1,4 +1,4 @@
-//! Listening: whoever connects says what it is on a thread of its own, so that nobody keeps others waiting.
+//! Listening: each client introduces itself on a thread of its own, so that no client makes others wait.
 
 use crate::begin::begin;
 use crate::meet;
@@ -19,7 +19,7 @@ const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
-/// Where a connection cannot be accepted now.
+/// Pause before the next attempt when a connection cannot be accepted now.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Listens until it is dropped.
@@ -56,7 +56,7 @@ struct Place {
     owner: String,
 }
 
-/// How many each owner has.
+/// Number of connections that each owner has.
 type Taken = Arc<Mutex<HashMap<String, usize>>>;
 
 impl Place {

@@ -44,9 +44,9 @@ impl Over {
     }
 }
 
-/// Has a domain understand all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature `net`
-/// `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. Who it is on the network is said by the environment, as
-/// [`default_credentials`](tranship_transport) describes; looked at when the first of them is used.
+/// Teaches a domain all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature
+/// `net` `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. The environment names the domain's network credentials,
+/// as [`default_credentials`](tranship_transport) describes. They are read when the first such address is used.
 ///
 /// # Errors
 /// None today.

@@ -15,20 +15,21 @@ use tranship_transport::{FrameBytes, Place};
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
-/// So long an end that is over may take to say so.
+/// Longest time that an end that is over may take to say so.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long one that is over waits before it looks again.
+/// Pause of an end that is over before it checks again.
 const LOOK: Duration = Duration::from_millis(50);
-/// So long a message may have begun without any more of it coming: twice what a lost connection has to come back.
+/// Longest time that a message that has begun may bring no more bytes: twice the time that a lost connection has to
+/// come back.
 const STALLED: Duration = Duration::from_secs(20);
-/// So long an aggregate waits for memory of which nobody but itself has any.
+/// Longest wait of an aggregate for memory that only the aggregate itself holds.
 const IN_VAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Receiving {
     inlet: Inlet,
     wire: Wire,
     pool: Pool,
-    /// What the sender was told that there is room for.
+    /// Room that the sender was told of: messages, and their bytes.
     messages: u64,
     bytes: u64,
     /// Messages that came; of those that the program has not taken: their lengths, and the sum.
@@ -44,7 +45,7 @@ pub(crate) struct Receiving {
     wanted: Option<Wanted>,
     supplied: Option<Result<CbufMut, Error>>,
     list: Option<List>,
-    /// What the program has said, and how much of it the sender's has room for again.
+    /// Messages that the program has sent back, and those of them for which the sender's end has room again.
     said: u64,
     heard: u64,
     /// Frames that came; how far a message that has begun was when there was more of it last, and when.
@@ -143,7 +144,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// What the program said before it let go of its end still goes.
+    /// Sends the messages that the program sent back before it released its end.
     fn leave(&mut self) {
         let since = Instant::now();
         while since.elapsed() < LINGER {
@@ -415,7 +416,7 @@ impl Receiving {
         }
     }
 
-    /// What the program has taken makes room.
+    /// Counts messages that the program has taken as room for new ones.
     fn note_taken(&mut self) {
         let taken = self.inlet.taken();
         while self.taken < taken {
@@ -434,7 +435,7 @@ impl Receiving {
         }
     }
 
-    /// What the program says goes to the sender's, which has room for so much.
+    /// Carries the program's messages to the sender's end, as far as that end has room.
     fn carry_what_was_said(&mut self) {
         while self.may_say() {
             let Ok(Some(message)) = self.inlet.try_control() else {

@@ -24,7 +24,7 @@ pub use payload::{Payload, Place, Source, Target};
 pub use stream::{Copying, Readable};
 pub use tranship_error::{Error, Kind};
 
-/// What a frame says; most frames fit without memory of their own.
+/// Bytes of a frame; most frames fit without a heap allocation.
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 
 /// One message.
@@ -41,7 +41,7 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 /// ```
 #[derive(Debug, Default)]
 pub struct Frame {
-    /// What is said, before the payload.
+    /// Bytes of the frame itself, before the payload.
     pub bytes: FrameBytes,
     /// A buffer's bytes, which go with it; only on the way out.
     pub payload: Option<Payload>,
@@ -62,8 +62,9 @@ impl Clone for Frame {
 pub enum RecvError {
     /// There is something, and this process has no means to take it (memory, descriptors): it waits for them.
     NotNow(Error),
-    /// Nor will anything more: `PeerGone` when all that the other end sent has been taken, `PeerViolation` when what came is
-    /// nothing that it may send, `Limit` when something that came was lost for want of descriptors.
+    /// Nothing comes now or later. `PeerGone`: all that the other end sent has been taken. `PeerViolation`: the other
+    /// end sent bytes that the protocol does not allow. `Limit`: something that came was lost because this process had
+    /// no free descriptors.
     Over(Error),
 }
 
@@ -115,11 +116,12 @@ pub trait Transport: Send + Debug {
     /// # Errors
     /// The connection is over, or the peer broke the protocol. It does not block.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
-    /// How many bytes follow the frame that [`Transport::recv`] gave last, and have to be taken before the next one.
+    /// Returns the number of bytes that follow the frame that [`Transport::recv`] returned last. The caller takes them
+    /// before the next frame.
     fn brings(&self) -> usize {
         0
     }
-    /// How many of them were taken.
+    /// Returns the number of those following bytes that were taken.
     fn came(&self) -> usize {
         0
     }
@@ -149,10 +151,11 @@ pub trait Transport: Send + Debug {
     fn why(&self) -> Option<String> {
         None
     }
-    /// What to wait on for [`Transport::recv`] and [`Transport::done`] to have something new.
+    /// Returns the object to wait on until [`Transport::recv`] or [`Transport::done`] has something new.
     fn waiter(&self) -> Arc<dyn Wait>;
-    /// The same for who waits for other things beside it: the descriptor, always the same one, that becomes readable with news after
-    /// [`Transport::arm`]; and whether it is to be watched for being writable, too. None: there is no such thing.
+    /// Returns the descriptor for a caller that also waits for other things. The descriptor is always the same; it
+    /// becomes readable with news after [`Transport::arm`]. The flag says whether to watch it for being writable, too.
+    /// None: the transport has no descriptor.
     fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
         None
     }
@@ -167,7 +170,8 @@ pub trait Transport: Send + Debug {
 pub trait Wait: Send + Sync + Debug {
     /// Waits for news since the last call, at most `limit`; may come back early.
     fn wait(&self, limit: Duration);
-    /// What becomes readable with news after [`Wait::arm`]. None: there is no such thing, look now and then.
+    /// Returns the descriptor that becomes readable with news after [`Wait::arm`]. None: there is none, and the caller
+    /// checks now and then.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -184,7 +188,7 @@ pub trait Listener: Send + Debug {
     /// # Errors
     /// Nobody can be accepted any more. It does not block.
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
-    /// What to wait on for [`Listener::accept`].
+    /// Returns the object to wait on until [`Listener::accept`] has a connection.
     fn waiter(&self) -> Arc<dyn Wait>;
 }
 
@@ -195,7 +199,7 @@ pub trait Backend: Send + Sync + Debug {
     /// # Errors
     /// `NameTaken`, `InvalidEndpoint`; `System`. It does not block.
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error>;
-    /// Connects to who listens there.
+    /// Connects to the listener of that name.
     ///
     /// # Errors
     /// `InvalidEndpoint` where nobody listens; `PeerGone`, `System`. It waits as long as the backend's timing says.

@@ -10,8 +10,9 @@ use tranship_sys::stream;
 
 /// Memory whose bytes go out.
 ///
-/// Until the other end has taken the frame they stay as they are, by the rules of who has it. Who breaks these sends what it
-/// then finds there, and harms only what it sends. A carrier may read them any number of times.
+/// The bytes must not change until the other end has taken the frame; their owner keeps this rule. An owner that breaks
+/// it sends the bytes that are there at that time, and harms only its own message. A carrier may read the bytes any
+/// number of times.
 pub trait Source: Send + Sync + Debug {
     /// The bytes. Their number stays the same.
     ///
@@ -109,7 +110,7 @@ impl Payload {
     }
 }
 
-/// Where bytes go that arrive.
+/// Destination of arriving bytes.
 ///
 /// ```
 /// # mod tranship { pub use tranship_transport::{self as transport, Error, Kind}; }
@@ -160,7 +161,7 @@ impl<T: Target + 'static> From<T> for Place {
 }
 
 impl Place {
-    /// As many bytes, nowhere.
+    /// Returns a place of that length that discards its bytes.
     #[must_use]
     pub fn nowhere(len: usize) -> Place {
         Place(To::Nowhere(len))

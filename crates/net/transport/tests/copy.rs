@@ -7,7 +7,7 @@ use std::time::Duration;
 use tranship_testkit::Watchdog;
 use tranship_transport::{Backend, Copying, Frame, FrameBytes, Kind, RecvError, Transport};
 
-/// An honest end, and a socket of somebody who says what it likes.
+/// Returns an honest end, and a socket of a peer that sends any bytes it likes.
 fn met(name: &str) -> (Box<dyn Transport>, UnixStream) {
     let name = format!("{name}-{}", std::process::id());
     let mut listener = Copying.listen(&name).expect("listen");

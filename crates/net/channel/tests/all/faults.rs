@@ -8,7 +8,7 @@ use tranship_testkit::{Control, Exit, Launch, Peer, child};
 
 const BYTES: usize = 64 << 10;
 
-/// Who touches what it must not.
+/// Process that touches memory that it must not touch.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 enum Breaks {
     Nothing,

@@ -1,4 +1,4 @@
-//! What waits does so in four forms, at every address: not at all, for a time, for ever, and by tasks.
+//! Waiting has four forms at every address: not at all, for a time, for ever, and by tasks.
 
 use crate::kit::*;
 use std::pin::pin;
@@ -74,7 +74,7 @@ fn who_opens_may_look_now_and_then() {
     }
 }
 
-/// What the options say holds for who looks, too; and who gives up is not waited for.
+/// Options also hold for a caller that only looks; a caller that gives up is not waited for.
 #[test]
 fn looking_ends() {
     let _dog = dog();

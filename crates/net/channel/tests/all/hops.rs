@@ -165,7 +165,7 @@ fn row(many: u64) -> Row {
     }
 }
 
-/// What a hop says at its end: which side it was, the kind, the words.
+/// Report of a hop at its end: its side, the kind of the error, the words.
 type Said = (String, u16, String);
 
 #[test]
@@ -199,8 +199,8 @@ fn what_is_sent_goes_over_three_hops() {
     }
 }
 
-/// The domain beyond the network is killed while messages are everywhere: who is left on either side learns it, with words; the
-/// last one gets no end in order; and the owner has its memory again.
+/// The domain beyond the network is killed while messages are everywhere. The programs left on either side learn it,
+/// with words. The last one gets no orderly end, and the owner has its memory again.
 #[test]
 fn a_hop_that_is_killed_is_learned_on_both_sides() {
     let _dog = dog();

@@ -69,7 +69,7 @@ child!(
     }
 );
 
-/// This process's end, at an address that another one can reach.
+/// Returns this process's end, at an address that another process can reach.
 fn here(name: &str) -> (Domain, String) {
     let domain = Domain::builder().name("here").helper_thread(true);
     let domain = domain.embedded().expect("embedded");
@@ -81,7 +81,7 @@ fn here(name: &str) -> (Domain, String) {
     (domain, format!("tcp+plain:{port}/{name}"))
 }
 
-/// So many descriptors again as there were, once threads that end have ended.
+/// Waits until the process has as many descriptors again as before, once ending threads have ended.
 fn until_descriptors_are(before: usize) {
     let count = || resource::count_fds(std::process::id()).expect("descriptors");
     while count() > before {

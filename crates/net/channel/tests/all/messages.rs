@@ -131,7 +131,7 @@ fn at_every_level_of_trust() {
     }
 }
 
-/// What arrives by a move is the receiver's to write, wherever no other domain's memory is under it.
+/// A moved message is the receiver's to write, wherever no memory of another domain is under it.
 #[test]
 fn what_was_carried_is_ones_own() {
     let _dog = dog();
@@ -160,7 +160,7 @@ fn what_was_carried_is_ones_own() {
     }
 }
 
-/// What came over one channel goes on over another, and is charged to who has it.
+/// A message that came over one channel goes on over another, and its holder is charged.
 #[test]
 fn what_was_carried_is_forwarded() {
     let _dog = dog();
@@ -211,7 +211,7 @@ fn words_go_back() {
                 "{address}"
             );
         }
-        // With nobody who takes them there is an end to it.
+        // With no program that takes the messages there is an end to them.
         let full = (0..).find_map(|n| from.send_control(b"more", n).err());
         assert_eq!(
             full.map(|failed| failed.kind()),

@@ -338,7 +338,7 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
     }
 }
 
-/// What the sink said before it went is handed back before the relay stops.
+/// Messages that the sink sent back before it went are handed back before the relay stops.
 #[test]
 fn what_a_sink_said_outlives_it() {
     let _dog = dog();
@@ -371,7 +371,8 @@ fn what_a_sink_said_outlives_it() {
     }
 }
 
-/// What waits for a source that takes nothing keeps nobody from hearing that the sink is gone, and goes back when there is room.
+/// A message that waits for a source that takes nothing does not hide that the sink is gone. The message goes back when
+/// there is room.
 #[test]
 fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
     let _dog = dog();
@@ -450,7 +451,7 @@ fn the_end_of_the_source_is_that_for_the_sink() {
     }
 }
 
-/// What must not go on stays, and goes when it may.
+/// A message that must not go on stays, and goes when it may.
 #[test]
 fn a_message_that_cannot_go_on_stays() {
     let _dog = dog();
@@ -485,7 +486,7 @@ fn a_message_that_cannot_go_on_stays() {
     assert_eq!(failed.kind(), Kind::BadArgument, "{failed}");
 }
 
-/// Who has nothing to do is not woken for it.
+/// A relay that has nothing to do is not woken.
 #[test]
 fn a_relay_that_waits_is_not_ready() {
     let _dog = dog();

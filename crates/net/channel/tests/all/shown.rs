@@ -1,4 +1,4 @@
-//! What the manager shows of carried channels.
+//! Views of the manager on carried channels.
 
 use crate::kit::*;
 use std::thread;

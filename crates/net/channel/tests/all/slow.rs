@@ -19,7 +19,8 @@ pub(crate) struct Shared {
     random: Mutex<Random>,
     /// Keeps the next number back for itself, as long as it is set.
     pub(crate) holds: AtomicBool,
-    /// How often a frame was said to be taken after a later one; how often something was there and not given; and how often bytes were.
+    /// Counts of disorder: frames said to be taken after a later one, data that was there and not given, and bytes out
+    /// of order.
     pub(crate) disorder: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) late_bytes: AtomicU64,

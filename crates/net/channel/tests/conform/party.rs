@@ -19,9 +19,9 @@ use tranship_testkit::probe::{Access, Probe};
 
 /// Every buffer is one chunk of its pool.
 pub const BUFFER: usize = 64 << 10;
-/// What is looked at of each, at either end of it.
+/// Bytes that are checked at each end of a buffer.
 const PART: usize = 32;
-/// What has not come by then does not come.
+/// Time after which a message that has not come counts as never coming.
 const LONG: Duration = Duration::from_secs(300);
 
 enum Held {
@@ -33,11 +33,11 @@ enum Held {
 struct Own {
     pool: Pool,
     bytes: usize,
-    /// Where it lies, if all of its users may write it and the process has no other domain.
+    /// Address range of the pool, if all of its users may write it and the process has no other domain.
     all_write: Option<Range<usize>>,
 }
 
-/// Where pools that all of their users may write lie, each in a part of it: nothing else does.
+/// Address range for pools that all of their users may write, each in a part of it. Nothing else lies there.
 const ALL_WRITE: Range<usize> = 1 << 32..2 << 32;
 /// Of each.
 const ALL_WRITE_PART: usize = 4 << 20;
@@ -45,11 +45,11 @@ const ALL_WRITE_PART: usize = 4 << 20;
 pub struct Party {
     domain: Arc<Domain>,
     port: Option<SocketAddr>,
-    /// It is a process of its own.
+    /// The domain is a process of its own.
     alone: bool,
     way: Way,
     pools: BTreeMap<PoolId, Own>,
-    /// How many were made that all of their users may write.
+    /// Number of pools made that all of their users may write.
     all_write: usize,
     copies: Option<Pool>,
     lists: Option<Pool>,
@@ -246,7 +246,7 @@ impl Party {
         Ok(())
     }
 
-    /// What memory of its pools all of their users may write, used or not.
+    /// Returns the memory of its pools, used or not, that all of their users may write.
     fn written_by_all(&self) -> Vec<(String, u64)> {
         let of = |own: &Own| own.all_write.clone();
         let ranges: Vec<Range<usize>> = self.pools.values().filter_map(of).collect();
@@ -415,7 +415,7 @@ impl Party {
         }
     }
 
-    /// What is carried is in use a while longer.
+    /// Takes a buffer for itself. A carried buffer stays in use a while longer.
     fn exclusive(&mut self, buffer: BufferId, possible: bool) -> Result<Said, Said> {
         let Some(Held::Shared(mut all)) = self.held.remove(&buffer) else {
             return Err(wrong("not shared"));
@@ -450,7 +450,7 @@ fn write(buf: &mut CbufMut, data: u8) -> Result<(), Error> {
     buf.write(BUFFER - PART, &[data; PART])
 }
 
-/// As the probe says it, by number.
+/// Returns the access that the probe reports by that number.
 pub fn access(number: u8) -> Access {
     let all = [Access::None, Access::Read, Access::ReadWrite];
     all[usize::from(number).min(2)]

@@ -1,4 +1,4 @@
-//! What wakes the thread that does what time brings.
+//! Alarm that wakes the timer thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use tranship_sys::eventfd;
 
 static DOORBELL: OnceLock<OwnedFd> = OnceLock::new();
 
-/// The doorbell of this process, for who sleeps on it.
+/// Returns the doorbell of this process, for the thread that sleeps on it.
 pub(super) fn make() -> io::Result<&'static OwnedFd> {
     if let Some(doorbell) = DOORBELL.get() {
         return Ok(doorbell);

@@ -1,4 +1,5 @@
-//! An authority of one's own and certificates that it signs, for a start; whoever has an authority uses that.
+//! An authority of one's own and certificates that it signs, for a start. A site that already has an authority uses
+//! that one.
 
 use super::tls::unusable;
 use super::{CA_FILE, CERT_FILE, KEY_FILE};
@@ -24,7 +25,7 @@ const SLACK: Duration = Duration::from_secs(3600);
 pub struct Issued {
     /// The certificate.
     pub cert: String,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: String,
 }
 

@@ -19,9 +19,10 @@ use tranship_sys::stream;
 
 /// The first pause after a failure; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
-/// So many refusals in a row say that the process is gone: somebody who keeps a session keeps its port.
+/// Refusals in a row after which the process counts as gone: a process that keeps a session keeps its port.
 const REFUSALS: u32 = 4;
-/// So often who is sent away before it was heard comes again: among many it may be one that makes room.
+/// Attempts of a client that is sent away before it was heard. Among many clients that make room, one attempt may
+/// succeed.
 const TRIES: u32 = 5;
 
 /// Why there is no connection.
@@ -69,7 +70,7 @@ impl From<&str> for Unmet {
     }
 }
 
-/// Makes a session with who listens there. Blocks for at most the time of a handshake.
+/// Makes a session with the listener at an address. Blocks for at most the time of a handshake.
 pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, Error> {
     let (id, (line, answer, peer)) = dial_first(settings, &address).map_err(|failure| {
         let why = match failure.refused {
@@ -234,7 +235,7 @@ fn introduce(
     })?;
     let refused = match answer.status {
         Status::Welcome => None,
-        // Another connection for an old session: the answer says who is there now.
+        // Another connection for an old session: the answer names the process that is there now.
         Status::UnknownSession if hello.again => None,
         Status::UnknownSession => Some("it takes us for somebody else".to_owned()),
         Status::NoSuchName => Some(format!("nobody waits there as {:?}", address.name)),
@@ -373,7 +374,7 @@ mod tests {
         dial_any(settings, &address, places, &hello, until)
     }
 
-    /// Who was sent away in the middle comes again, under another name of its session, and not for ever.
+    /// A client that is sent away in the middle comes again, under another name of its session, but not for ever.
     #[test]
     fn who_was_sent_away_comes_again() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Frames received before the sender is told.
 const TELL_EVERY: u32 = 32;
 
-/// So many bytes go out in one turn, however fast the other end takes them.
+/// Most bytes that go out in one turn, however fast the other end takes them.
 const WRITE_BYTES: usize = 32 << 20;
 
 /// Frames of ours.
@@ -31,7 +31,7 @@ pub(super) struct Given {
     pub coming: Coming,
 }
 
-/// What a session has and knows.
+/// State of a session.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) connection: Connection<Link>,
@@ -132,7 +132,7 @@ impl Inner {
         }
     }
 
-    /// How many frames went into the socket, of all.
+    /// Returns the number of all frames that went into the socket.
     pub(super) fn sent(&self) -> u64 {
         let next = self.connection.up().map_or(0, |link| link.next);
         self.first + next as u64
@@ -217,7 +217,7 @@ impl Inner {
         }
     }
 
-    /// For whom what came waits.
+    /// Returns the consumer of the data that has come.
     pub(super) fn waits(&self) -> Waits {
         match (self.connection.up(), &self.given) {
             (None, _) => Waits::Nothing,

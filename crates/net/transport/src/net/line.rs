@@ -13,7 +13,7 @@ use tranship_sys::stream;
 /// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their pages. Measured on a server that answers
 /// requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16 KiB.
 const COPY_BYTES: usize = 16 << 10;
-/// What is encrypted at once: one record of TLS. More than the head of a record of ours.
+/// Bytes that are encrypted at once: one record of TLS. It holds more than the header of one of our records.
 const RECORD_BYTES: usize = 16 << 10;
 const _: () = assert!(RECORD_BYTES > HEADER_BYTES + MAX_FRAME_BYTES);
 /// Encrypted bytes that may wait for the socket to have room.

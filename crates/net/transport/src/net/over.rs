@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How it ended.
+/// Reason of a session's end.
 #[derive(Clone, Debug)]
 pub(super) struct Over {
     pub violation: bool,

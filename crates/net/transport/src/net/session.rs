@@ -1,9 +1,9 @@
 //! One channel's session between two processes: frames in order, each once, over one TCP connection after the other.
 //!
-//! What was sent stays here until the other end's program has taken it: the frame's bytes, and a reference to its
-//! buffer. When the connection is lost, who connected makes another one, both say how many frames their programs have
-//! taken, and everything after that is sent again. Nothing is received ahead of the program but the bytes that one look
-//! finds: what was not taken is simply sent again.
+//! A sent frame stays here until the other end's program has taken it: its bytes, and a reference to its buffer. After
+//! a connection is lost, the end that connected makes another one. Both ends then state how many frames their programs
+//! have taken, and send everything after that again. Nothing is received ahead of the program except the bytes that one
+//! look finds: a frame that was not taken is simply sent again.
 //!
 //! Here: what the program asks of it; what time does is in `tick`, the records themselves are in `flow`.
 
@@ -35,11 +35,12 @@ pub(super) const MOST_RECORDS: usize = 256;
 /// A program that has not looked for so long does something else: the timer thread sends what waits.
 pub(super) const IDLE: Duration = Duration::from_millis(10);
 
-/// What is said of frames that were taken before a wait. The rest goes with what is sent next, or is the timer thread's to say.
+/// Reports of taken frames that go out before a wait. The others go with the next frame, or the timer thread sends
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tells {
     Nothing,
-    /// Where the other end keeps a buffer for them.
+    /// Frames for which the other end keeps a buffer.
     Buffers,
     All,
 }
@@ -51,7 +52,7 @@ pub(super) struct Session {
     pub(super) timing: Timing,
     /// The other end, for messages.
     pub(super) peer: String,
-    /// How to make another connection, if that is ours to do.
+    /// Parameters for another connection, if this end makes it.
     pub(super) caller: Option<Caller>,
     /// Stays open as long as the session.
     _port: Option<Arc<dyn Debug + Send + Sync>>,
@@ -344,7 +345,8 @@ impl Session {
         if let Some(gone) = Session::gone(inner) {
             return Err(gone.into());
         }
-        // What is sent next says what was taken; who looks again first, or sleeps, has nothing to send.
+        // The next frame also reports the frames that were taken. A program that looks again first, or sleeps, sends no
+        // frame.
         if std::mem::replace(&mut inner.last_look, LastLook::Nothing) == LastLook::Nothing {
             self.tell(inner);
         }
@@ -393,7 +395,7 @@ impl Session {
     pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        // Whoever takes large buffers all the time leaves the timer thread no moment to say so.
+        // A program that takes large buffers all the time leaves the timer thread no moment to report.
         let said = inner.connection.up().map(|link| link.said.elapsed());
         if said >= Some(self.timing.keepalive) {
             inner.news.hurry();
@@ -448,7 +450,7 @@ impl Session {
         inner.told = inner.first;
     }
 
-    /// Does output wait for room, and for nobody who looks after it?
+    /// Returns whether output waits for room and no thread looks after it.
     pub(super) fn is_stuck(inner: &Inner, now: Instant) -> bool {
         inner.is_blocked() && !inner.program.is_attentive(now, IDLE)
     }

@@ -1,4 +1,5 @@
-//! Where a session stands: one type for each thing that can be in several states, with everything that leads from one to another. No bytes, no sockets.
+//! States of a session: one type for each thing that can be in several states, with all transitions between them. This
+//! module has no bytes and no sockets.
 //!
 //! | | states |
 //! |---|---|
@@ -17,7 +18,7 @@ pub(super) enum Connection<U> {
     /// The first one is about to be made.
     New,
     Up(U),
-    /// Another one is to be made, by who made the first one.
+    /// The connection is lost; the end that made it makes another one.
     Lost(Lost),
     /// There will be none any more, and nothing is sent or received.
     Over(Over),
@@ -32,7 +33,7 @@ pub(super) struct Lost {
     dialer: Dialer,
 }
 
-/// Who makes another connection.
+/// State of the attempt to make another connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dialer {
     Nobody,
@@ -102,7 +103,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// Whether somebody has to be found who makes another one.
+    /// Returns whether a thread must be found that makes another connection.
     pub(super) fn needs_dialer(&self) -> bool {
         self.lost()
             .is_some_and(|lost| lost.dialer == Dialer::Nobody)
@@ -115,7 +116,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// Who did so has given it up.
+    /// Notes that the thread that dialed has given up.
     pub(super) fn gave_up(&mut self) {
         if let Connection::Lost(lost) = self {
             lost.dialer = Dialer::Nobody;
@@ -135,28 +136,28 @@ impl<U> Connection<U> {
 pub(super) enum Output {
     #[default]
     Open,
-    /// And why.
+    /// Output is closed, for this reason.
     Closed(String),
 }
 
-/// What our program does with the session.
+/// Use that our program makes of the session.
 #[derive(Debug)]
 pub(super) enum Program {
-    /// It looked last then.
+    /// The program looks for data, and looked last at that time.
     Looks(Instant),
     /// Until there is something.
     Sleeps,
-    /// It has let go of it, then: what was sent still goes out.
+    /// The program has released the session, at that time. Frames that were sent still go out.
     Left { since: Instant, farewell: Farewell },
 }
 
-/// What the other end hears of our program's leaving, over the connection that is there.
+/// Farewell to the other end after our program has left, over the present connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Farewell {
     Due,
-    /// It is in the socket.
+    /// The farewell is in the socket.
     Said,
-    /// And nothing more will be: the way out is closed.
+    /// The farewell is in the socket and the way out is closed.
     Closed,
 }
 
@@ -213,7 +214,7 @@ impl Program {
         }
     }
 
-    /// What was said over another connection has to be said again.
+    /// Makes the farewell due again: a farewell over an old connection does not count.
     pub(super) fn begin_anew(&mut self) {
         if let Program::Left { farewell, .. } = self {
             *farewell = Farewell::Due;
@@ -230,11 +231,11 @@ impl Program {
     }
 }
 
-/// What the other end has to hear of the frames that the program took. Whatever record goes out says it.
+/// Report to the other end of the frames that the program took. Each record that goes out carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
     Nothing,
-    /// So many were taken: it goes with what is sent next, or when the program waits.
+    /// The program took this many frames. The report goes with the next frame, or when the program waits.
     Taken {
         frames: u32,
         /// One of them came with a buffer's bytes.
@@ -258,7 +259,7 @@ impl News {
         };
     }
 
-    /// It has been silent for long enough.
+    /// Makes the report due: the program has been silent for long enough.
     pub(super) fn hurry(&mut self) {
         *self = News::Due;
     }
@@ -269,12 +270,12 @@ impl News {
     }
 }
 
-/// What comes of a buffer whose frame the program has.
+/// Progress of a buffer whose frame the program has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Coming {
     /// The connection is a new one: the frame comes again first.
     Frame,
-    /// So many bytes have come.
+    /// This many bytes have come.
     Bytes(usize),
 }
 
@@ -292,7 +293,7 @@ impl Bell {
     }
 }
 
-/// What the program's last look found.
+/// Result of the program's last look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LastLook {
     Something,
@@ -306,7 +307,7 @@ pub(super) enum Watch {
     Timer,
 }
 
-/// What is known of the bytes in the socket.
+/// Knowledge about the bytes in the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inward {
     Unknown,

@@ -1,5 +1,5 @@
-//! What time brings to a session, by the timer thread's hand: keepalives, the idle timeout, the end of patience, farewells. Nothing here takes
-//! longer for an end that never stops talking.
+//! Timed work of a session, done by the timer thread: keepalives, the idle timeout, the end of patience, farewells. No
+//! step takes longer for an end that never stops talking.
 
 use super::flow::Inner;
 use super::link::{Look, Waits};
@@ -14,7 +14,8 @@ use std::time::Instant;
 const MOST_PIECES: usize = 128;
 
 impl Session {
-    /// What time brings: keepalives, the idle timeout, the end of patience. Says whether the session is to be kept.
+    /// Does the timed work: keepalives, the idle timeout, the end of patience. Returns whether the session is to be
+    /// kept.
     pub(super) fn tick(self: &Arc<Session>, inner: &mut Inner, now: Instant) -> bool {
         if let Some(left) = inner.program.left_at() {
             let late = now.saturating_duration_since(left) > self.timing.linger;
@@ -204,7 +205,8 @@ mod tests {
         }
     }
 
-    /// What came of a record before the connection was lost is not put in front of what comes after.
+    /// The first part of a record does not survive its connection: it is not put in front of the bytes that come over
+    /// the next one.
     #[test]
     fn half_a_record_goes_with_its_connection() {
         let (session, mut socket, mut other) = session();

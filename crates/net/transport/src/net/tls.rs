@@ -1,4 +1,4 @@
-//! Who is who: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
+//! Identity by TLS: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
 
 use crate::{Error, Kind};
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What both ends must speak inside TLS.
+/// Protocol name that both ends must speak inside TLS.
 const PROTOCOL: &[u8] = b"tranship/1";
 
 /// The authority's certificate, in a directory of credentials.
@@ -22,7 +22,7 @@ pub const CERT_FILE: &str = "cert.pem";
 /// Our key. Nobody but its owner may have access to the file.
 pub const KEY_FILE: &str = "key.pem";
 
-/// Who we are, and whom we believe.
+/// Certificate and key of this end, and the authority that it trusts.
 ///
 /// ```
 /// # mod tranship { pub use tranship_transport::{self as transport, Error, Kind}; }
@@ -209,7 +209,7 @@ impl<S: Read + Write> Write for TlsStream<'_, S> {
     }
 }
 
-/// What an error of TLS says about whose fault it is.
+/// Explains an error of TLS, and says which end is at fault.
 pub(super) fn explain(error: &io::Error) -> String {
     use rustls::{CertificateError as Bad, Error};
     let inner = error
@@ -229,7 +229,7 @@ pub(super) fn explain(error: &io::Error) -> String {
     }
 }
 
-/// What tells the other end's certificate apart from others.
+/// Returns the bytes that distinguish the other end's certificate from others.
 pub(super) fn peer(connection: &rustls::Connection) -> Option<Arc<[u8]>> {
     let shown = connection.peer_certificates()?.first()?;
     Some(Arc::from(&**shown))

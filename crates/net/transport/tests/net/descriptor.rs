@@ -63,7 +63,7 @@ fn a_descriptor_tells_of_everything_that_comes() {
                         back += 1;
                     }
                     one.send(&round.to_le_bytes(), pattern(round, bytes));
-                    // Who connected makes another connection, and both are told by it.
+                    // The end that connected makes another connection, and both ends are told by it.
                     if round == ROUNDS / 2 {
                         relay.cut_after(bytes as u64 / 2);
                     }

@@ -156,7 +156,8 @@ child!(
     }
 );
 
-/// No descriptor is left for who connects: it waits, nobody spins, and it is served when there is one.
+/// No descriptor is left for a new client: the client waits, no thread spins, and it is served when there is a
+/// descriptor.
 #[test]
 fn without_descriptors_who_connects_waits() {
     let _dog = Watchdog::new();

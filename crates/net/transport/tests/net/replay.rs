@@ -1,4 +1,4 @@
-//! Who is on the way between the ends records what they say and says it again: to the same connection, and to another one.
+//! An attacker between the ends records their bytes and sends them again: to the same connection, and to another one.
 
 use crate::certificates::net;
 use crate::kit::*;
