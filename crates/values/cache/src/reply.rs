@@ -1,4 +1,4 @@
-//! What is to be sent on a connection: text in one piece, values between.
+//! Output of a connection: text in one piece, with values between its parts.
 
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use tranship_zcopy::{Piece, Sender, Socket, Value};
 
-/// What a value ends with.
+/// End of a value.
 const END: &[u8] = b"\r\n";
 /// Pieces offered in one call.
 const PIECES: usize = 128;
@@ -16,7 +16,7 @@ const KEPT: usize = 16 << 10;
 
 #[derive(Debug)]
 enum Out {
-    /// So many bytes of the text, in its order.
+    /// This many bytes of the text, in its order.
     Text(usize),
     /// The value's bytes from here on, to there.
     Value(Value, usize, usize),
@@ -69,7 +69,7 @@ impl Replies {
         self.text(b"\r\n");
     }
 
-    /// What is put behind the text that waits: several parts cost as much as one.
+    /// Adds text behind the text that waits: several parts cost as much as one.
     #[inline(always)]
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.text.len();
@@ -131,7 +131,7 @@ impl Replies {
         }
     }
 
-    /// What waits, piece by piece.
+    /// Returns the pieces that wait.
     fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let mut said = self.said;
         self.queue.iter().map(move |out| match out {

@@ -1,4 +1,4 @@
-//! What the server has done so far.
+//! Counts of the server's work so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,15 +45,15 @@ counts! {
     get_misses,
     /// Deletions of what was there.
     delete_hits,
-    /// And of what was not.
+    /// Deletions of keys that were not stored.
     delete_misses,
     /// `incr` of what was there.
     incr_hits,
-    /// And of what was not.
+    /// Increments of keys that were not stored.
     incr_misses,
     /// `decr` of what was there.
     decr_hits,
-    /// And of what was not.
+    /// Decrements of keys that were not stored.
     decr_misses,
     /// `cas` with the right number.
     cas_hits,
@@ -63,7 +63,7 @@ counts! {
     cas_badval,
     /// `touch` of what was there.
     touch_hits,
-    /// And of what was not.
+    /// Touches of keys that were not stored.
     touch_misses,
     /// Values refused because they are too large.
     store_too_large,

@@ -49,7 +49,8 @@ impl Client {
     }
 }
 
-/// What is said first, what is asked then, and the answer; `|` is between lines. `#` in an answer is any number.
+/// Rows of a table: the lines before, the question, and the answer; `|` is between lines. `#` in an answer is any
+/// number.
 const TABLE: &[(&str, &str, &str)] = &[
     // mg
     ("", "mg no", "EN"),
@@ -289,7 +290,7 @@ fn all_is_flushed_at_a_point_in_time() {
     assert_eq!(client.ask("flush_all -1|mg new"), ["OK", "EN"]);
 }
 
-/// What a browser was made to send, and the binary protocol.
+/// Requests of another protocol: those that a browser was made to send, and the binary protocol.
 #[test]
 fn other_protocols_end_the_connection_and_reach_no_command() {
     let _dog = Watchdog::new();
@@ -366,7 +367,7 @@ fn a_value_of_2_gib_is_refused_at_once_and_not_awaited() {
     }
 }
 
-/// What `stats` of memcached 1.6 has, but for what only some builds have.
+/// Rows that `stats` of memcached 1.6 has, except those that only some builds have.
 const ROWS: &str = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
     total_connections rejected_connections connection_structures response_obj_oom response_obj_count response_obj_bytes \
     read_buf_count read_buf_bytes read_buf_bytes_free read_buf_oom reserved_fds cmd_get cmd_set cmd_flush cmd_touch cmd_meta \

@@ -402,7 +402,7 @@ fn every_way_of_sending_answers_with_the_same_bytes() {
     }
 }
 
-/// As long as that, a number takes a pageblock of its own: no thread has one in reserve.
+/// A number of that length takes a pageblock of its own, because no thread has one in reserve.
 #[test]
 fn a_number_for_which_there_is_no_memory_is_not_missing() {
     let server = server(|options| options.memory = 1 << 20);
@@ -423,7 +423,8 @@ fn a_number_for_which_there_is_no_memory_is_not_missing() {
     c.talk("decr n 1\r\n", &["4"]);
 }
 
-/// As memcached does, and without filling up by a format, which can be no wider than 65,535.
+/// A number that goes down keeps its length, as in memcached. It is not filled up by a format, which can be no wider
+/// than 65,535.
 #[test]
 fn a_number_that_goes_down_keeps_a_length_of_any_size() {
     let server = server(|_| {});

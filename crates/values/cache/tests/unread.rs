@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// What the process has of its own, bytes.
+/// Returns the bytes of memory that only this process has.
 fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status
@@ -66,7 +66,7 @@ fn anonymous() -> u64 {
     kib.parse::<u64>().expect("a number") << 10
 }
 
-/// What the kernel has of the arena's file, bytes.
+/// Returns the bytes that the kernel has of the arena's file.
 fn resident(server: &Server) -> u64 {
     let file = server.store().arena().descriptor().try_clone_to_owned();
     let file = std::fs::File::from(file.expect("a descriptor"));
@@ -140,7 +140,7 @@ fn text_that_nobody_reads_is_limited() {
     );
 }
 
-/// Who reads gets everything, however much the deaf ask for.
+/// A client that reads gets everything, however much the deaf clients ask for.
 #[test]
 fn who_reads_is_not_closed() {
     let _dog = Watchdog::new();

@@ -34,7 +34,7 @@ fn kept() -> &'static [AtomicI32] {
     &KEPT[..USED.load(Ordering::Relaxed).min(MOST)]
 }
 
-/// It is closed, or about to be.
+/// Forgets a descriptor that is closed, or about to be.
 pub(crate) fn give_up(fd: RawFd) {
     for place in kept() {
         let _ = place.compare_exchange(fd, NONE, Ordering::Relaxed, Ordering::Relaxed);

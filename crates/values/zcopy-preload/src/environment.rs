@@ -1,4 +1,4 @@
-//! What the environment says, read once.
+//! Settings from the environment, read once.
 
 use std::io::Write;
 

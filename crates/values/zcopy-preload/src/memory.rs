@@ -18,7 +18,7 @@ fn is_large(bytes: usize) -> bool {
     bytes >= state::wishes().least && bytes <= isize::MAX.unsigned_abs()
 }
 
-/// What the program's own allocator is asked for, and nobody while it is looked for.
+/// Asks the program's own allocator, or nobody while that allocator is looked for.
 fn rest(ask: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if next::is_looking() {
         errno::set(errno::NO_MEMORY);

@@ -7,7 +7,7 @@ use tranship_sys::errno;
 
 /// Ranges that a program may name; of more it is told that there is no room.
 const MOST: usize = 1024;
-/// First address and end of each. An end is written last: who sees it sees the address.
+/// First address and end of each. An end is written last: a thread that sees it sees the address.
 static RANGES: [[AtomicUsize; 2]; MOST] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);

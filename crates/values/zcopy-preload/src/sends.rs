@@ -15,7 +15,7 @@ use zcopy::{Counts, Piece, Sender, Socket};
 const WORTH: usize = 4096;
 /// Pieces of one call.
 const MOST: usize = scatter::MOST;
-/// What may be asked of a send that goes by reference.
+/// Flags that are allowed for a send that goes by reference.
 const KNOWN: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// write(2).
@@ -124,7 +124,7 @@ unsafe fn one(
     }
 }
 
-/// What can go by reference: the twin allocator's, and what never changes.
+/// Returns a piece that can go by reference: memory of the twin allocator, or memory that never changes.
 ///
 /// # Safety
 /// The range is mapped memory until the piece was sent.
@@ -223,13 +223,13 @@ fn sent(
     sent
 }
 
-/// What becomes of a send.
+/// Handling of a send.
 enum Plan {
-    /// It went, or failed.
+    /// The send was done, or failed.
     Sent(io::Result<usize>),
-    /// It is copied, which the C library does, and is counted.
+    /// The C library copies it, and it is counted.
     Count,
-    /// It is nothing for us: the C library does it.
+    /// The send is not for this library: the C library does it.
     Leave,
 }
 

@@ -1,4 +1,4 @@
-//! What a process's senders did, as another process reads it.
+//! Counts of a process's senders, as another process reads them.
 //!
 //! What is read was written by somebody else: it may be wrong, and harms nobody.
 
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the senders of a process have done, and why.
+/// Counts of a process's senders, with the reasons.
 ///
 /// ```
 /// # mod tranship { pub use tranship_zcopy as zcopy; }
@@ -33,13 +33,13 @@ pub struct Report {
     pub senders: u32,
     /// Senders that found no place to be counted.
     pub unseen: u64,
-    /// What was sent.
+    /// Bytes and calls that were sent.
     pub counts: Counts,
     /// Sends by way and reason, the most frequent first.
     pub took: Vec<Took>,
     /// Why bytes were copied, the most first.
     pub copied: Vec<Copied>,
-    /// What each way costs, by kind of socket and size; of several senders the means.
+    /// Cost of each way, by kind of socket and size; the means of several senders.
     pub sizes: Vec<Explanation>,
 }
 
@@ -51,7 +51,7 @@ pub struct Took {
     pub way: Way,
     /// The reason.
     pub why: Why,
-    /// How many; of datagrams each call counts.
+    /// Number of sends; of datagrams each call counts.
     pub sends: u64,
     /// Their bytes, what was copied on the way included.
     pub bytes: u64,
@@ -63,7 +63,7 @@ pub struct Took {
 pub struct Copied {
     /// The reason.
     pub cause: Cause,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -85,12 +85,12 @@ pub enum ReportError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the page.
         found: u64,
         /// Ours.
         known: u64,
     },
-    /// It cannot be read: of another user, for example.
+    /// The page cannot be read: it is of another user, for example.
     #[error("{path} cannot be read")]
     Unreadable {
         /// The file.
@@ -245,7 +245,7 @@ fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
             let logarithm = layout::SMALLEST + u32::try_from(doubling).expect("few");
             let at = layout::size(route.index(), logarithm);
             let used = places.iter().filter(|place| place[at] > 0);
-            // Several senders may differ; who sent most speaks for them.
+            // Several senders may differ; the sender that sent most decides.
             let Some(most) = used.clone().max_by_key(|place| place[at]) else {
                 continue;
             };
@@ -270,7 +270,7 @@ fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
     all
 }
 
-/// What a way costs, over some senders; none if nobody tried.
+/// Returns the mean cost of a way over some senders; none if no sender tried it.
 fn mean<'a>(places: impl Iterator<Item = &'a Vec<u64>>, at: usize, way: Way) -> Option<Choice> {
     let mut choice = Choice {
         way,

@@ -51,14 +51,15 @@ impl Arena {
     /// Memory for a value of `len` bytes. What it contains is not specified (nothing of another process).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. Does not block, but where the arena is charged to a domain
-    /// ([`Options::charge_to`]): then the manager may be waited for, 100 ms at most, and after a refusal not again for a second; what it refuses is
-    /// [`Error::NotAdmitted`].
+    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. [`Error::NotAdmitted`] if the
+    /// arena is charged to a domain ([`Options::charge_to`]) and the manager refuses. Only such an arena may block: it
+    /// waits for the manager at most 100 ms, and after a refusal not again for a second.
     pub fn alloc(&self, len: usize) -> Result<ValueMut, Error> {
         self.inner.alloc(len).map(|at| self.to_fill(at, len))
     }
 
-    /// Allocates a value out of what the manager has admitted already: for who holds a lock that others wait for. Never blocks.
+    /// Allocates a value from memory that the manager has admitted already, for a caller that holds a lock for which
+    /// others wait. Never blocks.
     ///
     /// # Errors
     /// As [`Arena::alloc`]; after [`Error::NotAdmitted`] that may be asked for more.
@@ -101,7 +102,7 @@ impl Arena {
         Ok(at)
     }
 
-    /// As [`Arena::alloc_raw`], of zeros. Memory that the kernel gives anew is not touched.
+    /// Allocates zeros, otherwise like [`Arena::alloc_raw`]. Memory that the kernel gives anew is not touched.
     ///
     /// # Errors
     /// As [`Arena::alloc`].
@@ -128,7 +129,8 @@ impl Arena {
         unsafe { self.inner.free(at, Freed::Raw) };
     }
 
-    /// How long the value that begins at an address may be, bytes; `None` if none of this arena does.
+    /// Returns the longest length of the value that begins at an address, in bytes; `None` if no value of this arena
+    /// begins there.
     #[must_use]
     pub fn usable(&self, at: NonNull<u8>) -> Option<usize> {
         self.inner.len_of(at)
@@ -140,8 +142,9 @@ impl Arena {
         self.inner.owns(at)
     }
 
-    /// The numbers of protected pageblocks in which little is left, the emptiest `count` of them with at most half their slots in
-    /// use, in ascending order: who moves what is left ([`Value::block`]) gets their memory back. Looks at every block.
+    /// Returns the numbers of protected pageblocks that hold few values: the emptiest `count` of those with at most
+    /// half their slots in use, in ascending order. A caller that moves the remaining values ([`Value::block`]) gets
+    /// the memory of the blocks back. Checks every block.
     #[must_use]
     pub fn sparse(&self, count: usize) -> Vec<u32> {
         self.inner.sparse(count)
@@ -158,7 +161,8 @@ impl Arena {
         self.inner.is_inherited()
     }
 
-    /// Its file's descriptor. A program that closes it can allocate as before, and what it sends is copied.
+    /// Returns its file's descriptor. A program that closes it can allocate as before, and its values are copied when
+    /// sent.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.file().0
@@ -170,7 +174,7 @@ impl Arena {
         self.inner.give_away(true);
     }
 
-    /// It is this process's again, if nobody has gone on with it.
+    /// Takes the arena back for this process, if no other process has continued with it.
     pub fn take_back(&self) {
         self.inner.give_away(false);
     }
@@ -217,15 +221,16 @@ impl Arena {
         self.inner.heap()
     }
 
-    /// Where it is charged to a domain ([`Options::charge_to`]): bytes that the manager wants back, or has not admitted, after everything that is free
-    /// has gone. Values are to be freed until there are none: whole pageblocks of them. To be called now and then, as four times a second; asks the
-    /// manager where something was not admitted.
+    /// Returns the bytes that the manager wants back or has not admitted, after all free memory has gone; for an arena
+    /// that is charged to a domain ([`Options::charge_to`]). The caller then frees values, whole pageblocks of them,
+    /// until it returns 0. Call it now and then, for example four times a second. It asks the manager if something was
+    /// not admitted.
     #[must_use]
     pub fn excess(&self) -> u64 {
         self.inner.excess()
     }
 
-    /// What it has done so far.
+    /// Returns its counts so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.stats()
@@ -327,7 +332,8 @@ impl fmt::Debug for ValueMut {
 /// A value: shared, and read only. Its memory goes back with the last clone, also while it is still on its way to somebody.
 #[derive(Clone)]
 pub struct Value {
-    /// Where its bytes are, here as well as in what owns them: who sends values that nobody has touched for long fetches a line of memory less for each.
+    /// Address of its bytes, kept here as well as in their owner. A program that sends values that nobody has touched
+    /// for long thus fetches one cache line less for each.
     at: NonNull<u8>,
     len: usize,
     owned: Arc<Owned>,
@@ -359,7 +365,7 @@ impl Value {
         tranship_sync::prefetch_read(start.wrapping_add(size_of::<Value>() - 1));
     }
 
-    /// As [`Value::arena`], of which nothing is read if it is the one that is known already.
+    /// Returns [`Value::arena`], and reads nothing of it if it is the known one.
     pub(crate) fn arena_or<'a>(&'a self, known: Option<&'a Arc<Inner>>) -> &'a Arc<Inner> {
         known
             .filter(|known| known.owns(self.at.as_ptr()))
@@ -392,7 +398,8 @@ impl Value {
         own.unwrap_or(arena.block_bytes()) as u64
     }
 
-    /// Where in the arena's file it lies, for [`Arena::adopt`]; none if the file does not have it (a fork came while it was filled).
+    /// Returns its place in the arena's file, for [`Arena::adopt`]; none if the file does not have it (a fork came
+    /// while it was filled).
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         self.owned.arena.place_of(self.at, self.len)
@@ -411,7 +418,7 @@ impl Value {
 pub struct Mark(Weak<Owned>);
 
 impl Value {
-    /// What it can be recognised by.
+    /// Returns a mark by which it can be recognised.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark(Arc::downgrade(&self.owned))

@@ -46,7 +46,7 @@ fn admitted(domain: &Domain) -> u64 {
     heaps(domain)[0].admitted_bytes
 }
 
-/// What the kernel has of the arena's file, bytes.
+/// Returns the bytes that the kernel has of the arena's file.
 fn resident(arena: &Arena) -> u64 {
     let file = arena.descriptor().as_fd().try_clone_to_owned();
     let file = std::fs::File::from(file.expect("a descriptor"));
@@ -59,7 +59,7 @@ fn value(arena: &Arena, len: usize) -> Result<Value, Error> {
     Ok(value.freeze())
 }
 
-/// As many as are admitted in the end: a manager on a busy machine may not answer in time.
+/// Allocates that many values, and repeats until all are admitted: a manager on a busy machine may not answer in time.
 fn values(arena: &Arena, count: usize) -> Vec<Value> {
     let mut values = Vec::new();
     until(|| {

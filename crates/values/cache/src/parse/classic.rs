@@ -6,7 +6,7 @@ use crate::store::Mode;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
     understand(name, rest).map_err(|wrong| match wrong {
-        // Who wants no answer would take it for the next command's. A command that nobody knows has no such word.
+        // A client that wants no answer would take it for the next command's. An unknown command has no such word.
         Wrong { answer, swallow } if answer != Wrong::UNKNOWN.answer && is_quiet(rest) => Wrong {
             answer: "",
             swallow,

@@ -22,9 +22,9 @@ pub enum MetaKind {
 /// A flag with what is attached to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flag<'a> {
-    /// Its letter.
+    /// Letter of the flag.
     pub letter: u8,
-    /// What follows the letter.
+    /// Bytes that follow the letter.
     pub word: &'a [u8],
 }
 
@@ -44,7 +44,7 @@ impl Flag<'_> {
 pub struct Meta<'a> {
     /// Which.
     pub kind: MetaKind,
-    /// As it came: perhaps in base64.
+    /// Key as it came: perhaps in base64.
     pub key: &'a [u8],
     /// The flags' words.
     pub flags: &'a [u8],

@@ -6,12 +6,12 @@ pub const KEY: usize = 250;
 /// The longest value that may be announced, with its line end 2 GiB less a byte, as for memcached.
 const LONGEST: usize = i32::MAX as usize - 2;
 
-/// What is wrong with a line, as the client is told.
+/// Error of a line, as the client is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     /// The answer's line, without its end; empty: none.
     pub answer: &'static str,
-    /// So many bytes and a line end follow that are no command.
+    /// Number of bytes before a line end that follow and are no command.
     pub swallow: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn number<T: std::str::FromStr>(word: Option<&[u8]>) -> Result<T, Wro
         .ok_or(Wrong::FORMAT)
 }
 
-/// How long a value is that follows. One that no server takes is not awaited either.
+/// Checks the length of a value that follows. A value that no server takes is not awaited either.
 pub(super) fn length(length: i64) -> Result<usize, Wrong> {
     usize::try_from(length)
         .ok()

@@ -4,14 +4,14 @@ use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_core::Heap;
 
-/// What the log was told last.
+/// State that the log reported last.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     alone: AtomicBool,
 }
 
 impl Admission {
-    /// How it is now, as `stats` says it.
+    /// Returns the present state, as `stats` shows it.
     pub(super) fn state(heap: Option<&Heap>) -> &'static str {
         match heap {
             None => "none",

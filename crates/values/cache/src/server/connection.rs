@@ -1,7 +1,7 @@
 //! A connection: bytes in, commands, replies out.
 //!
-//! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
-//! does.
+//! A value that follows a command is received straight into the arena. The server does not read from a client that does
+//! not take its replies.
 
 use super::announced::Credit;
 use super::incoming::Incoming;
@@ -29,18 +29,18 @@ const TURN: usize = 256;
 /// Replies that may wait before the connection is read again: bytes, bytes of text, values.
 const WAITING: (usize, usize, usize) = (64 << 20, 1 << 20, 4096);
 
-/// What a connection's turn came to.
+/// Result of a connection's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// It waits for its client.
+    /// The connection waits for its client.
     Done,
     /// There are commands left.
     More,
-    /// It is over.
+    /// The connection is over.
     End,
 }
 
-/// What comes next.
+/// Input that the connection expects next.
 #[derive(Debug)]
 enum Expect {
     Line,
@@ -61,7 +61,7 @@ enum Expect {
     Keys(classic::Keys),
 }
 
-/// Who a value is for, when it is there.
+/// Consumer of a value that has arrived.
 #[derive(Debug)]
 pub(super) enum Store {
     Classic(classic::Owned),
@@ -143,7 +143,8 @@ impl Connection {
         Ok(own)
     }
 
-    /// What another process must know to go on; none if its client has not taken more than so many bytes of its replies.
+    /// Returns the state that another process needs to continue; none if the client has more than `most` bytes of
+    /// replies to take.
     pub(super) fn write_down(&self, most: usize) -> Option<Client> {
         if self.replies.waiting().0 > most {
             return None;
@@ -179,7 +180,7 @@ impl Connection {
         &self.stream
     }
 
-    /// What to wait for from now on, if that is something else.
+    /// Returns the events to wait for from now on, if they have changed.
     pub(super) fn wish(&mut self, shared: &Shared) -> Option<Interest> {
         let wish = match (self.replies.is_empty(), self.is_choked(shared)) {
             (true, _) => Interest::Read,

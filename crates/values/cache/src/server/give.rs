@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use tranship_sys::{epoll, socket};
 
-/// Replies that a client has not taken and that are handed over; who has taken less loses its connection, as slow clients do.
+/// Most bytes of untaken replies that are handed over for a client. A client with more loses its connection, as slow
+/// clients do.
 const REPLIES: usize = 1 << 20;
 
 /// Waits for successors until the server ends or one has come.

@@ -6,7 +6,7 @@ use tranship_zcopy::ValueMut;
 /// Bytes of the line end.
 const END: usize = 2;
 
-/// What has come of a value so far.
+/// Part of a value that has arrived so far.
 #[derive(Debug)]
 pub(super) struct Incoming {
     value: ValueMut,
@@ -29,20 +29,20 @@ impl Incoming {
         self.value.len() + END - self.got
     }
 
-    /// Where they belong, in two parts.
+    /// Returns the room for the rest of the value, in two parts.
     fn room(&mut self) -> [&mut [u8]; 2] {
         let of_value = self.got.min(self.value.len());
         let of_end = self.got - of_value;
         [&mut self.value[of_value..], &mut self.end[of_end..]]
     }
 
-    /// As [`Incoming::room`], and what follows.
+    /// Returns [`Incoming::room`] and the bytes that follow.
     pub(super) fn parts<'a>(&'a mut self, behind: &'a mut [u8]) -> [IoSliceMut<'a>; 3] {
         let [value, end] = self.room();
         [value, end, behind].map(IoSliceMut::new)
     }
 
-    /// So many have been put there.
+    /// Notes that this many bytes were put into the room.
     pub(super) fn came(&mut self, bytes: usize) {
         self.got += bytes;
     }
@@ -60,7 +60,7 @@ impl Incoming {
         taken
     }
 
-    /// What has come.
+    /// Returns the bytes that have come.
     pub(super) fn so_far(&self) -> [&[u8]; 2] {
         let of_value = self.got.min(self.value.len());
         [&self.value[..of_value], &self.end[..self.got - of_value]]

@@ -24,7 +24,7 @@ pub(super) struct OwnedSet {
     mode: Mode,
     /// The number it gets.
     number: Option<u64>,
-    /// Where nothing is to be put to, it is stored by itself, with this time to live.
+    /// If the key has no value, store one with this time to live.
     vivify: Option<i64>,
     client: u32,
     expiry: i64,
@@ -60,7 +60,8 @@ const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 /// The longest opaque, bytes.
 const OPAQUE: usize = 32;
 
-/// What is wrong with the flags, whatever the command: each letter counts once, so no line asks for more than there are letters.
+/// Checks the flags, whatever the command. Each letter counts once, so no line asks for more flags than there are
+/// letters.
 fn check(meta: &Meta<'_>) -> Answer<()> {
     let mut seen = 0u64;
     for flag in meta.flags() {
@@ -114,7 +115,8 @@ impl OwnedSet {
         })
     }
 
-    /// Its value is refused: of one that is to be there in any case, what was there is no longer what the client wants there.
+    /// Removes the old value of a command whose new value is refused and must replace it: the client no longer wants
+    /// the old value there.
     pub(super) fn forget(&self, shared: &Shared) {
         if self.mode == Mode::Set {
             shared.store.delete(&self.key, None);

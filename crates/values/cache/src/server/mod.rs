@@ -76,18 +76,18 @@ struct Control {
     path: PathBuf,
 }
 
-/// What a server had from the one before it.
+/// State that a server took over from the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// The process that had it; none if it lay with the service manager.
     pub from: Option<u32>,
-    /// What it stored.
+    /// Items that it stored.
     pub store: Adopted,
-    /// Its connections.
+    /// Number of its connections.
     pub connections: usize,
 }
 
-/// What a server begins with.
+/// State with which a server begins.
 struct Begin {
     store: Store,
     control: Option<OwnedFd>,
@@ -99,7 +99,7 @@ struct Begin {
     pending: Pending,
 }
 
-/// What has to be done before it may write to the arena.
+/// Work that has to be done before the server may write to the arena.
 enum Pending {
     Nothing,
     /// The former server lets go of it.
@@ -198,7 +198,7 @@ impl Begin {
     }
 }
 
-/// What was being done when this failed.
+/// Adds to an error the action that failed.
 fn doing(what: String) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
@@ -221,7 +221,7 @@ fn control(at: &Path) -> io::Result<OwnedFd> {
     listened.map_err(successors(at))
 }
 
-/// What fails concerns the socket for successors.
+/// Adds to an error that it concerns the socket for successors.
 fn successors(at: &Path) -> impl FnOnce(io::Error) -> io::Error {
     doing(format!("taking over at {}", at.display()))
 }
@@ -360,7 +360,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What it had from the server before it, if there was one.
+    /// Returns the state that it took over from the server before it, if there was one.
     #[must_use]
     pub fn taken(&self) -> Option<Taken> {
         self.taken
@@ -409,25 +409,25 @@ impl Server {
         keep::forget(to);
     }
 
-    /// Where it serves TCP.
+    /// Returns the address where it serves TCP.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it serves UDP.
+    /// Returns the address where it serves UDP.
     #[must_use]
     pub fn udp(&self) -> Option<SocketAddr> {
         self.udp
     }
 
-    /// What it has done so far.
+    /// Returns the counts of its work so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.running.shared.stats()
     }
 
-    /// What it stores.
+    /// Returns its store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.running.shared.store
@@ -503,7 +503,7 @@ mod tests {
         let why = server.failure().expect("a reason");
         assert!(why.contains("`cache-99` panicked: index out of"), "{why}");
         assert_eq!(client.read(&mut [0]).expect("the end"), 0);
-        // Who asks later hears it at once.
+        // A caller that asks later is told at once.
         let (tell, told) = channel();
         server.when_gone(move || tell.send(()).expect("heard"));
         told.recv().expect("told");

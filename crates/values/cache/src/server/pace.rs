@@ -1,6 +1,6 @@
 //! Whether a client goes on fast enough with what holds memory here: a byte now and then keeps half a value, or what nobody has taken, for ever.
 //!
-//! Who sends nothing and waits for nothing may stay as long as he likes.
+//! A client that sends nothing and waits for nothing may stay for ever.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ impl Pace {
         };
     }
 
-    /// So many bytes of replies were taken, and so many wait.
+    /// Notes that this many bytes of replies were taken, and that this many wait.
     pub(super) fn took(&mut self, bytes: usize, waiting: usize) {
         match &mut self.replies {
             _ if waiting == 0 => self.replies = None,

@@ -1,17 +1,17 @@
 //! Connections within this machine are not paced.
 //!
-//! Congestion control that spreads packets over time (BBR) sets a timer for each. Where there is no network the timer costs more than the packet.
-//! Who was paced when it was accepted stays so, whatever it is told; so the listener is told, and
-//! connections to other machines get back what the machine has by default.
+//! Congestion control that spreads packets over time (BBR) sets a timer for each. Where there is no network the timer
+//! costs more than the packet. A connection that was paced when it was accepted stays paced, whatever its options say
+//! later. Therefore the listener is changed, and connections to other machines get back the default of the machine.
 
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd;
 use tranship_sys::stream;
 
-/// How the names of algorithms begin that pace by themselves.
+/// First letters of the names of algorithms that pace by themselves.
 const PACES: &str = "bbr";
 
-/// What a server has done about it.
+/// Changes that a server has made to the pacing.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
     /// The machine's algorithm, if it paces and the listener has another one.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tranship_sys::eventfd;
 
-/// What somebody wants to be told.
+/// Callback of a caller that wants to be told.
 type Told = Box<dyn FnOnce() + Send>;
 
 pub(super) struct Running {
@@ -28,7 +28,7 @@ pub(super) struct Running {
     gone: Mutex<Gone>,
 }
 
-/// Who serves, while nobody does.
+/// Threads of a server, while they do not serve.
 #[derive(Default)]
 pub(super) struct Crew {
     pub(super) workers: Vec<Worker>,
@@ -138,7 +138,7 @@ impl Running {
         Some(done)
     }
 
-    /// As [`Running::watch`], of one that may end.
+    /// Runs work that may end, otherwise like [`Running::watch`].
     pub(super) fn watch_panics<T>(&self, name: &str, work: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(done) => Some(done),
@@ -158,7 +158,7 @@ impl Running {
         self.ending.load(Ordering::Acquire)
     }
 
-    /// It was handed over.
+    /// Notes that the server was handed over.
     pub(super) fn gone(&self, to: u32) {
         let mut gone = lock(&self.gone);
         gone.to = Some(to);
@@ -200,7 +200,7 @@ impl Running {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())

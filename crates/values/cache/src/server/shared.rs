@@ -1,4 +1,4 @@
-//! What all workers share, options included.
+//! State that all workers share, options included.
 
 use super::admission::Admission;
 use super::announced::Announced;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 use tranship_core::Domain;
 use tranship_zcopy::Way;
 
-/// How a [`Server`] is made.
+/// Options of a [`Server`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where TCP is served.
+    /// Address where TCP is served.
     pub listen: SocketAddr,
-    /// Where UDP is served, if it is.
+    /// Address where UDP is served, if it is.
     pub udp: Option<SocketAddr>,
     /// Bytes of keys, values and what is known about them.
     pub memory: u64,
@@ -29,9 +29,10 @@ pub struct Options {
     pub connections: usize,
     /// Bytes of the longest value.
     pub longest: usize,
-    /// How long replies may wait for somebody who does not take them.
+    /// Longest time that replies may wait for a client that does not take them.
     pub patience: Duration,
-    /// How long one may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait. Zero: for ever.
+    /// Longest time for a command with its value, from its first byte on, or for the replies that wait; however
+    /// steadily the client goes on. Zero: for ever.
     pub deadline: Duration,
     /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
     /// connections; and lets itself be taken over there.
@@ -40,11 +41,11 @@ pub struct Options {
     pub share: Option<Share>,
     /// Whose manager admits the memory of values, and may want it back; none: nobody's.
     pub domain: Option<Domain>,
-    /// How replies are sent.
+    /// Way in which replies are sent.
     pub sending: Sending,
 }
 
-/// How replies are sent: to measure what a way is worth. None but the first is for use.
+/// Way in which replies are sent. Only the first is for use; the others serve to measure the value of a way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
     /// By what is cheapest, as measured.
@@ -78,14 +79,14 @@ impl Default for Options {
     }
 }
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) store: Store,
     pub(super) options: Options,
     /// Values that are on their way here.
     pub(super) announced: Announced,
-    /// What replies hold.
+    /// Memory that replies hold.
     pub(super) waiting: Waiting,
     pub(super) admission: Admission,
     pub(super) pacing: Pacing,

@@ -1,4 +1,5 @@
-//! What replies that clients have not taken hold of this server's memory, of all clients together: their text, and values that are stored no more.
+//! Memory of this server that untaken replies hold, of all clients together: their text, and values that are stored no
+//! more.
 //!
 //! Values that are stored take no more memory for being in replies as well. Beyond the limit nobody's next command is looked at before its replies
 //! are taken, and the slowest clients are closed, until it is kept again.
@@ -14,7 +15,7 @@ pub(super) struct Waiting {
     /// Of text, and of what is received and not looked at.
     text: Arc<AtomicU64>,
     most: u64,
-    /// What has the workers look.
+    /// Doorbells that make the workers check.
     doorbells: OnceLock<Vec<OwnedFd>>,
 }
 
@@ -35,7 +36,7 @@ impl Waiting {
         }
     }
 
-    /// Who is to be woken.
+    /// Sets the doorbells of the workers to wake.
     pub(super) fn ring_at(&self, doorbells: Vec<OwnedFd>) {
         let _ = self.doorbells.set(doorbells);
     }
@@ -74,7 +75,7 @@ impl Waiting {
 }
 
 impl Part {
-    /// It is so much now.
+    /// Sets the number of bytes held.
     pub(super) fn set(&mut self, bytes: u64) {
         if bytes == self.own {
             return;

@@ -18,7 +18,7 @@ use tranship_zcopy::Sender;
 const LISTENER: u64 = u64::MAX;
 const DATAGRAMS: u64 = u64::MAX - 1;
 const DOORBELL: u64 = u64::MAX - 2;
-/// Time between two looks at what has expired and who is slow.
+/// Time between two checks for expired items and slow clients.
 const TICK: Duration = Duration::from_millis(250);
 
 pub(super) struct Worker {

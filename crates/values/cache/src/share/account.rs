@@ -1,4 +1,4 @@
-//! What one reader's domain was given and holds still, as the ledger says.
+//! Values that one reader's domain was given and still holds, according to the ledger.
 
 use super::wire::{Limits, Refused};
 use std::collections::HashMap;

@@ -12,14 +12,14 @@ use tranship_core::{Body, Cbuf, DomainId, Error, Kind, Pool, Sender, WhenFull};
 /// Questions before others have their turn.
 const TURN: usize = 64;
 
-/// So long a question waits for memory from a manager that is late.
+/// Longest time that a question waits for memory from a slow manager.
 const LATE: Duration = Duration::from_secs(10);
 
-/// What all readers have in common.
+/// State that all readers share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) copies: Copies,
-    /// Of all who hold something or are connected.
+    /// Accounts of all domains that hold something or are connected.
     pub(super) accounts: HashMap<DomainId, Account>,
     pub(super) limits: Limits,
 }
@@ -30,7 +30,7 @@ pub(super) struct Client {
     domain: DomainId,
     asked: Asked,
     greeted: bool,
-    /// What there was no room for.
+    /// Output for which there was no room.
     waits: Option<Out>,
     /// Since when its last question waits for memory.
     late: Option<Instant>,

@@ -47,14 +47,14 @@ pub struct Reader {
     broken: bool,
 }
 
-/// What is stored under a key.
+/// Value that is stored under a key, or the reason for none.
 #[derive(Debug)]
 pub enum Answer {
-    /// This.
+    /// The key has this value.
     Hit(Hit),
     /// Nothing.
     Miss,
-    /// It is not told; why.
+    /// The reader is not told the value, for this reason.
     Refused(Refused),
 }
 
@@ -110,23 +110,26 @@ impl Reader {
         Ok(own)
     }
 
-    /// What it may hold at a time.
+    /// Returns the limits of what the reader may hold at a time.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The channel: to say how it waits, or that the server is trusted not to change what it has shown
-    /// ([`trust_writer`](Receiver::trust_writer)), from when on [`Hit::bytes`] gives slices. Whoever receives from it takes answers away.
+    /// Returns the channel. It sets how the channel waits, or states that the server is trusted not to change a shown
+    /// value ([`trust_writer`](Receiver::trust_writer)); from then on [`Hit::bytes`] gives slices. A caller that
+    /// receives from it takes answers away.
     pub fn channel(&mut self) -> &mut Receiver {
         &mut self.receiver
     }
 
-    /// What is stored under a key, if there is something.
+    /// Returns the value that is stored under a key, if there is one.
     ///
     /// # Errors
-    /// [`Kind::BadArgument`] for what is no key; [`Kind::Limit`] and [`Kind::OutOfMemory`], with [`Refused`], if this process holds too much, or all others do;
-    /// [`Kind::PeerGone`] and [`Kind::PeerDied`] if the server is gone; [`Kind::TimedOut`] if it does not answer, after which the reader is of no use any more.
+    /// - [`Kind::BadArgument`]: the bytes are not a key.
+    /// - [`Kind::Limit`] and [`Kind::OutOfMemory`], with [`Refused`]: this process holds too much, or all others do.
+    /// - [`Kind::PeerGone`] and [`Kind::PeerDied`]: the server is gone.
+    /// - [`Kind::TimedOut`]: the server does not answer. The reader cannot be used any more.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Hit>, Error> {
         let mut one = None;
         self.each([key], |answer| one = Some(answer))?;
@@ -138,7 +141,7 @@ impl Reader {
         }
     }
 
-    /// What is stored under each of these keys, in their order; many are asked for at a time.
+    /// Returns the values that are stored under these keys, in their order; many are asked for at a time.
     ///
     /// # Errors
     /// As [`Reader::get`]; a refusal is an answer.
@@ -265,7 +268,7 @@ impl Hit {
         self.flags
     }
 
-    /// Its unique number, as `gets` tells it.
+    /// Returns the unique number, as `gets` reports it.
     #[must_use]
     pub fn cas(&self) -> u64 {
         self.cas

@@ -1,4 +1,4 @@
-//! What a reader and the share server say to each other: a pure codec.
+//! Codec of the messages between a reader and the share server: pure functions.
 //!
 //! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the length of the whole key. It is answered in the
 //! order of its questions. A value's answer is its buffer, with flags and number behind the value; all other answers are inline.
@@ -21,7 +21,7 @@ const HIT: u64 = 3;
 const MISS: u64 = 4;
 const REFUSED: u64 = 5;
 
-/// What one reader may hold at a time.
+/// Limits of what one reader may hold at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     /// Bytes of values.
@@ -35,34 +35,34 @@ pub struct Limits {
 /// Why a reader does not get a value that may be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// It would hold too many bytes.
+    /// The reader would hold too many bytes.
     #[error(
         "{held} bytes of values are held, and {more} more are asked for: at most {most} may be held at a time; drop some"
     )]
     Bytes {
-        /// What it holds.
+        /// Amount that the reader holds.
         held: u64,
         /// The value's.
         more: u64,
-        /// What it may hold.
+        /// Amount that the reader may hold.
         most: u64,
     },
-    /// It holds too many values.
+    /// The reader holds too many values.
     #[error("{held} values are held, and no more than {most} may be at a time; drop some")]
     Values {
-        /// What it holds.
+        /// Amount that the reader holds.
         held: u64,
-        /// What it may hold.
+        /// Amount that the reader may hold.
         most: u64,
     },
-    /// It holds one for too long.
+    /// The reader holds a value for too long.
     #[error(
         "a value has been held for {seconds} s, and others are given out only {most} s long until it is dropped"
     )]
     Time {
         /// Since when.
         seconds: u64,
-        /// How long it may.
+        /// Longest time that a value may be held.
         most: u64,
     },
     /// There is no room in the pool.
@@ -86,7 +86,7 @@ pub enum Refused {
     /// Too many others are connected or hold something.
     #[error("the server lets {most} readers hold values at a time, and as many do")]
     Readers {
-        /// How many there may be.
+        /// Most readers that there may be.
         most: u64,
     },
 }
@@ -162,7 +162,7 @@ impl Asked {
     }
 }
 
-/// What is behind a value.
+/// Returns the bytes behind a value.
 pub(super) fn tail(flags: u32, cas: u64) -> [u8; TAIL] {
     let mut tail = [0; TAIL];
     tail[..4].copy_from_slice(&flags.to_le_bytes());

@@ -1,4 +1,5 @@
-//! What is stored goes from one process to another: the arena's file stays, what is known about the keys is written down and read.
+//! Handover of the store from one process to another: the arena's file stays, and the records of the keys are written
+//! down and read.
 
 use super::entry::Entry;
 use super::{Store, StoreOptions, arena_options, lock};
@@ -7,14 +8,14 @@ use crate::parse::KEY;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use tranship_zcopy::{Arena, Error, Place};
 
-/// What came of a [`Store::adopt`].
+/// Result of a [`Store::adopt`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Adopted {
     /// Values that are there.
     pub values: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// What was said of them could not be.
+    /// Items that were refused because their record cannot be true.
     pub refused: u64,
 }
 

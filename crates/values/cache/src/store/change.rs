@@ -117,9 +117,10 @@ impl Store {
         }
     }
 
-    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting and without
-    /// asking the manager, for whom others would wait. Else he lets go of the lock and reserves it, as what is evicted for it may be of this shard. The
-    /// item is touched before, so that it itself is so last.
+    /// Returns memory for another value of an item whose shard the caller has locked. It is the reserved memory, or
+    /// memory that is there without evicting and without asking the manager, because others would wait for the lock
+    /// meanwhile. Otherwise the caller releases the lock and reserves memory: an item that is evicted for it may be of
+    /// this shard. The item is touched before, so that the item itself is evicted last.
     pub(super) fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
         let fits = reserved.take().filter(|value| value.len() == len);
         fits.or_else(|| self.arena.alloc_admitted(len).ok())

@@ -1,8 +1,8 @@
-//! The cleaner: slots of protected pageblocks are not used again before all of the block is free, so blocks in which little is
-//! left are emptied by copying that elsewhere, as a log-structured file system cleans segments.
+//! The cleaner. Slots of protected pageblocks are not used again before all of the block is free. Blocks that hold few
+//! values are therefore emptied by copying these elsewhere, as a log-structured file system cleans segments.
 //!
-//! It works only while blocks hold a quarter more than what is stored, and takes the emptiest first: a block of which a tenth is
-//! left costs a tenth of a block's copying and gives back nine.
+//! It works only while blocks hold a quarter more than the stored values need, and takes the emptiest first. A block
+//! that is a tenth full costs a tenth of a block's copying and gives back nine tenths.
 
 use super::shard::Shard;
 use super::{Store, lock};

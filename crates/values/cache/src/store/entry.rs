@@ -1,4 +1,4 @@
-//! What is known about a key.
+//! Record of a key.
 
 use smallvec::SmallVec;
 use tranship_zcopy::Value;
@@ -9,7 +9,7 @@ pub(super) const OVERHEAD: u64 = 112;
 /// Most keys lie beside what is known about them: one of another place is another miss of the caches.
 pub(super) type Key = SmallVec<[u8; 40]>;
 
-/// What is known about a key: two lines of the caches that are fetched together.
+/// Record of a key: two cache lines that are fetched together.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Entry {

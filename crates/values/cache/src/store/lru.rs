@@ -50,8 +50,8 @@ impl Lists {
         }
     }
 
-    /// It was used. What came to the front of the protected ones a short while ago stays where it is: to move it would touch its
-    /// neighbours, which nobody asked for and whose memory is far away.
+    /// Notes that an item was used. An item that came to the front of the protected ones a short while ago stays where
+    /// it is. Moving it would touch its neighbours, which nobody asked for and whose memory is far away.
     pub(super) fn touch(&mut self, entries: &mut Entries, index: u32, now: u32) {
         let own = links(entries, index);
         if own.protected && now.wrapping_sub(own.since) < STAYS {

@@ -1,4 +1,4 @@
-//! What is stored: keys and metadata in the heap, values in the arena.
+//! Store: keys and metadata in the heap, values in the arena.
 //!
 //! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end that it has in the
 //! protocol, for which one of whole pages would need a page more. It is never changed in place: a new one takes its place.
@@ -27,7 +27,7 @@ use tranship_zcopy::{Arena, Error, Value, ValueMut};
 /// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other values may have to go.
 const REFUSED_SLACK: u64 = 64 << 10;
 
-/// How a new value goes with what is there.
+/// Rule for a new value when there is an old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Whatever is there.
@@ -42,12 +42,12 @@ pub enum Mode {
     Prepend(Option<u64>),
     /// Only if what is there has this number, which is not 0: that is the number of what has none.
     Cas(u64),
-    /// Only if what is there has this number, or a greater one: then the new value is marked as stale, and keeps the time to live of what was there, and
-    /// whether somebody was told to renew it.
+    /// Only if the stored value has this number, or a greater one. With a greater one the new value is marked as stale.
+    /// It then keeps the old value's time to live, and its mark whether a client was told to renew it.
     CasOrStale(u64),
 }
 
-/// What came of it.
+/// Result of a store operation.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Done.
@@ -59,7 +59,7 @@ pub enum Outcome {
     },
     /// The mode's condition does not hold.
     NotStored,
-    /// It has another number.
+    /// The stored value has another number.
     Exists,
     /// Nothing is there.
     NotFound,
@@ -74,34 +74,34 @@ pub enum Outcome {
 pub enum NotCounted {
     /// Nothing is there.
     NotFound,
-    /// What is there is no number.
+    /// The stored value is not a number.
     NoNumber,
     /// No memory, even after evicting.
     NoMemory,
 }
 
-/// What is stored under a key.
+/// Item that is stored under a key.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The value.
     pub value: Value,
     /// The client's word.
     pub flags: u32,
-    /// Its unique number.
+    /// Unique number of the value.
     pub cas: u64,
     /// Seconds until it expires; -1: never.
     pub ttl: i64,
     /// Seconds since it was last read.
     pub idle: u64,
-    /// It was read since it was stored.
+    /// The item was read since it was stored.
     pub fetched: bool,
-    /// It was marked as stale.
+    /// The item was marked as stale.
     pub stale: bool,
     /// Somebody was told to renew it.
     pub won: bool,
 }
 
-/// How a [`Store`] is made.
+/// Options of a [`Store`].
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Whose manager admits the memory of values, and may want it back ([`tranship_zcopy::Options::charge_to`]); none: nobody's.
@@ -140,7 +140,7 @@ pub(crate) struct Counts {
     pub(crate) expired: AtomicU64,
     /// Of those that nobody had read.
     pub(crate) expired_unfetched: AtomicU64,
-    /// And of those that were evicted.
+    /// Items that were evicted and never read.
     pub(crate) evicted_unfetched: AtomicU64,
     /// Asked for, and expired.
     pub(crate) get_expired: AtomicU64,
@@ -292,7 +292,7 @@ impl Store {
         Outcome::Stored { cas, len }
     }
 
-    /// What is stored under a key; `touch` gives it a new time to live.
+    /// Returns the item that is stored under a key; `touch` gives it a new time to live.
     pub fn get(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
@@ -320,7 +320,7 @@ impl Store {
         self.look(key, None)
     }
 
-    /// As [`Store::peek`]; `touch` gives it a new time to live.
+    /// Returns the item like [`Store::peek`]; `touch` gives it a new time to live.
     pub fn look(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
@@ -337,7 +337,8 @@ impl Store {
         self.change(key, |entry, expires| entry.expires = expires, expiry)
     }
 
-    /// Marks what is stored as stale, if it has that number, with a new one, this one if there is one; and gives it a new time to live if there is one.
+    /// Marks a stored item as stale, if it has that number. The item gets a new number, this one if there is one, and a
+    /// new time to live if there is one.
     pub fn invalidate(
         &self,
         key: &[u8],
@@ -364,8 +365,8 @@ impl Store {
         }
     }
 
-    /// Takes what is stored out of a key that has that number, and leaves the key with nothing in it: with these flags, this time to live, its number or
-    /// this one, and marked as stale if `stale`, then with a new number.
+    /// Empties the value of a key that has that number, and leaves the key. The empty value has these flags and this
+    /// time to live. If `stale`, it is marked as stale and gets a new number; otherwise it has its number or this one.
     pub fn empty(
         &self,
         key: &[u8],
@@ -396,7 +397,7 @@ impl Store {
         Outcome::Stored { cas, len: 0 }
     }
 
-    /// The first who asks is told to renew it.
+    /// Returns whether the caller is the first that asks: that client is told to renew the value.
     pub fn win(&self, key: &[u8]) -> bool {
         let mut first = false;
         let won = |entry: &mut Entry, _| first = !std::mem::replace(&mut entry.won, true);
@@ -653,7 +654,8 @@ impl Store {
         }
     }
 
-    /// What its clock says now, and at a time: so many seconds from now up to a month, a date above. At once if that is not after 0.
+    /// Returns the time of its clock now, and at `time`: seconds from now up to a month, a date above. A time that is
+    /// not after 0 means at once.
     pub(crate) fn moment(&self, time: i64) -> (i64, i64) {
         let now = i64::from(self.now());
         match time {

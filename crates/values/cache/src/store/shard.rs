@@ -11,7 +11,7 @@ pub(super) struct Shard {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     lists: Lists,
-    /// Where the search for what has expired goes on.
+    /// Position where the search for expired items continues.
     looked: usize,
 }
 
@@ -62,12 +62,12 @@ impl Shard {
         self.entries[index as usize].take().expect("in use")
     }
 
-    /// It was used: it is evicted later.
+    /// Notes that an item was used: it is evicted later.
     pub(super) fn touch(&mut self, index: u32, now: u32) {
         self.lists.touch(&mut self.entries, index, now);
     }
 
-    /// Its cost changed.
+    /// Notes that the cost of an item changed.
     pub(super) fn recount(&mut self, index: u32, before: u64, after: u64) {
         self.lists.recount(&self.entries, index, before, after);
     }
@@ -77,7 +77,7 @@ impl Shard {
         self.lists.in_order(&self.entries)
     }
 
-    /// What is evicted next.
+    /// Returns the item that is evicted next.
     pub(super) fn oldest(&self) -> Option<u32> {
         self.lists.oldest()
     }

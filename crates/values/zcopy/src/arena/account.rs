@@ -1,4 +1,5 @@
-//! Places of an arena's window, taken and given back; and who pays for their memory: the domain that it was given, if it was given one.
+//! Places of an arena's window, taken and given back, and the account that pays for their memory: that of its domain,
+//! if it has one.
 //!
 //! Charged is what may have memory: pageblocks and large values in use, those that wait for children, and empty ones that are kept with their pages. Not
 //! charged are pages that a program got of its own, by writing what was protected, or after a fork.

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tranship_sys::ForkGuard;
 
-/// How many blocks with pages are kept: 4 MiB of them at the default size.
+/// Number of blocks that are kept with their pages: 4 MiB of them at the default size.
 const WARM: u32 = 64;
 /// Addresses of an arena's window that large values may make necessary: of the 128 TiB that a process has, so that two such fit twice.
 const ADDRESSES: usize = 16 << 40;
-/// The longest value whose pages come in one call: who is told of a longer one may never see its bytes.
+/// Longest value whose pages come in one call. A client that is told of a longer value may never see its bytes.
 pub(super) const POPULATED: usize = 4 << 20;
 
 impl Inner {
@@ -388,22 +388,22 @@ pub(super) struct Taken {
     pub(super) first: u32,
     /// Of which so many bytes may have memory: where pages were there already, more than asked for.
     pub(super) bytes: u64,
-    /// So many bytes from its start may have been used before. All others are zeros.
+    /// Number of bytes from its start that may have been used before. All others are zeros.
     used: usize,
 }
 
-/// What is freed.
+/// Memory that is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freed {
-    /// It was never [`Inner::filled`].
+    /// Memory that was never [`Inner::filled`].
     Unfilled,
-    /// What was made to be sent.
+    /// Memory that was made to be sent.
     Value,
     /// Memory of a program, of which most may never be sent.
     Raw,
 }
 
-/// What is left to do when a value is back and the block's lock released.
+/// Work that is left after a value is back and the block's lock is released.
 enum After {
     Nothing,
     /// A heap may take slots from it again.

@@ -1,4 +1,4 @@
-//! What is known of a pageblock. All of it lies outside the block, so that a free touches no page that was sent.
+//! Records of pageblocks. They lie outside the blocks, so that a free touches no page that was sent.
 
 use super::classes::{Class, Cut};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 /// Pageblocks whose locks are made together, when the first of them is needed.
 pub(super) const GROUP: u32 = 256;
 
-/// How the window shows a pageblock.
+/// State of a pageblock's mapping in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum State {
@@ -23,12 +23,12 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct States(Box<[AtomicU8]>, Box<[AtomicU32]>);
 
-/// What a pageblock is used for.
+/// Use of a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Nothing.
     Free,
-    /// It is cut for the class of this number.
+    /// The block is cut for the class of this number.
     Cut(usize),
     /// A large value of so many pages begins here.
     Large(u32),
@@ -67,7 +67,8 @@ impl States {
         self.1[block as usize].store(word, Ordering::Release);
     }
 
-    /// Ordering: acquire, partner of the release in [`States::set`]: who sees `Frozen` sees the mapping exchanged.
+    /// Ordering: acquire, partner of the release in [`States::set`]: a thread that sees `Frozen` sees the mapping
+    /// exchanged.
     pub(super) fn get(&self, block: u32) -> State {
         match self.0[block as usize].load(Ordering::Acquire) & !(LENT | SENT | WAITS) {
             0 => State::Shared,
@@ -111,7 +112,8 @@ impl States {
 
     fn mark(&self, block: u32, bit: u8) {
         let state = &self.0[block as usize];
-        // Relaxed: who gives the block back has dropped its values after this, or holds the lock that a fork held.
+        // Relaxed: the thread that gives the block back has dropped its values after this, or holds the lock that a
+        // fork held.
         if state.load(Ordering::Relaxed) & bit == 0 {
             state.fetch_or(bit, Ordering::Relaxed);
         }
@@ -122,9 +124,10 @@ impl States {
         self.0[block as usize].load(Ordering::Relaxed) & bits != 0
     }
 
-    /// It is put among those that wait to be frozen; false if it is there already.
+    /// Adds the block to those that wait to be frozen; false if it is among them already.
     pub(super) fn wait(&self, block: u32) -> bool {
-        // Ordering: release, partner of the acquire in `wait_no_more`: who takes it out of the list then sees that it is full.
+        // Ordering: release, partner of the acquire in `wait_no_more`: the thread that takes it out of the list then
+        // sees that it is full.
         self.0[block as usize].fetch_or(WAITS, Ordering::AcqRel) & WAITS == 0
     }
 
@@ -132,7 +135,7 @@ impl States {
         self.is_marked(block, WAITS)
     }
 
-    /// It is taken out, and will be looked at now.
+    /// Notes that the block was taken out of the list and is checked now.
     pub(super) fn wait_no_more(&self, block: u32) {
         // Ordering: acquire, see `wait`.
         self.0[block as usize].fetch_and(!WAITS, Ordering::AcqRel);
@@ -145,7 +148,7 @@ const LENT: u8 = 1 << 7;
 const SENT: u8 = 1 << 6;
 const WAITS: u8 = 1 << 5;
 
-/// Who has a pageblock.
+/// Owner of a pageblock.
 #[derive(Debug, Default)]
 pub(super) enum Block {
     /// Nobody.
@@ -169,7 +172,7 @@ pub(super) struct Large {
     pub(super) bytes: u64,
     /// Still a `ValueMut`.
     pub(super) filling: bool,
-    /// On its way to being frozen: it is not given back by who frees it, but by who freezes it.
+    /// The block is being frozen: the thread that freezes it gives it back, not the thread that frees its last value.
     pub(super) freezing: bool,
     pub(super) freed: bool,
 }
@@ -187,17 +190,18 @@ pub(super) struct Slots {
     pub(super) filling: u32,
     /// See [`Large::freezing`].
     pub(super) freezing: bool,
-    /// Tells this use of the place from all others, for those who remember it without its lock.
+    /// Number of this use of the place. It tells threads that remember the place without its lock whether it is still
+    /// the same use.
     pub(super) born: u64,
     /// The heap that fills it.
     pub(super) heap: usize,
     /// Slots of the side class may still be taken.
     pub(super) side_open: bool,
-    /// Where the heap keeps it.
+    /// Position of the block in the heap's lists.
     pub(super) listed: Listed,
 }
 
-/// Where a heap keeps a pageblock that it takes slots from.
+/// Position of a pageblock from which a heap takes slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Listed {
     /// For its main class.

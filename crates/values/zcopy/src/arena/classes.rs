@@ -1,10 +1,13 @@
 //! Size classes, and how the pages of a pageblock are cut for each.
 //!
-//! Neighbouring classes differ by a sixteenth at most (by 16 bytes below 256), so rounding wastes at most 6.25 % of a value of
-//! 256 bytes or more. No slot of up to a page crosses a page, and a page has as many slots as values of one length can be in it. What it has left
-//! over beside them is cut into slots of the largest class that fits (a *side* class), so that a page all of whose slots are in use wastes less than
-//! 256 bytes, 6.25 %. Without values of the side class that is waste: up to half a page beside values of a little more than half a page, up to a
-//! third where two fit, a quarter where three do. No allocator whose values do not cross pages can do better there.
+//! Neighbouring classes differ by a sixteenth at most (by 16 bytes below 256), so rounding wastes at most 6.25 % of a
+//! value of 256 bytes or more. No slot of up to a page crosses a page, and a page has as many slots as values of one
+//! length can be in it.
+//!
+//! The rest of a page is cut into slots of the largest class that fits (a *side* class). A page all of whose slots are
+//! in use therefore wastes less than 256 bytes, 6.25 %. Without values of the side class the rest is waste: up to half
+//! a page beside values of a little more than half a page, up to a third where two fit, a quarter where three do. No
+//! allocator whose values do not cross pages can do better there.
 //!
 //! Classes of several pages leave whole pages over, which take no memory, as nobody touches them.
 
@@ -17,13 +20,14 @@ pub(crate) struct Class(u8);
 /// The largest class below a page, and those of 2, 3, 4, 5 and 8 pages.
 const SMALL: usize = 80;
 const PAGES: [usize; 5] = [2, 3, 4, 5, 8];
-/// A third and a fifth of a page lie between two steps of a sixteenth: without classes of their own a page would hold two of the one and four
-/// of the other. They have the last numbers, because the numbers of the others are in what one process hands over to another.
+/// Sizes of a third and a fifth of a page, which lie between two steps of a sixteenth. Without classes of their own a
+/// page would hold two of the one and four of the other. They have the last numbers, because one process hands the
+/// numbers of the others to another.
 const PARTS: [usize; 2] = [816, 1360];
 /// The steps below them.
 const BELOW: [usize; 2] = [800, 1344];
 const LATER: usize = SMALL + PAGES.len();
-/// How many classes there are.
+/// Number of classes.
 pub(crate) const CLASSES: usize = LATER + PARTS.len();
 /// The longest value that shares a pageblock with others.
 pub(crate) const LARGEST: usize = 8 * PAGE;
@@ -79,7 +83,7 @@ impl Class {
         lens.find_map(|len| Class::of(len).filter(|class| class.bytes() <= bytes))
     }
 
-    /// How a pageblock of that many pages is cut for this class.
+    /// Returns the division of a pageblock of that many pages for this class.
     pub(crate) fn cut(self, block_pages: usize) -> Cut {
         let bytes = self.bytes();
         if bytes > PAGE {
@@ -113,7 +117,7 @@ impl Class {
     }
 }
 
-/// How a pageblock is cut. Slots are numbered: first those of the main class, then those of the side class.
+/// Division of a pageblock. Slots are numbered: first those of the main class, then those of the side class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// The class that the block is for.
@@ -134,7 +138,7 @@ impl Cut {
         self.slots + self.side_slots
     }
 
-    /// Where a slot begins, bytes from the block's start.
+    /// Returns the start of a slot, in bytes from the block's start.
     pub(crate) fn offset(&self, slot: usize) -> usize {
         let bytes = self.main.bytes();
         if self.per_page == 0 {

@@ -1,4 +1,5 @@
-//! How often each pageblock's pages were replaced: who noted the pages of a protected one knows whether they still are.
+//! Number of times that each pageblock's pages were replaced. A sender that noted the pages of a protected block knows
+//! by it whether they are still the same.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -41,7 +42,7 @@ impl Epochs {
     /// The pages of these blocks are about to be replaced, or have been.
     pub(super) fn turn(&self, first: u32, blocks: u32) {
         for block in first..first + blocks {
-            // Ordering: release: who sees an even count that is new sees the block's new state too.
+            // Ordering: release: a thread that sees a new even count sees the block's new state too.
             self.counts[block as usize].fetch_add(1, Ordering::AcqRel);
         }
     }

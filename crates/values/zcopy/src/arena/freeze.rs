@@ -16,7 +16,7 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::freeze_queued`], if that pays.
+    /// Freezes like [`Inner::freeze_queued`], if that pays.
     #[inline]
     pub(crate) fn freeze_if_it_pays(&self) {
         // Relaxed: see above.
@@ -149,8 +149,8 @@ impl Inner {
             Block::Large(large) if large.freezing && !large.freed => (large.bytes, true),
             _ => return,
         };
-        // Small ones are copied. Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said
-        // before it was full.
+        // Small values are copied. For a program's own memory it is not known whether it was ever touched. Relaxed: a
+        // thread that sees the block also sees the stores before it was full.
         let touched = !self.has_raw.load(Ordering::Relaxed);
         if wide && touched && bytes <= POPULATED as u64 {
             self.view

@@ -1,4 +1,4 @@
-//! What an arena consists of, and where in it an address lies.
+//! Parts of an arena, and the place of an address in it.
 
 use super::block::{Block, GROUP, Kind, State, States};
 use super::children::Children;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tranship_core::Account;
 use tranship_sys::ForkGuard;
 
-/// What a block's lock protects, and where its group's memory is made when it is first needed.
+/// Blocks that a lock each protects; the memory of their group is made when it is first needed.
 type Group = OnceLock<Box<[Mutex<Block>]>>;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(super) queued: AtomicUsize,
     /// Whether it pays to freeze them.
     pub(super) debt: Debt,
-    /// How often a block was cut.
+    /// Number of times that a block was cut.
     pub(super) births: AtomicU64,
     /// Held while mappings are exchanged; a fork holds it.
     pub(super) exchange: Mutex<()>,
@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     pub(super) given: AtomicBool,
     /// Some of it is memory of a program, which may never be touched.
     pub(super) has_raw: AtomicBool,
-    /// Who pays for all of it.
+    /// Account that pays for all of it.
     pub(super) account: Option<Account>,
 }
 
@@ -88,7 +88,7 @@ impl Inner {
         self.guard.is_child() || self.given.load(Ordering::Acquire)
     }
 
-    /// How long the value that begins at an address may be. Takes no lock.
+    /// Returns the longest length of the value that begins at an address. Takes no lock.
     pub(crate) fn len_of(&self, at: NonNull<u8>) -> Option<usize> {
         let (number, within) = self.find(at.as_ptr())?;
         match self.states.kind(number) {
@@ -101,7 +101,8 @@ impl Inner {
         }
     }
 
-    /// Where bytes lie in the file, if its pages there no longer change: what may be sent by reference.
+    /// Returns the place of bytes in the file, if its pages there no longer change: such bytes may be sent by
+    /// reference.
     pub(crate) fn frozen(&self, from: *const u8, len: usize) -> Option<usize> {
         let offset = self.view.offset_of(from)?;
         let last = offset.checked_add(len.max(1) - 1)?;
@@ -180,7 +181,7 @@ impl Inner {
         &self.epochs
     }
 
-    /// From this block on none was ever taken.
+    /// Returns the first block from which on none was ever taken.
     pub(super) fn frontier(&self) -> u32 {
         lock(&self.room).places.frontier()
     }

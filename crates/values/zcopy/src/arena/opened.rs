@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Bytes of a part, at least: a change of rights is a system call for each mapping.
 const PART: usize = 1 << 20;
 
-/// How many pageblocks of each part are taken, with those that wait for children or are kept with their pages.
+/// Number of pageblocks of each part that are taken, with those that wait for children or are kept with their pages.
 #[derive(Debug)]
 pub(super) struct Opened {
     taken: Box<[AtomicU16]>,

@@ -47,7 +47,7 @@ impl Places {
         runs
     }
 
-    /// Where the places begin that are free or were never taken.
+    /// Returns the first of the places behind which all are free or were never taken.
     pub(super) fn frontier(&self) -> u32 {
         self.frontier
     }

@@ -1,4 +1,4 @@
-//! Which pageblocks are protected, and their pages, for who registers them with the kernel.
+//! Protected pageblocks and their pages, for the code that registers them with the kernel.
 
 use super::block::State;
 use super::inner::Inner;

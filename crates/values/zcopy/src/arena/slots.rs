@@ -37,7 +37,7 @@ impl Inner {
         }
     }
 
-    /// What full blocks of other classes have left over.
+    /// Returns a slot from the rest of full blocks of other classes.
     fn slot_of_side(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
         while let Some(&entry) = heap.side[class.index()].front() {
             if let Some(at) = self.take_slot(entry, class) {

@@ -9,10 +9,10 @@
 //!   pages    MAP_SHARED, read only: what the kernel is given to send
 //! ```
 //!
-//! The program uses the window. A pageblock is *frozen* by mapping it anew, privately: at that instant the file's pages stop
-//! changing, for ever, whoever goes on writing: the kernel copies on write. Nothing is written to a page that was once
-//! given to the kernel; the file's pages are replaced by fresh ones (a hole is punched) before the addresses are used again.
-//! No signal handler, no write protection, no list of what is under way.
+//! The program uses the window. A pageblock is *frozen* by mapping it anew, privately. At that instant the file's pages
+//! stop changing for ever, whichever thread goes on writing, because the kernel copies on write. Nothing is written to
+//! a page that was once given to the kernel. The file's pages are replaced by fresh ones (a hole is punched) before the
+//! addresses are used again. This needs no signal handler, no write protection, and no list of memory under way.
 //!
 //! Addresses of which nothing is in use are inaccessible in both (`opened`).
 //!
@@ -29,8 +29,8 @@ use tranship_sys::{memfd, process};
 #[derive(Debug)]
 pub(super) struct View {
     file: ManuallyDrop<OwnedFd>,
-    /// What the descriptor stands for. A program that closes descriptors which it does not know (closefrom(3)) may have another file
-    /// under its number, and that one is not ours to map, to punch or to send.
+    /// File that the descriptor stands for. A program that closes descriptors which it does not know (closefrom(3)) may
+    /// have another file under its number. That file is not ours to map, to punch or to send.
     identity: (u64, u64),
     window: NonNull<u8>,
     pages: NonNull<u8>,
@@ -108,7 +108,7 @@ impl View {
         self.len
     }
 
-    /// Where an address lies, bytes from the start; `None` outside the window.
+    /// Returns the place of an address, in bytes from the start; `None` outside the window.
     pub(super) fn offset_of(&self, addr: *const u8) -> Option<usize> {
         let offset = addr.addr().checked_sub(self.window.addr().get())?;
         (offset < self.len).then_some(offset)
@@ -150,7 +150,7 @@ impl View {
         }
     }
 
-    /// Its descriptor, and what that stands for as long as it is ours.
+    /// Returns its descriptor, and the file that it stands for as long as the descriptor is ours.
     pub(super) fn file(&self) -> (BorrowedFd<'_>, (u64, u64)) {
         (self.file.as_fd(), self.identity)
     }
@@ -171,8 +171,9 @@ impl View {
         let _ = unsafe { map::hint(self.window_at(offset), len, Hint::PopulateWrite) };
     }
 
-    /// Has the kernel fill the page tables of what it is given to send, in one call: else the first send by reference does it, which so takes much longer than
-    /// those after it, and seems to cost what it does not. Pages that the file has not would get memory.
+    /// Makes the kernel fill the page tables of memory that it is given to send, in one call. Otherwise the first send
+    /// by reference does it: that send would take much longer than those after it, and its measured cost would be
+    /// wrong. Pages that the file does not have would get memory.
     pub(super) fn show_to_kernel(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
         // SAFETY: our own mapping, of which no byte changes.

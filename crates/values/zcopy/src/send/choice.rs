@@ -1,9 +1,13 @@
 //! Which way is cheapest: learnt from what each has cost, by kind of socket and size.
 //!
-//! For each kind and each doubling of the bytes that may go by reference there is a running mean of nanoseconds a byte, of the thread's
-//! processor time, for each way: what a blocking send waits says nothing about the way. The cheapest is used; now and then another is tried. A try is three sends, of which the last is measured: what the first of them finds is
-//! in no cache, unlike for the way that is in use, so a try costs more than it shows. Tries of a way that is far off are rarer, and each few of them
-//! that change nothing make them rarer still, until what is in use costs something else. A way takes over when it is cheaper by a twentieth.
+//! For each kind of socket and each doubling of the bytes that may go by reference, each way has a running mean of
+//! nanoseconds a byte, of the thread's processor time. The waiting time of a blocking send says nothing about the way.
+//! The cheapest way is used, and now and then another is tried.
+//!
+//! A try is three sends, of which only the last is measured. The first of them finds its data in no cache, unlike the
+//! way in use, so a try costs more than it shows. Tries of a way that is much dearer are rarer. After several tries
+//! that change nothing they become rarer still, until the cost of the way in use changes. A way takes over when it is
+//! cheaper by a twentieth.
 
 use super::route::Route;
 use super::socket::Socket;
@@ -23,7 +27,7 @@ const PROBE: u64 = 64;
 const RAREST: u64 = 16384;
 /// Tries that change nothing until there are half as many.
 const FEW: u32 = 4;
-/// What the way in use costs has changed if it is so much more or less.
+/// Relative change after which the cost of the way in use counts as changed.
 const DRIFT: f64 = 0.25;
 /// Logarithms of what a send can have.
 const SIZES: usize = usize::BITS as usize;
@@ -48,7 +52,7 @@ struct Mean {
 struct Class {
     means: [Mean; WAYS.len()],
     current: usize,
-    /// What the one in use cost when tries began to become rarer; 0: another one was.
+    /// Cost of the way in use when tries began to become rarer; 0: another way was in use.
     cost: f64,
     /// No way is due before this send.
     nearest: u64,
@@ -70,13 +74,13 @@ pub struct Explanation {
     pub way: Way,
     /// Sends so far.
     pub sends: u64,
-    /// How often the way changed.
+    /// Number of changes of the way.
     pub changes: u32,
-    /// What each way cost that was tried, or that it was refused.
+    /// Cost of each way that was tried, or the note that it was refused.
     pub choices: Vec<Choice>,
 }
 
-/// What a way costs.
+/// Cost of a way.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Choice {
@@ -84,7 +88,7 @@ pub struct Choice {
     pub way: Way,
     /// Nanoseconds for 1024 bytes; 0 if never tried.
     pub ns_per_kib: f64,
-    /// How many sends were measured.
+    /// Number of sends that were measured.
     pub samples: u32,
     /// The kernel refused it.
     pub refused: bool,
@@ -94,18 +98,18 @@ pub struct Choice {
 pub(super) struct Chooser {
     /// For each kind of socket, by the logarithm of the bytes.
     classes: [[Option<Box<Class>>; SIZES]; Route::ALL.len()],
-    /// That of the last stream that was chosen for.
+    /// Route of the last stream for which a way was chosen.
     last: Option<Route>,
-    /// Where other processes see it.
+    /// Page where other processes see it.
     pub(super) tally: Tally,
 }
 
-/// What a send is to do.
+/// Way that was chosen for a send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub(super) way: Way,
     pub(super) why: Why,
-    /// What it takes is to be told to [`Chooser::learn`].
+    /// The time of the send is to be told to [`Chooser::learn`].
     pub(super) timed: bool,
 }
 
@@ -403,7 +407,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// What is known of a connection to this machine.
+    /// Returns the socket record of a connection to this machine.
     fn loopback() -> Socket {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
@@ -439,7 +443,7 @@ mod tests {
         assert!(tries < 400, "{tries} tries");
     }
 
-    /// What three ways cost that this many sends take; says how many of them were tries, and the way in the end.
+    /// Plays that many sends with the costs of three ways. Returns how many of them were tries, and the way in the end.
     fn play(chooser: &mut Chooser, socket: &Socket, sends: u32, costs: [u128; 3]) -> (u32, Way) {
         let (bytes, mut tries, mut way) = (4096, 0, Way::Copy);
         for _ in 0..sends {
@@ -472,7 +476,7 @@ mod tests {
         );
     }
 
-    /// Who copies by himself what is likely to be copied keeps nothing from being measured, or tried.
+    /// A program that itself copies what is likely to be copied prevents no measurement and no try.
     #[test]
     fn what_is_copied_unasked_changes_nothing_of_what_is_learnt() {
         let socket = loopback();

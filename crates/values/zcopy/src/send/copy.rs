@@ -18,7 +18,7 @@ pub(super) fn send(
     })
 }
 
-/// As [`send`], and never waits: `WouldBlock` where there is no room.
+/// Sends like [`send`], but never waits: `WouldBlock` where there is no room.
 pub(super) fn send_now(
     socket: BorrowedFd<'_>,
     segments: &[Segment],

@@ -1,10 +1,10 @@
-//! What a sender has sent.
+//! Counts of a sender.
 
 use crate::tally::{Tally, layout};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a [`crate::Sender`] has sent so far.
+        /// Counts of a [`crate::Sender`] so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }

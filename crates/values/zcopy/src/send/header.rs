@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 use tranship_sys::map;
 
 const BYTES: usize = 64 * PAGE;
-/// What one message may need: below that the log begins anew before it, never in the middle, where pages whose addresses were
-/// noted would go before the kernel has seen them.
+/// Most bytes that one message may need. When less is left, the log begins anew before the message. In the middle of
+/// it, pages whose addresses were noted would go before the kernel has seen them.
 const MESSAGE: usize = 32 * PAGE;
 
 #[derive(Debug)]
@@ -36,7 +36,8 @@ impl HeaderLog {
     /// A message begins: all that was kept so far has been given to the kernel.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if BYTES - self.used < MESSAGE {
-            // SAFETY: our own mapping; nobody reads it through our addresses any more, and who has its pages keeps them.
+            // SAFETY: our own mapping; no thread reads it through our addresses any more, and a holder of its pages
+            // keeps them.
             unsafe { map::discard(self.base, BYTES)? };
             self.used = 0;
         }

@@ -1,10 +1,10 @@
-//! Buffers of shared pools that the kernel may still read: each send with MSG_ZEROCOPY keeps handles of what it refers to until its
-//! notification has come, which comes when nothing in the kernel refers to their pages any more: they were acknowledged, or the connection
-//! is gone.
+//! Buffers of shared pools that the kernel may still read. Each send with MSG_ZEROCOPY keeps handles of its buffers
+//! until its notification has come. The notification comes when nothing in the kernel refers to their pages any more:
+//! they were acknowledged, or the connection is gone.
 //!
-//! That is why these buffers go by no other way without a copy: vmsplice(2) and sendfile(2) say nothing of that kind, and a socket's
-//! empty queue does not either, as a reader on the same machine may still have the pages. Values of an arena need none of it: their
-//! pages are never written again.
+//! That is why these buffers go by no other way without a copy. vmsplice(2) and sendfile(2) report nothing of that
+//! kind. A socket's empty queue does not prove it either, because a reader on the same machine may still have the
+//! pages. Values of an arena need none of this: their pages are never written again.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tranship_core::Cbuf;
 use tranship_sys::scatter::{self, Done};
 
-/// What is kept for one socket.
+/// Handles that are kept for one socket.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// By their numbers, oldest first.
@@ -37,7 +37,7 @@ struct Kept {
 struct Stays {
     /// Our own descriptor: notifications come also when the program has closed its own.
     fd: OwnedFd,
-    /// How the program wants it to be closed.
+    /// Linger time that the program set for closing it.
     linger: Option<Duration>,
 }
 
@@ -143,7 +143,7 @@ impl Held {
     }
 }
 
-/// How long somebody sleeps who is told at once that there is something, and finds nothing.
+/// Pause of a thread that is told at once that there is something, and finds nothing.
 pub(super) const AGAIN: Duration = Duration::from_millis(10);
 
 /// Waits for any of them, at most that long.

@@ -7,7 +7,7 @@ use super::held::{AGAIN, Held, wait};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// As long as the kernel itself waits for an other end that does nothing (tcp(7): `tcp_fin_timeout`).
+/// Longest wait, equal to the kernel's own for an other end that does nothing (tcp(7): `tcp_fin_timeout`).
 const LONGEST: Duration = Duration::from_secs(60);
 /// Between two looks at what came new.
 const ROUND: Duration = Duration::from_millis(50);

@@ -1,7 +1,8 @@
 //! Lists with files and buffers of shared pools: they go in parts, in order; where one part goes short, the call does.
 //!
-//! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY where the kernel says when it is
-//! done with them and there is enough of them; else they are copied, and what could go by reference beside them goes by itself.
+//! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY. This needs
+//! a kernel that reports when it is done with them, and enough bytes. Otherwise they are copied, and neighbours that
+//! can go by reference go by themselves.
 
 use super::segment::{Piece, Segment};
 use super::sender::Sender;
@@ -18,8 +19,8 @@ use tranship_sys::{scatter, signals, stream};
 
 /// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
 const LEAST: usize = 10 << 10;
-/// Bytes offered in one call with MSG_ZEROCOPY: all that is offered, not what has room, counts against RLIMIT_MEMLOCK (8 MiB by default, for all of a
-/// user's sockets), and what does not fit is refused.
+/// Bytes offered in one call with MSG_ZEROCOPY. All bytes that are offered, not only those that have room, count
+/// against RLIMIT_MEMLOCK (8 MiB by default, for all sockets of a user). Bytes that do not fit are refused.
 const AT_ONCE: usize = 1 << 20;
 /// Bytes at a time of a file that the kernel cannot refer to.
 const CHUNK: usize = 64 << 10;
@@ -174,7 +175,7 @@ impl Sender {
         }
     }
 
-    /// How many segments it took, and bytes.
+    /// Returns how many segments it took, and how many bytes.
     fn refer_kept(
         &mut self,
         fd: BorrowedFd<'_>,

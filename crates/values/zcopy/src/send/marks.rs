@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bits of a socket's number in a mark: above that of the half, below the send's own.
 const SOCKET: u32 = 31;
-/// And of the send's own number. The uppermost bit is the ring's.
+/// Bits of the send's own number. The uppermost bit is the ring's.
 const NUMBER: u32 = 31;
 /// Sockets that are remembered until their next send.
 const MOST: usize = 64;

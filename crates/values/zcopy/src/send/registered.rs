@@ -1,13 +1,15 @@
-//! Datagrams out of registered pages: io_uring's SENDMSG_ZC (Linux 6.15). The pages of an arena's protected pageblocks are looked up and held
-//! once, for all that is sent afterwards; MSG_ZEROCOPY does that for each page of each send, which costs as much as copying a page.
+//! Datagrams out of registered pages: io_uring's SENDMSG_ZC (Linux 6.15). The pages of an arena's protected pageblocks
+//! are looked up and held once, for all later sends. MSG_ZEROCOPY does that for each page of each send, which costs as
+//! much as copying a page.
 //!
 //! ```text
 //!   range    pageblock 3 │ 4 │ 9 │ …  │ log      the kernel has its pages; its addresses are only names
 //!   table    pageblock → place in the range, and the pageblock's epoch when that was made
 //! ```
 //!
-//! A range never changes. A new one is made, by a thread of its own, when much of what is sent lies elsewhere; one is given up when too much
-//! of it was freed, for its pages are held as long. Whether a pageblock still has the pages that were registered, its epoch says.
+//! A range never changes. A thread of its own makes a new one when many of the sent bytes lie elsewhere. A range is
+//! given up when too much of it was freed, because its pages are held as long. A pageblock's epoch says whether it
+//! still has the pages that were registered.
 
 use super::marks::Marks;
 use super::packet::Packet;
@@ -28,7 +30,7 @@ const LOG: usize = 1 << 20;
 const HALF: usize = LOG / 2;
 /// The longest copied piece of a datagram.
 const LONGEST: usize = 1024;
-/// What the pieces of one call may need of the log.
+/// Most bytes of the log that the pieces of one call may need.
 const MESSAGE: usize = 64 * LONGEST;
 /// Datagrams for each protected pageblock that had to go otherwise before a range is made for them: what that costs is less by then.
 const MISSES: u64 = 8;
@@ -37,7 +39,7 @@ const LEAST: u64 = 2048;
 /// Of so many datagrams one may lie elsewhere, and of so many pageblocks one may have been freed.
 const TOLERATED: u64 = 8;
 
-/// What a sender has of it.
+/// Registration state of a sender.
 #[derive(Debug, Default)]
 pub(super) struct Registered {
     range: Option<Range>,
@@ -45,7 +47,7 @@ pub(super) struct Registered {
     /// Datagrams that lay in it since it was made, and that did not.
     hits: u64,
     misses: u64,
-    /// So many misses before the next look at whether a range is worth it.
+    /// Misses before the next check whether a range is worth it.
     patience: u64,
     /// The kernel cannot, or does not let us.
     refused: bool,
@@ -60,7 +62,7 @@ impl Registered {
         covers && self.range.as_ref().is_some_and(same)
     }
 
-    /// As [`Registered::is_ready`], and waits for it if it can be.
+    /// Returns [`Registered::is_ready`], and waits for it if it can become ready.
     pub(super) fn insist(&mut self, arena: &Inner) -> bool {
         if !self.is_ready(arena) && !self.refused {
             let made = Range::new(arena);
@@ -107,7 +109,7 @@ impl Registered {
         *self = Registered::default();
     }
 
-    /// So many datagrams with protected values went otherwise, for want of a range that has them.
+    /// Notes that datagrams with protected values went otherwise, because no range has the values.
     pub(super) fn missed(&mut self, datagrams: usize) {
         self.misses += datagrams as u64;
     }
@@ -221,7 +223,7 @@ struct Range {
     identity: (u64, u64),
     block_bytes: usize,
     epochs: Arc<Epochs>,
-    /// How many protected pageblocks had been given back when it was made.
+    /// Number of protected pageblocks that had been given back when the range was made.
     renewed: u64,
     /// For each pageblock of the arena its place, or [`NOWHERE`], and its epoch.
     table: Vec<(u32, u32)>,
@@ -392,7 +394,7 @@ impl Log {
     }
 }
 
-/// Memory of its own. Whoever refers to its pages keeps them when it is gone.
+/// Memory of its own. A user of its pages keeps them when the area is gone.
 #[derive(Debug)]
 struct Area {
     at: NonNull<u8>,

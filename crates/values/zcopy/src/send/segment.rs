@@ -1,4 +1,4 @@
-//! What is sent: pieces as the program names them, segments as the kernel is told.
+//! Data to send: pieces as the program names them, segments as the kernel is told.
 
 use super::way::Cause;
 use crate::arena::Inner;
@@ -34,7 +34,8 @@ pub enum Piece<'a> {
     ///
     /// Sending panics if the range is not inside it.
     BufferPart(&'a Cbuf, Range<usize>),
-    /// These bytes of a file, by sendfile(2): as there, who writes the file changes what is under way. Streams only.
+    /// These bytes of a file, by sendfile(2): as there, a process that writes the file changes the bytes under way.
+    /// Streams only.
     File(&'a File, Range<u64>),
 }
 
@@ -47,7 +48,7 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// What is left of pieces of which so many bytes were sent.
+    /// Returns the rest of pieces of which so many bytes were sent.
     #[must_use]
     pub fn after(pieces: &[Piece<'a>], mut sent: usize) -> Vec<Piece<'a>> {
         let mut rest = Vec::with_capacity(pieces.len());
@@ -150,7 +151,7 @@ impl<'a> Piece<'a> {
 /// Bytes in a row that go one way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// As the program sees them: what is copied.
+    /// Address that the program sees; a copy reads from it.
     pub(super) at: *const u8,
     pub(super) len: usize,
     /// Pages with the same bytes that never change again.
@@ -161,7 +162,7 @@ pub(super) struct Segment {
     pub(super) file: Option<Place>,
     /// Of a shared pool: others may write it, and it stays only as long as it is held.
     pub(super) shared: bool,
-    /// Its owner may have written since: the pages may not be what the program sees.
+    /// The owner may have written since: the pages may not be those that the program sees.
     pub(super) unsure: bool,
 }
 
@@ -176,7 +177,7 @@ pub(super) struct Datagram {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     fd: RawFd,
-    /// What the descriptor stood for when it was made.
+    /// File that the descriptor stood for when it was made.
     identity: (u64, u64),
     pub(super) offset: u64,
 }
@@ -196,7 +197,7 @@ impl Place {
     }
 }
 
-/// Where the kernel finds pages.
+/// Address where the kernel finds pages.
 pub(super) type Pages = *const u8;
 
 impl Segment {
@@ -255,8 +256,8 @@ impl Segment {
         }
     }
 
-    /// Where to copy it from. Pages that never change are better known to the page tables, and to the caches, than the program's view of them, which was mapped
-    /// anew when they were protected.
+    /// Returns the address to copy from. Pages that never change are better known to the page tables, and to the
+    /// caches, than the program's view of them, which was mapped anew when they were protected.
     pub(super) fn source(&self) -> *const u8 {
         match self.pages {
             Some(pages) if !self.unsure => pages,
@@ -274,7 +275,7 @@ impl Segment {
         }
     }
 
-    /// Its first bytes, and the rest.
+    /// Splits it into its first bytes and the rest.
     pub(super) fn split(self, len: usize) -> (Segment, Segment) {
         let len = len.min(self.len);
         let rest = Segment {
@@ -293,7 +294,7 @@ impl Segment {
     }
 }
 
-/// How many bytes may go by reference.
+/// Returns how many bytes may go by reference.
 pub(super) fn referable(segments: &[Segment]) -> usize {
     let referable = segments.iter().filter(|segment| segment.pages.is_some());
     referable.map(|segment| segment.len).sum()

@@ -1,4 +1,4 @@
-//! Who sends: one for each thread.
+//! Sender: one for each thread.
 
 use super::choice::{Chooser, Chosen, Explanation};
 use super::counts::Counts;
@@ -50,7 +50,7 @@ pub struct Sender {
     pub(super) log: HeaderLog,
     pub(super) chooser: Chooser,
     pub(super) counts: Counts,
-    /// What the place on the page had before this sender.
+    /// Counts that the place on the page had before this sender.
     before: Counts,
     pagemap: Option<Pagemap>,
     pub(super) registered: Registered,
@@ -123,9 +123,10 @@ impl Sender {
     /// send(2) does. What was sent never changes, whatever is written or freed after this returns.
     ///
     /// # Errors
-    /// As send(2): `WouldBlock` if a non-blocking socket has no room at all or a blocking one's time-out (`SO_SNDTIMEO`) is over, `Interrupted`
-    /// if a signal's handler ran while a blocking one was waited for, `BrokenPipe` (without a signal) if the other end is gone. Where some of it
-    /// went before, that is said instead.
+    /// Those of send(2): `WouldBlock` if a non-blocking socket has no room at all, or if a blocking one's time-out
+    /// (`SO_SNDTIMEO`) is over; `Interrupted` if a signal's handler ran while a blocking one was waited for;
+    /// `BrokenPipe` (without a signal) if the other end is gone. If some bytes went before the error, the call returns
+    /// their number instead.
     pub fn send(
         &mut self,
         fd: impl AsFd,
@@ -144,11 +145,12 @@ impl Sender {
         sent
     }
 
-    /// May any of these go by reference, and is that likely to pay? Else who has them sends them as well with send(2), which need not know what
-    /// kind of socket it is, and says here what that took: [`Sender::copied`]. Protects nothing.
+    /// Returns whether any of these may go by reference and that is likely to pay. Otherwise the caller can as well use
+    /// send(2), which need not know the kind of the socket. The caller then reports the cost by [`Sender::copied`].
+    /// Protects nothing.
     #[must_use]
     pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
-        // Who cannot have what is its own says so at the send.
+        // A sender that cannot have its own resources reports that at the send.
         if self.renew_after_fork().is_err() {
             return true;
         }
@@ -402,7 +404,8 @@ impl Sender {
         }
     }
 
-    /// Full pageblocks of an arena are protected before something of it is sent: if that pays, and surely for who was told a way that needs it.
+    /// Protects full pageblocks of an arena before a part of it is sent: if that pays, and always for a sender that was
+    /// told a way that needs it.
     fn protect(&self, arena: &Inner) {
         match self.forced {
             None => arena.freeze_if_it_pays(),
@@ -437,7 +440,8 @@ impl Sender {
         }
     }
 
-    /// Its owner may have written since it was protected: such pages are not what the program sees, and are copied.
+    /// Adds a piece whose owner may have written it since it was protected. Such pages are not those that the program
+    /// sees, and are copied.
     fn push_raw(&mut self, segments: &mut Vec<Segment>, mut segment: Segment) {
         if segment.pages.is_none() {
             return self.push(segments, segment);
@@ -548,7 +552,7 @@ impl Sender {
         Ok(all)
     }
 
-    /// What it has sent so far.
+    /// Returns its counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts

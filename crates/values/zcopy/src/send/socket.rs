@@ -1,4 +1,4 @@
-//! What is known about a socket.
+//! Record of a socket.
 
 use super::held::Held;
 use super::linger;
@@ -10,8 +10,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use tranship_sys::scatter;
 
-/// What was found out about a socket, and the buffers of shared pools that the kernel may still read for it; goes with it to each send. A
-/// stream is connected, and its notifications (`MSG_ERRQUEUE`) are taken by nobody else.
+/// Properties of a socket, and the buffers of shared pools that the kernel may still read for it. Each send takes this
+/// record. A stream is connected, and no other code takes its notifications (`MSG_ERRQUEUE`).
 #[derive(Debug)]
 pub struct Socket {
     pub(super) route: Route,
@@ -41,7 +41,7 @@ pub(super) enum Notified {
     Untried,
     /// In use.
     On,
-    /// It cannot, or the kernel copied all the same.
+    /// The socket cannot, or the kernel copied all the same.
     Off,
 }
 

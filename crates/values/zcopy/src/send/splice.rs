@@ -25,7 +25,8 @@ pub(super) struct Pipe {
     write: OwnedFd,
     /// Pages that it holds.
     places: usize,
-    /// Where goes what a socket did not take. Open from the beginning: what stays in the pipe would go to the next socket.
+    /// Destination of bytes that a socket did not take. Open from the beginning: bytes that stay in the pipe would go
+    /// to the next socket.
     sink: std::fs::File,
     /// Bytes that are in it.
     held: usize,
@@ -35,7 +36,8 @@ impl Pipe {
     pub(super) fn new() -> io::Result<Pipe> {
         let sink = std::fs::File::options().write(true).open("/dev/null")?;
         let (read, write) = pipe::nonblocking()?;
-        // As large as an unprivileged user may have it; else as it is, which is two pages for whom has many.
+        // As large as an unprivileged user may have it. Otherwise unchanged, which is two pages for a user with many
+        // pipes.
         let bytes = pipe::set_room(&write, 256 * PAGE).or_else(|_| pipe::room(&write))?;
         let places = bytes / PAGE;
         Ok(Pipe {
@@ -119,8 +121,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// How many pages a socket is offered at once, after it took so much of what it was offered: what it does not take has to be taken out
-/// of the pipe again, page by page.
+/// Returns how many pages a socket is offered at once, after it took so much of its last offer. Pages that it does not
+/// take have to be taken out of the pipe again, page by page.
 fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
     if now < offered {
         (now / PAGE).max(LEAST)
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(got, value[..now]);
     }
 
-    /// As Varnish gives it.
+    /// A header in many pieces, as Varnish gives it, takes one place in the pipe.
     #[test]
     fn a_header_in_many_pieces_takes_one_place_in_the_pipe() {
         let (here, mut there) = UnixStream::pair().expect("sockets");

@@ -55,7 +55,7 @@ pub enum Why {
     Small,
     /// Nothing has been measured yet for its size on this kind of socket.
     Guess,
-    /// It costs least here, as measured.
+    /// The way costs least here, as measured.
     Cheapest,
     /// To measure what it costs here.
     Probe,
@@ -175,8 +175,8 @@ pub(super) fn is_the_sockets(error: &io::Error) -> bool {
     )
 }
 
-/// What is said of a send that was refused by reference, with nothing sent, and then copied: what copying came to. A connection that is over has told its error
-/// to the first of both, and a signal ended that one.
+/// Returns the result of a send that was refused by reference, with nothing sent, and then copied: usually the result
+/// of the copy. A connection that is over has reported its error to the first attempt, and a signal ended that one.
 pub(super) fn said<T>(refused: io::Error, copied: io::Result<T>) -> io::Result<T> {
     let first = match &copied {
         Ok(_) => false,

@@ -1,4 +1,4 @@
-//! This process's page.
+//! Page of this process.
 
 use super::layout::{
     ALL, HEAD_MAGIC, HEAD_NAME, HEAD_PID, HEAD_STARTED, HEAD_VERSION, MAGIC, VERSION,
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tranship_sys::{ForkGuard, map, memfd, process};
 
-/// What the memfd is called.
+/// Name of the memfd.
 pub(crate) const NAME: &str = "tranship-zcopy-tally";
 /// A folder in which each process keeps its page as a file, `PROGRAM.PID.zcopy`.
 const FOLDER: &str = "TRANSHIP_ZCOPY_EXPLAIN";
@@ -83,7 +83,7 @@ impl Page {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         set(HEAD_STARTED, since.map_or(0, |since| since.as_secs()));
         set(HEAD_VERSION, VERSION);
-        // Ordering: release: who sees it sees what was written before.
+        // Ordering: release: a reader that sees it sees the stores before it.
         self.words[HEAD_MAGIC].store(MAGIC, Ordering::Release);
     }
 }

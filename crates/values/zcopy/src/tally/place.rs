@@ -50,7 +50,7 @@ impl Tally {
         self.0.as_ref().map(|place| place.file)
     }
 
-    /// What stands there: of a sender that had the place before.
+    /// Returns the word at a position: it may be of a sender that had the place before.
     pub(crate) fn get(&self, at: usize) -> u64 {
         self.0
             .as_ref()

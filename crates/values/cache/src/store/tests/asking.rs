@@ -11,7 +11,7 @@ use tranship_proto::Request;
 use tranship_sys::socket;
 use tranship_testkit::Watchdog;
 
-/// So long an answer is waited for at least, from before the question on: what is tried later says nothing.
+/// Shortest time that an answer is waited for, from before the question on: an attempt after it says nothing.
 const WAITED_FOR: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
