@@ -3,7 +3,7 @@
 use crate::{Data, Done, Fault, Job, Op, Request, Store, sum};
 use std::sync::mpsc;
 
-/// How often a request whose outcome is not known, or whose bytes were damaged on the way, is asked again.
+/// Number of times that a request is asked again when its outcome is not known, or its bytes were damaged on the way.
 const ATTEMPTS: usize = 100;
 /// Requests of one call that are under way at once.
 const DEPTH: usize = 16;

@@ -1,9 +1,10 @@
 //! A cache in front of a store: whole blocks with their checksums, bounded in bytes, written through.
 //!
-//! What is thrown out is chosen by CLOCK (Corbato 1968): a hand goes round, takes the first block that was not used
-//! since it last passed. Who has a domain has it charged for the blocks ([`Cache::charge_to`]): then only what the manager admits is kept, and
-//! what it wants back is thrown out. A block is kept only if no write through here met it since it was read: two counters for each of
-//! many groups of blocks say so. What others write to the store ends its [`Lease`], and everything that is here with it.
+//! The block to throw out is chosen by CLOCK (Corbato 1968): a hand goes round and takes the first block that was not
+//! used since it last passed. A program in a domain has the blocks charged to the domain ([`Cache::charge_to`]). Then
+//! only the blocks that the manager admits are kept, and memory that it wants back is given back. A block is kept only
+//! if no write through here met it since it was read: two counters for each of many groups of blocks tell. A write of
+//! another client to the store ends its [`Lease`], and every block here with it.
 
 use crate::lease::Lease;
 use crate::slots::Slots;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tranship_core::{Account, Domain, Error, HeapOptions, Kind};
 
-/// So many blocks go at a time where memory is wanted back; whoever waits for the cache has its turn in between.
+/// Blocks that go at a time where memory is wanted back; a thread that waits for the cache has its turn in between.
 const AT_ONCE: u64 = 64;
 /// The most that a heap may have; no cache comes near it.
 const MOST_BYTES: u64 = 1 << 40;
@@ -64,7 +65,8 @@ struct Blocks {
     writes: Box<[Writes]>,
 }
 
-/// What a request may leave here when it is done: of each block, nothing if another write was under way at any time between.
+/// Permission of a request to leave blocks here when it is done. It leaves no block that another write met at any time
+/// in between.
 #[derive(Debug)]
 struct Ticket {
     version: u64,
@@ -214,7 +216,7 @@ impl Cache {
         })
     }
 
-    /// It is over, or has failed; nobody knows then what it left.
+    /// Notes that a write is over, or has failed; after a failure the block's content is not known.
     fn end_write(
         &self,
         lease: &Lease,
@@ -276,7 +278,7 @@ impl Blocks {
         }
     }
 
-    /// How many writes of its group have begun, if only so many of them are under way.
+    /// Returns how many writes of the block's group have begun, if only this many of them are under way.
     fn quiet(&self, block: u64, under_way: u64) -> Option<u64> {
         let writes = self.writes[group(block)];
         (writes.begun - writes.ended == under_way).then_some(writes.begun)
@@ -396,7 +398,7 @@ impl<S: Store> Cached<S> {
         }
     }
 
-    /// What is behind.
+    /// Returns the store behind the cache.
     pub fn below(&self) -> &S {
         &self.below
     }
@@ -462,7 +464,7 @@ impl<S: Store> Cached<S> {
     }
 }
 
-/// What a write brings, if it is what its checksums say.
+/// Returns the bytes of a write, if they match their checksums.
 fn copy_of(request: &Request, data: &Data) -> Option<Vec<u8>> {
     let len = request.len as usize;
     let mut bytes = (len <= data.len()).then(|| vec![0; len])?;

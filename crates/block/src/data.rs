@@ -32,7 +32,8 @@ pub enum Data {
     Heap(Heap),
     /// A buffer of a pool of this domain, which can be sent.
     Own(Own),
-    /// What came over a channel: it can only be read. Its sender may be able to change it, depending on the pool's trust level.
+    /// Memory that came over a channel: it can only be read. Its sender may be able to change it, depending on the
+    /// pool's trust level.
     Shared(Cbuf),
 }
 
@@ -70,12 +71,13 @@ impl Data {
         Data::Heap(Heap::zeroed(len))
     }
 
-    /// Memory of this process, with whatever an earlier request left in it: for those who fill all that they use.
+    /// Returns memory of this process with the bytes that an earlier request left in it, for a caller that fills all
+    /// that it uses.
     pub(crate) fn used(len: usize) -> Data {
         Data::Heap(Heap::used(len))
     }
 
-    /// How many bytes there is room for.
+    /// Returns the number of bytes that there is room for.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -180,7 +182,8 @@ impl Data {
         }
     }
 
-    /// Where the kernel is to write: valid as long as `self`, for `len` bytes. None: there is no memory, or none that may be written here.
+    /// Returns the address for the kernel to write: valid as long as `self`, for `len` bytes. None: there is no memory
+    /// that may be written here.
     pub(crate) fn place_to_fill(&mut self) -> Option<*mut u8> {
         match self {
             Data::None | Data::Room(_) | Data::Shared(_) => None,
@@ -189,7 +192,7 @@ impl Data {
         }
     }
 
-    /// Where the kernel is to read: valid as long as `self`, for `len` bytes. None: there is no memory.
+    /// Returns the address for the kernel to read: valid as long as `self`, for `len` bytes. None: there is no memory.
     pub(crate) fn place_to_read(&self) -> Option<*const u8> {
         match self {
             Data::None | Data::Room(_) => None,

@@ -1,4 +1,4 @@
-//! Where a service is, and what its channels and pools are like.
+//! Address of a service, and the properties of its channels and pools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tranship_core::{Domain, Error, LinkOptions, PoolOptions, Trust, Wait, WhenFu
 /// The most that one end of a connection has for what it sends, and as much for what is carried to it, bytes. A message of the
 /// largest size takes 320 KiB.
 const POOL_BYTES: u64 = 16 << 20;
-/// So much of it stays once it was needed: to get memory anew for each burst costs more than the disk.
+/// Bytes of a pool that stay once they were needed: getting memory anew for each burst costs more than the disk.
 const KEPT_BYTES: u64 = 6 << 20;
 /// In which it is granted: three messages of the largest size.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -30,7 +30,7 @@ const LINES: u32 = 256;
 /// let disk = Endpoint::new("shm:disk", Trust::Producer)
 ///     .with_domains(move || Domain::builder().socket(&socket).connect())
 ///     .give_up_after(Duration::from_secs(1));
-/// // Nobody serves it: whoever asks is told so a second later, instead of waiting.
+/// // Nobody serves it: a caller gets an error a second later, instead of waiting.
 /// assert!(Remote::new(&disk).wait(Duration::from_millis(10)).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -107,12 +107,12 @@ impl Endpoint {
         (self.domains)()
     }
 
-    /// Where questions go.
+    /// Returns the address of the channel for questions.
     pub(crate) fn asks(&self) -> String {
         format!("{}.ask", self.address)
     }
 
-    /// Where answers come from.
+    /// Returns the address of the channel for answers.
     pub(crate) fn answers(&self) -> String {
         format!("{}.answer", self.address)
     }
@@ -127,8 +127,8 @@ impl Endpoint {
             .trust(self.trust)
     }
 
-    /// Of both ends of both channels: who waits leaves the processor to those who work, no send waits, and no
-    /// pool is taken that is not as [`Endpoint::pool`] says.
+    /// Returns the options of both ends of both channels. A waiting thread leaves the processor to working threads, and
+    /// no send waits. Only a pool is taken that is as [`Endpoint::pool`] says.
     pub(crate) fn channels(&self) -> LinkOptions {
         let channels = LinkOptions::new()
             .lines(LINES)

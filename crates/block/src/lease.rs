@@ -1,4 +1,4 @@
-//! How long a client may use what it has read without asking again; the server's side is in `leases`.
+//! Time during which a client may use read data without asking again; the server's side is in `leases`.
 //!
 //! Leases as of Gray and Cheriton (1989): every answer of the server extends them, so that a client that asks anyhow asks
 //! for nothing else. The time counts from the question, which the server cannot have got earlier.
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long it lasts. Longer than a round trip to the server, or a cache is of no use there.
+/// Duration of a lease. It is longer than a round trip to the server; otherwise a cache is of no use there.
 pub(crate) const TERM: Duration = Duration::from_millis(250);
 
 /// A moment, also of a machine that sleeps meanwhile.
@@ -30,12 +30,12 @@ impl Moment {
 #[derive(Clone, Debug)]
 pub struct Lease(Option<Arc<Mutex<Known>>>);
 
-/// Where a lease stands.
+/// State of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Standing {
-    /// What was read under another number may be something else now.
+    /// Data that was read under another number may be different now.
     pub version: u64,
-    /// What was read under this number may be used now.
+    /// Data that was read under this number may be used now.
     pub holds: bool,
 }
 
@@ -44,7 +44,7 @@ struct Known {
     version: u64,
     /// Which opening of its disk the server serves.
     opening: Option<u128>,
-    /// How many writes others had done.
+    /// Number of writes that others had done.
     writes: u64,
     until: Option<Moment>,
 }

@@ -1,4 +1,4 @@
-//! The server's side of leases: who writes is answered when no other client can still use what was there before.
+//! Server's side of leases: a write is answered when no other client can still use the old data.
 //!
 //! A client with a cache asks, and may use what it reads for [`TERM`] from then on. Each answer says how many writes of others
 //! were done when the question came. A write is counted when it is done, and only then answered, and not before all
@@ -12,9 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a lease is waited for: the clocks of two machines do not run alike.
+/// Longest wait for the end of a lease. It is longer than the lease because the clocks of two machines do not run
+/// alike.
 const WAIT: Duration = TERM.saturating_add(Duration::from_millis(50));
-/// So long a client gets no lease after another one has written.
+/// Time during which a client gets no lease after another one has written.
 const CONTENDED: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -25,11 +26,11 @@ type Answer = Box<dyn FnOnce() + Send>;
 struct Client {
     channels: u32,
     caches: bool,
-    /// Its own writes.
+    /// Number of its own writes.
     writes: u64,
-    /// Its leases end then, as far as they are its last.
+    /// End of its leases, unless it gets another one.
     until: Option<Instant>,
-    /// It gets none before, as others write.
+    /// Time before which it gets no lease, because others write.
     barred: Option<Instant>,
 }
 
@@ -37,9 +38,9 @@ struct Client {
 struct Known {
     writes: u64,
     clients: HashMap<u64, Client>,
-    /// By then the leases of those who are gone have ended, and those of an earlier server.
+    /// Time by which the leases of clients that are gone, and those of an earlier server, have ended.
     gone: Instant,
-    /// That caches are of no use here was said.
+    /// The log was told that caches are of no use here.
     said: bool,
 }
 
@@ -76,7 +77,7 @@ impl Known {
         }
     }
 
-    /// How many writes of others it knows of with the answer; none: it gets no lease with it.
+    /// Returns how many writes of others the client learns of with the answer; none: it gets no lease with it.
     fn asked(&mut self, number: u64, now: Instant) -> Option<u64> {
         let client = self.clients.get_mut(&number)?;
         if !client.caches || client.barred.is_some_and(|until| now < until) {
@@ -180,7 +181,7 @@ impl Drop for Leases {
     }
 }
 
-/// What nobody guesses: it tells clients, and openings, apart.
+/// Returns a number that nobody guesses: it distinguishes clients, and openings.
 pub(crate) fn random() -> u64 {
     let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
     std::hash::Hasher::finish(&random)

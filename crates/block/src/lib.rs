@@ -43,7 +43,7 @@ pub use remote::Remote;
 pub use store::{Done, Info, Job, Op, Request, Store};
 pub use sum::sums;
 
-/// What the documentation shows must run.
+/// Code in the documentation, which must run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/block.md")]
 struct Documentation;

@@ -6,5 +6,5 @@ pub const BLOCK_BYTES: usize = 4096;
 pub(crate) const HEAD_BYTES: usize = 512;
 /// The most data of a message, bytes. Its checksums, five bytes each, fit into the head.
 pub(crate) const MAX_DATA_BYTES: usize = 256 << 10;
-/// So many questions of a client may be without an answer.
+/// Most questions of a client that may be without an answer.
 pub(crate) const MOST_ASKED: usize = 128;

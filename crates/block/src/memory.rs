@@ -1,8 +1,9 @@
 //! Memory of this process that requests use one after the other: to get it from the system page by page, and cleared,
 //! costs more than to fill it from the page cache.
 //!
-//! What was kept once is charged to a domain while there is one ([`charge_to`]), in use or not: to the first that comes, as it is one store for all of
-//! the process. What a domain is not admitted goes to the system.
+//! Memory that was kept once is charged to a domain while there is one ([`charge_to`]), in use or not. It is charged to
+//! the first domain, because one store serves all of the process. Memory that a domain is not admitted goes to the
+//! system.
 
 use crate::limits::BLOCK_BYTES;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -127,7 +128,7 @@ pub struct Heap {
     memory: Vec<u8>,
     start: usize,
     len: usize,
-    /// Who pays for it.
+    /// Account that pays for it.
     charged: Weak<Account>,
 }
 
@@ -137,7 +138,7 @@ impl Heap {
         Heap::new(vec![0; (BLOCK_BYTES << size(len)) + BLOCK_BYTES], len)
     }
 
-    /// With whatever an earlier request left in it: for those who fill all that they use.
+    /// Returns memory with the bytes that an earlier request left in it, for a caller that fills all that it uses.
     pub(crate) fn used(len: usize) -> Heap {
         let mut kept = Kept::lock();
         let found = kept.take(size(len));

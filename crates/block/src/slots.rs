@@ -28,7 +28,7 @@ struct Slot {
     block: Option<u64>,
     sum: u32,
     used: bool,
-    /// It is in the circle.
+    /// The block is in the circle.
     circled: bool,
 }
 
@@ -57,18 +57,18 @@ impl Slots {
         }
     }
 
-    /// How many have memory.
+    /// Returns how many have memory.
     pub(crate) fn present(&self) -> usize {
         self.slots.len() - self.bare.len()
     }
 
-    /// How many more need memory to take so many blocks.
+    /// Returns how many more need memory to take that many blocks.
     pub(crate) fn lacks(&self, blocks: usize) -> usize {
         let room = self.pages.count() - self.present();
         blocks.saturating_sub(self.empty.len()).min(room)
     }
 
-    /// What is there, and its checksum.
+    /// Returns the block at a place, and its checksum.
     pub(crate) fn read(&mut self, place: usize) -> (&[u8], u32) {
         let slot = &mut self.slots[place];
         slot.used = true;
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(slots.circle.len(), 4);
     }
 
-    /// Where memory was given back, the few places that are left are all that is looked at.
+    /// After memory was given back, only the few places that are left are checked.
     #[test]
     fn places_without_memory_are_met_once() {
         let mut slots = slots(4096);

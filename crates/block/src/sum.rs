@@ -27,7 +27,7 @@ pub fn sums(offset: u64, bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// As [`sums`], of the first `len` bytes of `data`, which others may be able to write: each piece is copied once.
+/// Returns [`sums`] of the first `len` bytes of `data`, which others may be able to write: each piece is copied once.
 pub(crate) fn sums_of(offset: u64, data: &Data, len: usize) -> Result<Vec<u32>, Fault> {
     if let Some(bytes) = data.slice() {
         return bytes
@@ -49,7 +49,7 @@ pub(crate) fn check(offset: u64, bytes: &[u8], given: &[u32]) -> Result<(), Faul
     compare(offset, bytes.len(), &sums(offset, bytes), given)
 }
 
-/// As [`check`], of the first `len` bytes of `data`.
+/// Checks like [`check`] the first `len` bytes of `data`.
 pub(crate) fn check_data(offset: u64, data: &Data, len: usize, given: &[u32]) -> Result<(), Fault> {
     compare(offset, len, &sums_of(offset, data, len)?, given)
 }

@@ -1,5 +1,5 @@
-//! What this process lacks for the moment (memory, descriptors, its quota, the manager) it waits for. Nothing is lost by that:
-//! what came is taken later, and what goes is sent later.
+//! Lacks that pass (memory, descriptors, the quota, the manager): this process waits for them. Nothing is lost by that:
+//! a message that came is taken later, and a message to send is sent later.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn is_transient(kind: Kind) -> bool {
     is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
 }
 
-/// Whoever waits says once for what.
+/// Record of the lack that was reported, so that a waiting thread reports it once.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Option<Kind>);
 

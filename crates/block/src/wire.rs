@@ -1,4 +1,4 @@
-//! What client and server say to each other: the messages of their channels. A pure codec.
+//! Codec of the messages between client and server: pure functions.
 //!
 //! What goes without data is inline. Data comes first in its buffer, so that it lies at a page, and what is said of it behind it. The
 //! message's word has a question's number, which its answer has, too, and how many bytes of data there are.
@@ -22,24 +22,24 @@ pub(crate) enum Ask {
     Do(Request),
 }
 
-/// Who a client is.
+/// Introduction of a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub version: u16,
-    /// What came by the channel of the answers.
+    /// Ticket that came by the channel of the answers.
     pub ticket: u128,
     /// Channels of the same session that are older are over: nothing that still waits in them is done after the answer.
     pub session: u64,
-    /// The same in all sessions of a client.
+    /// Number that is the same in all sessions of a client.
     pub client: u64,
-    /// It wants leases.
+    /// The client wants leases.
     pub caches: bool,
 }
 
 /// From the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Say {
-    /// The first: whoever shows this at the channel of the questions is answered here.
+    /// First message: the client that shows this number at the channel of the questions is answered here.
     Ticket(u128),
     /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no leases.
     Welcome(Info, Option<u128>),
@@ -62,7 +62,7 @@ pub(crate) fn number(word: u64) -> u64 {
     word >> LEN_BITS
 }
 
-/// What a message says, its question's number, and its data. None: nothing that can be said.
+/// Decodes a message into its content, its question's number, and its data. None: the message is not valid.
 pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u64, Option<Cbuf>)> {
     let number = number(message.meta);
     match message.body {

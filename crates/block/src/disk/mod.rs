@@ -1,7 +1,7 @@
 //! A file or a block device as a store: io_uring, without the page cache where the file system allows it.
 //!
-//! A buffer's memory is what the disk reads and writes; the only requests that are copied are those that do not begin
-//! and end at a block while the page cache is not used: their blocks are read, changed and written as a whole.
+//! The disk reads and writes a buffer's memory directly. Only one kind of request is copied: a request that does not
+//! begin and end at a block while the page cache is not used. Its blocks are read, changed and written as a whole.
 
 mod at_once;
 mod open;
@@ -40,7 +40,7 @@ use step::{Step, Then};
 /// assert_eq!(disk.info()?.size, 1 << 20);
 /// println!("{}", disk.describe()); // as "io_uring, without the page cache"
 ///
-/// let blocks = Blocking(disk); // for who waits for each request
+/// let blocks = Blocking(disk); // for callers that wait for each request
 /// blocks.write_at(0, b"a superblock", true)?; // on the disk when it is done
 /// let again = Disk::open(&path, &DiskOptions::default());
 /// assert!(matches!(again, Err(OpenError::InUse(_)))); // it is one program's at a time
@@ -93,7 +93,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// How it is read and written, for the log.
+    /// Returns in words how the disk is read and written, for the log.
     #[must_use]
     pub fn describe(&self) -> &'static str {
         match (&self.engine, self.is_direct()) {
@@ -191,7 +191,7 @@ impl Disk {
         });
     }
 
-    /// What follows every write: those that wait for it begin.
+    /// Begins the requests that waited for a write, after every write.
     fn after_write(
         self: &Arc<Self>,
         request: &Request,
@@ -263,7 +263,7 @@ impl Disk {
         });
     }
 
-    /// Where the file system has no way to make zeroes. On a thread, as it is long and rare.
+    /// Writes zeros where the file system has no way to make them. On a thread, because it is long and rare.
     fn write_zeroes(self: &Arc<Self>, request: Request, data: Data, end: After) {
         let disk = Arc::clone(self);
         let thread = std::thread::Builder::new().name("block-zeroes".into());
@@ -357,7 +357,7 @@ impl Disk {
     }
 }
 
-/// What follows when all of a read or a write is done.
+/// Continuation for when all of a read or a write is done.
 type After = Box<dyn FnOnce(Data, Result<(), Fault>) + Send>;
 
 fn blocks(request: &Request) -> Range<u64> {

@@ -16,7 +16,7 @@ pub enum OpenError {
     System {
         /// The file or device.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: io::Error,
     },
     /// A folder, a pipe or the like.
@@ -32,9 +32,9 @@ pub enum OpenError {
     Size {
         /// The file or device.
         path: PathBuf,
-        /// Its size, bytes.
+        /// Size that the file has, in bytes.
         has: u64,
-        /// What was asked for, bytes.
+        /// Size that was asked for, in bytes.
         wants: u64,
     },
     /// A new or empty file, and no size.
@@ -47,14 +47,14 @@ pub enum OpenError {
     Direct(PathBuf),
 }
 
-/// What was opened.
+/// File that was opened.
 pub(super) struct Opened {
     pub file: File,
     pub size: u64,
     pub direct: bool,
 }
 
-/// How long a server that ends may keep the file.
+/// Longest time that an ending server may keep the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks whether it is gone.
 const ROUND: Duration = Duration::from_millis(5);
@@ -144,8 +144,8 @@ fn takes_direct(file: &File) -> bool {
     done.recv().unwrap_or(false)
 }
 
-/// One server at a time writes; the lock lasts as long as anything of the kernel still works on the file, also after
-/// its server was killed, so that nothing of an earlier server comes after what a later one does.
+/// Locks the file for one writing server at a time. The lock lasts as long as anything of the kernel still works on the
+/// file, also after its server was killed. Thus no write of an earlier server comes after a write of a later one.
 fn lock(file: &File, shared: bool) -> io::Result<bool> {
     let how = match shared {
         true => FlockOperation::NonBlockingLockShared,

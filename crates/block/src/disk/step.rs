@@ -9,7 +9,7 @@ use crate::Data;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What the kernel is to do.
+/// Action for the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     Read,
@@ -45,7 +45,7 @@ impl Step {
         Ok(first.wrapping_add(self.at))
     }
 
-    /// The same that it is to read.
+    /// Returns the memory of this step that the kernel is to read.
     pub(super) fn memory_to_read(&self) -> io::Result<*const u8> {
         self.check_len()?;
         let first = self.data.place_to_read().ok_or_else(wrong)?;

@@ -27,7 +27,7 @@ struct Steps {
 
 struct Shared {
     ring: IoUring,
-    /// Who holds it may write to the submission queue.
+    /// The thread that holds this lock may write to the submission queue.
     steps: Mutex<Steps>,
     /// Something was put into the queue and not shown to the kernel.
     unseen: AtomicBool,
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// An error where the kernel, or whoever confines this process, does not allow it.
+    /// Creates the ring; fails where the kernel, or the sandbox of this process, does not allow it.
     pub(super) fn new(file: Arc<File>) -> io::Result<Ring> {
         let ring = IoUring::new(ENTRIES)?;
         let mut probe = io_uring::Probe::new();

@@ -1,4 +1,4 @@
-//! What a client is answered through, also by the store's threads.
+//! Way by which a client is answered, also by the store's threads.
 
 use crate::limits::MOST_ASKED;
 use crate::transient::is_transient;
@@ -55,7 +55,7 @@ impl Answers {
         }
     }
 
-    /// It is answered, with so many bytes of what was read, which are in the memory that was given for it.
+    /// Answers with this many bytes of the read data, which are in the memory that was given for it.
     pub(super) fn give(
         &self,
         number: u64,

@@ -1,8 +1,11 @@
 //! Serves a store over channels, to any number of clients.
 //!
-//! Each client has two channels: it asks by one, and is answered by the other. [`door`] lets clients in, [`session`] serves one.
-//! What a [`Direct`] front reads goes from the disk into a buffer of a pool that only this client can see, and is shared with it;
-//! what it writes goes to the disk from where the client has put it. A [`Forwarding`] front asks a server elsewhere.
+//! Each client has two channels: it asks by one, and is answered by the other. [`door`] lets clients in, [`session`]
+//! serves one.
+//!
+//! For a [`Direct`] front, read data goes from the disk into a buffer of a pool that only this client can see, and is
+//! shared with it. Data to write goes to the disk from where the client has put it. A [`Forwarding`] front asks a
+//! server elsewhere.
 
 mod answers;
 mod behind;
@@ -114,7 +117,7 @@ impl Behind for Forwarding {
 /// let at = Endpoint::new("local:blocks", Trust::Producer); // `tcp:HOST:PORT/NAME` for other machines
 /// let _server = Front::start(&at, Arc::new(Direct::new(disk)?))?;
 ///
-/// // Nearer to its clients, with a cache of 1 MiB that stays right whoever writes.
+/// // Nearer to its clients, with a cache of 1 MiB that stays correct, whichever client writes.
 /// let near = Endpoint::new("local:near", Trust::Producer);
 /// let _proxy = Front::start(&near, Arc::new(Forwarding::new(&at, Some(&Cache::new(1 << 20)))))?;
 ///

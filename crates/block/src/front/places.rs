@@ -1,4 +1,4 @@
-//! How many channels there are, and of one client: a user, or a host. Each costs a thread and memory.
+//! Numbers of channels: in all, and of one client (a user, or a host). Each channel costs a thread and memory.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tranship_core::{Receiver, Sender};
@@ -13,7 +13,7 @@ pub(super) struct Places(Mutex<Vec<(String, Weak<()>)>>);
 /// One of them, until it is dropped.
 pub(super) type Place = Arc<()>;
 
-/// Who is at the other end of a channel.
+/// Client at the other end of a channel.
 #[derive(Debug)]
 pub(super) struct Who {
     /// In words.

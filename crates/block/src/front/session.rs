@@ -43,7 +43,7 @@ impl Fences {
 pub(super) struct Session {
     asks: Receiver,
     answers: Arc<Answers>,
-    /// What is read goes out of; the client can read all of it.
+    /// Pool of the data that is read; the client can read all of it.
     pool: Pool,
     served: Served,
     tenant: Option<Arc<Tenant>>,
@@ -148,7 +148,7 @@ impl Session {
         let brings = data.as_ref().map_or(0, Cbuf::len);
         let fits = match request.op {
             Op::Read => len <= MAX_DATA_BYTES && brings == 0,
-            // Whoever writes without checksums would have them checked by nobody.
+            // The data of a client that writes without checksums would be checked by nobody.
             Op::Write => brings == len && (len == 0 || !request.sums.is_empty()),
             Op::Flush | Op::Trim | Op::Zero { .. } => brings == 0,
         };

@@ -5,14 +5,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a connection has of its own, bytes; the longest piece.
+/// Bytes that a connection has of its own; also the longest piece.
 pub(super) const OWN: usize = 1 << 20;
 /// The most that a connection has.
 pub(super) const MOST: usize = 64 << 20;
-/// What all connections share beside their own.
+/// Bytes that all connections share beside their own.
 const SHARED: usize = 256 << 20;
 
-/// What is left of what all share.
+/// Rest of the bytes that all connections share.
 #[derive(Debug)]
 pub(super) struct Budget(AtomicUsize);
 
@@ -22,7 +22,7 @@ impl Default for Budget {
     }
 }
 
-/// What a connection that has so much under way has borrowed.
+/// Returns how many bytes a connection with this many under way has borrowed.
 fn borrowed(bytes: usize) -> usize {
     bytes.saturating_sub(OWN)
 }

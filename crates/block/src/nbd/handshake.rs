@@ -9,7 +9,7 @@ const MAX_OPTION_BYTES: u32 = 64 << 10;
 /// The most options that a client may send before it begins.
 const MAX_OPTIONS: u32 = 1024;
 
-/// What was agreed.
+/// Result of the negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Agreed {
     /// Reads are answered in chunks.

@@ -1,4 +1,4 @@
-//! What comes from one client: many short requests in one system call, and the bytes of a long one where they belong.
+//! Input from one client: many short requests in one system call, and the bytes of a long one directly to their place.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 
@@ -23,7 +23,7 @@ impl<R: Read> Incoming<R> {
         }
     }
 
-    /// How many bytes are here.
+    /// Returns how many bytes are here.
     pub(super) fn here(&self) -> usize {
         self.end - self.start
     }
@@ -43,7 +43,8 @@ impl<R: Read> Incoming<R> {
 }
 
 impl<R: Read> Read for Incoming<R> {
-    /// What is here, or else straight to where it belongs, and ahead what comes with it.
+    /// Reads the bytes that are here. Otherwise reads from the socket directly to `to`, and keeps the bytes that come
+    /// with them.
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         if self.here() == 0 {
             let mut both = [IoSliceMut::new(to), IoSliceMut::new(&mut self.ahead)];

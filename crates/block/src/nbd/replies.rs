@@ -1,7 +1,8 @@
-//! What goes back to one client: in one piece each, without ever blocking whoever has it ready.
+//! Replies to one client: each in one piece, without ever blocking the thread that has a reply ready.
 //!
-//! Who has a reply ready sends it, and what others put behind it meanwhile; when the socket has no room, the connection's
-//! writer goes on. While more requests are at hand, short replies to them wait for each other.
+//! The thread that has a reply ready sends it, with the replies that others put behind it meanwhile. When the socket
+//! has no room, the connection's writer goes on. While more requests are at hand, short replies to them wait for each
+//! other.
 
 use super::budget::Budget;
 use super::stream::Stream;
@@ -28,12 +29,12 @@ pub(super) struct Reply {
     sent: usize,
     /// Bytes that are free when it is sent.
     charged: usize,
-    /// It is a request's last.
+    /// The reply is the last one of a request.
     ends: bool,
 }
 
 impl Reply {
-    /// Its parts were charged so much.
+    /// Makes a reply whose parts were charged this many bytes.
     pub(super) fn new(head: Vec<u8>, parts: Vec<(Heap, usize)>, charged: usize) -> Reply {
         Reply {
             head,
@@ -111,7 +112,7 @@ struct State {
     waiting: VecDeque<Reply>,
     /// Replies are held back, this many bytes of them.
     held: Option<usize>,
-    /// Somebody is at it: who put the first of them there, or the writer.
+    /// A thread is sending: the one that put the first of them there, or the writer.
     sending: bool,
     /// The socket has no room: it is the writer's turn.
     full: bool,
@@ -122,7 +123,7 @@ struct State {
 }
 
 impl State {
-    /// So much is sent, or nobody is there for it any more.
+    /// Returns to the budget bytes that were sent, or that no client takes any more.
     fn settle(&mut self, budget: &Budget, (bytes, count): (usize, usize)) {
         budget.shrink(self.bytes, self.bytes - bytes);
         self.bytes -= bytes;
@@ -176,7 +177,8 @@ impl Replies {
         self.charge_or(bytes, before, |_| false) == Some(true)
     }
 
-    /// The same of more bytes, unless there are not so many even when nothing else is under way. None: it is broken.
+    /// Charges that many bytes at once, unless there are not so many even when nothing else is under way. None: the
+    /// connection is broken.
     pub(super) fn charge_whole(&self, bytes: usize, before: impl FnOnce()) -> Option<bool> {
         self.charge_or(bytes, before, |state| state.bytes == 0)
     }
@@ -272,7 +274,7 @@ impl Replies {
         self.send(state, SendFlags::DONTWAIT);
     }
 
-    /// Sends what waits until there is nothing, or no room. The sender is who has set `sending`.
+    /// Sends the waiting replies until there are none, or no room. The sender is the thread that has set `sending`.
     fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, flags: SendFlags) {
         while !state.waiting.is_empty() {
             let mut taken = std::mem::take(&mut state.waiting);
@@ -351,7 +353,7 @@ mod tests {
         (Replies::new(Stream::Unix(ours), budget), theirs)
     }
 
-    /// Whoever asks and takes no answer is not served any more, before that costs more memory than was said.
+    /// A client that asks and takes no answer is not served any more, before it costs more memory than its limit.
     #[test]
     fn replies_that_nobody_takes_hold_up_further_requests() {
         let _dog = tranship_testkit::Watchdog::new();
@@ -391,7 +393,7 @@ mod tests {
         assert!(budget.is_whole());
     }
 
-    /// Whatever others have: who takes its replies goes on, in pieces.
+    /// A client that takes its replies goes on, in pieces, even if other clients have all shared memory.
     #[test]
     fn a_connection_has_its_own_when_others_have_all_that_is_shared() {
         let budget = Arc::default();

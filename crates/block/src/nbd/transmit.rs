@@ -158,7 +158,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// How many of so many bytes go into one job.
+    /// Returns how many of so many bytes go into one job.
     fn piece(&self, left: usize) -> usize {
         self.store.piece(left).min(OWN)
     }

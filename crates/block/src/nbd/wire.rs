@@ -11,7 +11,7 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// What the server can do, and what the client answers: fixed newstyle, no zeroes after an export's flags.
+/// Flags of the server, and the client's answer: fixed newstyle, no zeroes after an export's flags.
 pub(super) const FIXED_NEWSTYLE: u16 = 1;
 pub(super) const NO_ZEROES: u16 = 2;
 
@@ -51,7 +51,7 @@ const CAN_MULTI_CONN: u16 = 1 << 8;
 
 /// The longest read and write, bytes.
 pub(super) const MAX_BYTES: u32 = 32 << 20;
-/// What requests should be a multiple of, bytes; any will do.
+/// Number of bytes that requests should be a multiple of; any will do.
 pub(super) const PREFERRED_BYTES: u32 = 4096;
 
 /// Flags of an export. A flush over one connection covers what was acknowledged over others.
@@ -60,7 +60,7 @@ pub(super) fn export_flags(info: &Info) -> u16 {
     HAS_FLAGS | SEND_FLUSH | CAN_MULTI_CONN | if info.read_only { READ_ONLY } else { writes }
 }
 
-/// What a client wants.
+/// Command of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Command {
     Read,

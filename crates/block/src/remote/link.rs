@@ -13,14 +13,15 @@ use tranship_core::{Error, Kind, Message, Pool, Receiver, Sender};
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
 /// A pause that people want to know of.
 const LONG: Duration = Duration::from_millis(100);
-/// And where trying again changes nothing, as long as nobody corrects it.
+/// Pause between attempts that cannot succeed until somebody corrects the configuration.
 const FINAL_PAUSE: Duration = Duration::from_secs(10);
 /// A server that has not welcomed us by then is tried anew.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So long an attempt waits for a server that is not there; at least, if that is given up sooner.
+/// Longest and shortest time that an attempt waits for a server that is not there; the shortest applies if waiting is
+/// given up sooner.
 const OPEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(10)];
 
-/// How far a connection is.
+/// Progress of a connection.
 struct Link {
     answers: Receiver,
     /// Until the server may be asked.
@@ -72,7 +73,7 @@ impl Remote {
                 self.give_up();
             }
             drop(self.wait_until(pause, |_| self.is_over()));
-            // Only now: who waited for the server has been told why, and may have stopped.
+            // Only now: a caller that waited for the server has been told why, and may have stopped.
             if pause >= LONG && !self.is_over() && said.as_ref() != Some(&why) {
                 tracing::warn!("{}: {why}; trying again", self.server);
                 said = Some(why);
@@ -88,7 +89,7 @@ impl Remote {
         limit.is_some_and(|limit| away.elapsed() >= limit)
     }
 
-    /// What waits fails, and what comes, until the server is there again.
+    /// Fails the requests that wait, and those that come, until the server is there again.
     fn give_up(&self) {
         let mut state = self.lock();
         if !std::mem::replace(&mut state.given_up, true) {
@@ -123,7 +124,7 @@ impl Remote {
         })
     }
 
-    /// Says who we are, with the ticket for it.
+    /// Introduces this client, with the ticket for the channel.
     fn greet(&self, link: &mut Link, ticket: u128) -> Result<(), Error> {
         let hello = Ask::Hello(Hello {
             version: VERSION,
@@ -311,7 +312,7 @@ impl Remote {
             .for_each(Sender::abandon);
     }
 
-    /// What waits fails, and with `away` what was asked.
+    /// Fails the requests that wait, and with `away` also those that were asked.
     fn fail(&self, away: bool) {
         let mut state = self.lock();
         let mut failed = std::mem::take(&mut state.queue);

@@ -31,20 +31,20 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 pub(crate) struct Client {
     /// Of no other client.
     number: u64,
-    /// It wants leases.
+    /// The client wants leases.
     caches: bool,
-    /// What of that is known here; charged to the domain.
+    /// Cache of its blocks; charged to the domain.
     cache: Option<Arc<Cache>>,
     safety: Safety,
     lease: Lease,
-    /// Made by who needs it first.
+    /// Made by the first user that needs it.
     domain: Mutex<Option<Member>>,
 }
 
 #[derive(Debug)]
 struct Member {
     domain: Domain,
-    /// What is kept for requests.
+    /// Memory that is kept for requests.
     _charged: Option<memory::Charged>,
 }
 
@@ -107,7 +107,7 @@ impl Client {
 pub struct Remote {
     server: Endpoint,
     client: Arc<Client>,
-    /// The same at each connection: see [`Hello`](crate::wire::Hello).
+    /// Number that stays the same at each connection: see [`Hello`](crate::wire::Hello).
     session: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -119,7 +119,7 @@ pub struct Remote {
 struct State {
     /// To the server, when it may be asked.
     out: Option<Sender>,
-    /// What writes are sent from; the server can read all of it.
+    /// Pool from which writes are sent; the server can read all of it.
     pool: Option<Pool>,
     info: Option<Info>,
     /// By number, in the order in which they were first asked.
@@ -131,7 +131,7 @@ struct State {
     given_up: bool,
     /// In words, why it is not there.
     why: Option<String>,
-    /// That stays so until somebody corrects it.
+    /// The error stays until somebody corrects its cause.
     is_final: bool,
     numbers: u64,
 }
@@ -156,7 +156,7 @@ impl Remote {
         Remote::of(server, &Client::new(true, None))
     }
 
-    /// As one client with others.
+    /// Connects as one client together with others.
     pub(crate) fn of(server: &Endpoint, client: &Arc<Client>) -> Arc<Remote> {
         let remote = Arc::new_cyclic(|own| Remote {
             server: server.clone(),
@@ -194,7 +194,7 @@ impl Remote {
         self.lock().why.clone()
     }
 
-    /// How often the server was reached.
+    /// Returns how often the server was reached.
     #[must_use]
     pub fn connections(&self) -> u64 {
         // Ordering: relaxed; a count.
@@ -215,7 +215,7 @@ impl Remote {
         self.own.strong_count() <= 1
     }
 
-    /// Wakes those who wait for the server.
+    /// Wakes the threads that wait for the server.
     fn tell(&self) {
         drop(self.lock());
         self.changed.notify_all();
@@ -228,7 +228,8 @@ impl Remote {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Asks what waits, as far as there is room. The thread does it, and whoever submits. Says what the rest waits for.
+    /// Asks the waiting questions, as far as there is room. The own thread does it, and each caller that submits.
+    /// Returns the reason why the rest waits.
     fn ask(&self, state: &mut State) -> Option<Error> {
         let State {
             out: Some(out),

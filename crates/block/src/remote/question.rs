@@ -1,4 +1,4 @@
-//! A question: what is asked, what it takes along, and who waits for the answer.
+//! Question to the server: its request, its memory, and the caller that waits for the answer.
 
 use crate::data::Own;
 use crate::lease::Moment;
@@ -21,11 +21,11 @@ pub(super) struct Question {
 }
 
 enum Memory {
-    /// What the answer fills, if anything.
+    /// Memory that the answer fills, if any.
     For(Data),
-    /// What a write brings.
+    /// Data of a write.
     Brought(Data),
-    /// The same as a message, kept until there is an answer: it may have to be asked again.
+    /// Data of a write as a message, kept until there is an answer: it may have to be asked again.
     Sealed(Cbuf),
 }
 
@@ -97,7 +97,7 @@ impl Question {
         data.map_or(0, Cbuf::len) == wants
     }
 
-    /// It is answered.
+    /// Ends the question with its answer.
     pub fn end(self, mut result: Result<Vec<u32>, Fault>, came: Option<Cbuf>) {
         let data = match (self.memory, came) {
             (Memory::For(Data::None | Data::Room(_)), Some(came)) => Data::Shared(came),

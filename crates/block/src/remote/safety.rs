@@ -6,7 +6,7 @@
 use crate::{Fault, Info};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What all channels to one server know together.
+/// Knowledge that all channels to one server share.
 #[derive(Debug, Default)]
 pub(crate) struct Safety(Mutex<Known>);
 
@@ -16,7 +16,7 @@ struct Known {
     /// Counts writes that were acknowledged, and how many of them a flush covers.
     written: u64,
     flushed: u64,
-    /// How often something may have been lost, and of how many that was told.
+    /// Number of times that writes may have been lost, and how many of these were reported.
     losses: u64,
     told: u64,
 }
@@ -26,7 +26,7 @@ impl Safety {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server says who it is.
+    /// Notes the identity of a server that was reached.
     pub(crate) fn met(&self, info: &Info) {
         let mut known = self.lock();
         let other = known.boot.is_some_and(|boot| boot != info.boot);

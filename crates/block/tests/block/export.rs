@@ -268,7 +268,7 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
     }
 }
 
-/// Connections until no more fit into the queue of who listens there.
+/// Returns connections that fill the queue of the listener.
 fn fill(path: &std::path::Path) -> Vec<OwnedFd> {
     use rustix::net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,

@@ -14,7 +14,7 @@ const VERSION: u16 = 3;
 /// Of a word, below the number.
 const LEN_BITS: u32 = 20;
 
-/// What a client says first: the number of that word, and its fields.
+/// Returns the first message of a client: the number of that message, and its fields.
 fn hello(ticket: u128, version: u16) -> Vec<u8> {
     let session = u64::try_from(ticket % (1 << 64)).expect("small");
     said(&(0u8, version, ticket, session, session, false))
@@ -82,7 +82,7 @@ impl Client {
         buffer
     }
 
-    /// Its channels end.
+    /// Checks that its channels end.
     fn ends(mut self) {
         loop {
             match self.answers.recv() {
@@ -105,7 +105,8 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     let store = Blocking(Arc::clone(&honest));
     store.write_at(0, &[7; 20_000], false).expect("writing");
 
-    // Before it is let in. Who has no right ticket takes nobody's channel: its own waits on.
+    // Before the client is let in. A client without a right ticket takes no other client's channel: its own channel
+    // waits on.
     let firsts: [&dyn Fn(u128) -> Vec<u8>; 5] = [
         &|_| vec![],
         &|_| vec![9; 40],
@@ -222,7 +223,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     assert_eq!(honest.connections(), 1, "connected again");
 }
 
-/// Who takes no answers, and who keeps all that it was sent, waits for itself.
+/// A client that takes no answers, and one that keeps all that it was sent, wait for themselves.
 #[test]
 fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_again() {
     let _dog = kit::watchdog();

@@ -117,7 +117,7 @@ fn reached(remote: Arc<Remote>) -> Arc<Remote> {
     remote
 }
 
-/// As `connect`, for a cache.
+/// Connects like `connect`, for a cache.
 pub fn leased(at: &Endpoint) -> Arc<Remote> {
     reached(Remote::leased(at))
 }

@@ -8,7 +8,7 @@ use tranship_core::{CbufMut, Domain, Limit, Pool, PoolOptions, Shortage, Trust};
 use tranship_manager::Config;
 
 const SIZE: u64 = 1 << 20;
-/// What the manager has for all.
+/// Bytes that the manager has for all.
 const TOTAL: u64 = 64 << 20;
 
 /// Takes everything that there is left.

@@ -1,4 +1,4 @@
-//! What is promised of bytes that are damaged on their way, of a flush, and of what a server that is gone had not
+//! Promises about bytes that are damaged on their way, about a flush, and about requests that a lost server had not
 //! answered.
 
 use crate::kit;
@@ -145,7 +145,7 @@ fn unwritten(file: &File) -> Option<u64> {
     (done == 0).then_some(dirty + under_way)
 }
 
-/// What a write leaves in the page cache is on the disk when a flush, or the write itself, was said to be done.
+/// Data that a write leaves in the page cache is on the disk when a flush, or the write itself, was reported as done.
 fn flushes(store: Arc<dyn Store>, file: &kit::File, name: &str) {
     let seen = File::open(&file.path).expect("the file");
     let store = Blocking(store);

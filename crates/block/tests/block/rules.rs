@@ -1,4 +1,4 @@
-//! What is refused, and what outlives whom.
+//! Refusals, and things that outlive others.
 
 use crate::kit;
 use std::sync::Arc;
