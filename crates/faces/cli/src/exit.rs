@@ -18,7 +18,7 @@ pub(crate) const CUT_SHORT: u8 = 4;
 /// An experiment ran, and what it was to show it did not show.
 pub(crate) const NOT_SHOWN: u8 = 5;
 
-/// What a command says when it did its work.
+/// Answer of a command that did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Done, or yes.
@@ -69,7 +69,7 @@ fn classify(error: &anyhow::Error) -> u8 {
         .find_map(|cause| cause.downcast_ref::<Error>());
     let timed_out = ours.and_then(|ours| ours.find::<TimedOut>());
     match ours.map(Error::kind) {
-        // That the manager does not answer says nothing of who was waited for.
+        // A manager that does not answer says nothing of the peer that was waited for.
         Some(Kind::TimedOut)
             if timed_out.is_some_and(|t| matches!(t.awaited, Awaited::Manager(_))) =>
         {

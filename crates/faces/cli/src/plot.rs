@@ -13,15 +13,15 @@ pub(crate) use text::text;
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Plot {
     pub title: String,
-    /// What values are in.
+    /// Unit of the values.
     pub unit: &'static str,
     /// Seconds and values, times rising.
     pub curves: Vec<Curve>,
     /// Seconds and what happened.
     pub marks: Vec<(f64, String)>,
-    /// What goes across; nothing: seconds.
+    /// Label of the axis across; none: seconds.
     pub across: &'static str,
-    /// Where something is written there, instead of at round numbers.
+    /// Places with labels on that axis, instead of round numbers.
     pub places: Vec<(f64, String)>,
 }
 

@@ -168,7 +168,7 @@ fn where_the_manager_has_its_own_and_where_there_is_none_it_says_so() {
     assert!(said.contains("p.toml") && said.contains("bandd"), "{said}");
 }
 
-/// A new manager gives the right again to who had it.
+/// A new manager gives the right again to the domain that had it.
 #[test]
 fn a_manager_is_started_anew_and_the_policy_goes_on() {
     let _dog = Watchdog::new();

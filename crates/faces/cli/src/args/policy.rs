@@ -47,7 +47,7 @@ pub(crate) struct SimulateArgs {
     /// Draws throughput, waiting and quotas over time into an SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// The same and the tables into one HTML page that needs no other file.
+    /// Writes the pictures and the tables into one HTML page that needs no other file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -57,13 +57,13 @@ pub(crate) struct RunArgs {
     /// The policy: see `tranship policy list`.
     #[arg(long, value_name = "NAME", required_unless_present = "config")]
     pub policy: Option<String>,
-    /// How long a period is.
+    /// Length of a period.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
     pub every: std::time::Duration,
     /// TOML, of what is to be otherwise than usual: policy, most_step, headroom, calm, calm_collecting, band (docs/scheduling.md).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How long to run; default: until it is interrupted.
+    /// Time to run; default: until it is interrupted.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<std::time::Duration>,
     /// Does not lock itself down to the manager's socket and a clock.
@@ -77,10 +77,10 @@ pub(crate) struct RunArgs {
 pub(crate) struct RecordArgs {
     /// The file; `-`: standard output.
     pub file: PathBuf,
-    /// How long a period is.
+    /// Length of a period.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
     pub every: std::time::Duration,
-    /// How long to record; default: until the manager leaves, or this program is interrupted.
+    /// Time to record; default: until the manager leaves, or this program is interrupted.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<std::time::Duration>,
     #[command(flatten)]

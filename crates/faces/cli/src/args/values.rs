@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use tranship_proto::text_fault;
 
-/// Where the manager is; shared by everything that talks to it.
+/// Address of the manager; shared by all commands that talk to it.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ConnectArgs {
     /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's. Where it is named, no manager is started.
@@ -12,13 +12,13 @@ pub(crate) struct ConnectArgs {
     pub socket: Option<PathBuf>,
 }
 
-/// What a channel that goes to another process can begin with.
+/// Schemes of channels that go to another process.
 const SCHEMES: &[&str] = match cfg!(feature = "net") {
     true => &["shm", "copy", "tcp", "tcp+plain"],
     false => &["shm"],
 };
 
-/// Where `send` and `recv` meet: a name, or an address of another process.
+/// Parses the meeting point of `send` and `recv`: a name, or an address of another process.
 pub(super) fn parse_address(text: &str) -> Result<String, String> {
     match text.split_once(':') {
         Some(("local", name)) => Err(format!(
@@ -55,7 +55,7 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a size and a time look like; help and errors say the same.
+/// Forms of a size and a time; help and errors use the same words.
 pub(super) const FORMS: [&str; 2] = [
     "a whole number and KiB, MiB, GiB, TiB (or K, M, G, T); without: bytes",
     "a whole number and ms, s, m or h; without: seconds",
@@ -69,7 +69,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The same; 0 is one, too.
+/// Parses a size, or 0.
 pub(super) fn parse_size_or_none(text: &str) -> Result<u64, String> {
     let factor = |unit: &str| match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),

@@ -19,10 +19,10 @@ use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 /// Pause between two looks at the socket of a manager that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long it may take.
+/// Longest time until the manager listens.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What `manager default-config` prints, and what is installed for a system's manager; a test holds it to the defaults in the
-/// code.
+/// Output of `manager default-config`, which is also installed for a system's manager. A test compares it with the
+/// defaults in the code.
 const DEFAULT_CONFIG: &str = include_str!("../../../../../dist/manager.toml");
 
 pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
@@ -57,7 +57,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         Some(path) => path.clone(),
         None => usual_socket()?,
     };
-    // The system's manager serves everybody whom its rules let in; a user's own serves that user.
+    // The system's manager serves every user that its rules let in; a user's own serves that user.
     let mode = config
         .socket_mode
         .unwrap_or(if path == Path::new(paths::SYSTEM_SOCKET) {
@@ -72,7 +72,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         None => Listener::bind(&path, mode),
     };
     let listener = match bound {
-        // That is no failure to who only wants one to be there.
+        // That is no failure for a caller that only wants a manager to be there.
         Err(error) if error == Kind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };

@@ -81,7 +81,7 @@ impl std::fmt::Display for Account {
 }
 
 impl Account {
-    /// What becomes of callers who want more than is left.
+    /// Returns in words what happens to callers that want more than is left.
     fn who_waits(&self) -> String {
         let (left, who) = (
             self.quota_bytes.saturating_sub(self.has_bytes),
@@ -97,7 +97,7 @@ impl Account {
         }
     }
 
-    /// Those that somebody owns who is alive.
+    /// Returns the accounts whose owner is alive.
     fn all(records: &[StatRecord]) -> Vec<Account> {
         let owner = |id: DomainId| {
             let name = records.iter().find_map(|record| match record {

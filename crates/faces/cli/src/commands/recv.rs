@@ -60,7 +60,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What would be in the way is better said before anybody is waited for.
+/// Checks the path: an obstacle is reported before the command waits for anything.
 fn check(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tranship_manager::paths::SOCKET_ENV;
 
-/// As `tranship-malloc` reads it.
+/// Variable as `tranship-malloc` reads it.
 const HEAP_MAX_ENV: &str = "TRANSHIP_HEAP_MAX";
 
 /// Becomes the program; returns only if that fails.
@@ -45,7 +45,7 @@ fn socket(given: Option<&Path>) -> Option<PathBuf> {
     std::path::absolute(place.path).ok()
 }
 
-/// What else is preloaded stays.
+/// Returns the value of the preload variable; other preloaded libraries stay.
 fn preload(library: &Path, others: Option<OsString>) -> OsString {
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {

@@ -49,13 +49,14 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     taken.map(|()| Answer::Yes)
 }
 
-/// Waits for a receiver who takes the pool.
+/// Waits for a receiver that takes the pool.
 fn meet(domain: &Domain, args: &SendArgs, pool: &Pool) -> Result<Sender, tranship::Error> {
     let listener = domain.listen(&args.name, Role::Source)?;
     loop {
         let mut sender = listener.accept_sender_within(args.wait)?;
         match sender.assign(pool) {
-            // Who came may be gone again, or know nothing of it, as its manager died before it could say so.
+            // The receiver may be gone again, or may not know of the meeting because its manager died before it could
+            // report it.
             Err(_) if sender.is_peer_gone() => {}
             assigned => return assigned.map(|()| sender),
         }

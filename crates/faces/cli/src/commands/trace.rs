@@ -55,7 +55,7 @@ fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answe
     Ok(Answer::Yes)
 }
 
-/// What somebody asks for.
+/// Object that a user asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     All,
@@ -181,7 +181,7 @@ fn ms(ns: u64) -> String {
     format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000)
 }
 
-/// As a person names it on the command line.
+/// Returns the text by which a person names it on the command line.
 fn text_of(id: CbufId) -> String {
     format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
 }

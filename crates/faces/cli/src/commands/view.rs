@@ -1,4 +1,4 @@
-//! What the manager told, for people and for programs.
+//! Figures of the manager, for people and for programs.
 
 use super::connect;
 use super::names::Names;
@@ -205,7 +205,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                     .collect::<Vec<_>>()
                     .join(" "),
             ]),
-            // Whoever reads a pool without holding anything is counted with the pool's readers.
+            // A domain that reads a pool without holding anything is counted with the pool's readers.
             StatRecord::Hold(h) if h.buffers == 0 => {}
             StatRecord::Hold(h) => holds.row(vec![
                 names.domain(h.domain),
@@ -245,7 +245,7 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
     records.iter().filter_map(line).collect()
 }
 
-/// How short memory is on the machine and in its cgroups, and what is granted for that.
+/// Returns in words how short memory is on the machine and in its cgroups, and what is granted because of that.
 fn outside(m: &ManagerStat) -> String {
     let pressure = match m.pressure {
         Pressure::Unwatched => "not watched".to_owned(),

@@ -1,4 +1,4 @@
-//! What the demonstration works on: a given file, or a few hundred MiB of real data found on this machine.
+//! Input of the demonstration: a given file, or a few hundred MiB of real data found on this machine.
 
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// How much to look for.
+/// Amount of data to look for.
 const WANTED: u64 = 256 << 20;
 /// Smaller files are not worth a descriptor.
 const SMALLEST: u64 = 256 << 10;
@@ -19,7 +19,7 @@ const MOST_FILES: usize = 512;
 pub(crate) struct Input {
     parts: Vec<Part>,
     total: u64,
-    /// Where it comes from, for people.
+    /// Origin of the data, for people.
     pub origin: String,
 }
 
@@ -130,7 +130,7 @@ impl Input {
     }
 }
 
-/// This program's own build outputs, then what is installed.
+/// Returns the places to look: this program's own build outputs, then installed files.
 fn places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Ok(program) = std::env::current_exe() {

@@ -28,11 +28,11 @@ use tranship::{
 
 /// Frames that may wait for one consumer.
 const QUEUE: u32 = 4;
-/// How long it waits for the frames of the last pass, which nobody should miss.
+/// Longest wait for the frames of the last pass, which no consumer should miss.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than the library keeps a pool that is over, for threads that are about to leave it.
 const REST: Duration = Duration::from_millis(1500);
-/// How often to take part in the domain's life where nothing else does.
+/// Interval at which the domain's work is done where nothing else does it.
 const TURN: Duration = Duration::from_millis(5);
 
 /// The producer: a domain with a manager of its own and a pool of frames.
@@ -46,7 +46,7 @@ pub(crate) struct Producer<'a> {
     before: Held,
 }
 
-/// What there was before the pool and the consumers, and after them.
+/// Resources before the pool and the consumers, and after them.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub before: Held,
@@ -155,7 +155,7 @@ impl<'a> Producer<'a> {
         Ok((buffer.freeze(), next))
     }
 
-    /// As long as the others ran, to four consumers, whole passes.
+    /// Waits as long as the others ran, with four consumers, for whole passes.
     pub(crate) fn steady(&self, mut watch: impl FnMut(&[Worker])) -> Result<Reached> {
         let (workers, mut lanes) = self.start_all()?;
         lanes

@@ -1,4 +1,4 @@
-//! What the demonstration found: tables, checks, the picture.
+//! Report of the demonstration: tables, checks, the picture.
 
 mod facts;
 mod passing;
@@ -30,7 +30,7 @@ pub(crate) struct Report {
     /// Numbers of the main stage.
     facts: Facts,
     plot: Plot,
-    /// Where the next stage begins on the picture's time axis.
+    /// Start of the next stage on the picture's time axis.
     time: f64,
     json: bool,
 }
@@ -141,7 +141,7 @@ impl Report {
         self.time += reached.seconds;
     }
 
-    /// That the consumers did their work, and could do nothing else.
+    /// Checks that the consumers did their work, and could do nothing else.
     fn check_work(&mut self, over: &str, reached: &Reached, output: &Path) -> Result<()> {
         self.check_hashes(over, reached, output)?;
         let escaped: Vec<&String> = reached

@@ -6,12 +6,12 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use tranship::sandbox::{Landlock, Sandbox};
 
-/// What holds a consumer, and what it found when it tried to get out.
+/// Confinement of a consumer, and the result of its attempts to get out.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     /// Landlock is in force (seccomp always is).
     pub landlock: bool,
-    /// What was tried after the lock-down and succeeded; nothing, if all is well.
+    /// Attempts after the lock-down that succeeded; none, if all is well.
     pub escaped: Vec<String>,
 }
 

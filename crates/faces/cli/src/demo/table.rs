@@ -5,7 +5,7 @@ use crate::output::Table;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often a terminal is redrawn and the rates are taken.
+/// Interval at which a terminal is redrawn and the rates are taken.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Rates of some consumers over time.

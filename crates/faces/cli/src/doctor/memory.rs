@@ -74,7 +74,7 @@ fn cgroup(mount: &Path, own: &str) -> Finding {
 
 struct Group {
     version: u32,
-    /// Where the hierarchy begins.
+    /// Root of the hierarchy.
     root: PathBuf,
     /// Our group.
     own: PathBuf,

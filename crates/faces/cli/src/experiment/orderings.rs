@@ -1,4 +1,4 @@
-//! What must hold between the runs of a figure, with what was measured.
+//! Relations that must hold between the runs of a figure, with the measured values.
 
 use super::plan::UNLIMITED;
 use super::played::{INTERFERER, Played, SERVER, Span, whole_pages};
@@ -7,14 +7,14 @@ use serde::Serialize;
 
 /// Rates this near to each other are equal: what a busy machine does to them.
 const NEAR: f64 = 0.03;
-/// So are shares of time, in percentage points of it.
+/// Tolerance for shares of time, in percentage points.
 const NEAR_SHARE: f64 = 0.01;
 /// A target is kept when the share is this near to it.
 const BAND: f64 = 0.02;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Ordering {
-    /// What must hold.
+    /// Relation that must hold.
     pub what: String,
     pub measured: String,
     pub held: bool,
@@ -53,7 +53,7 @@ fn named<'a>(all: &'a [Played], name: &str) -> Option<&'a Played> {
     all.iter().find(|p| p.setting.name.starts_with(name))
 }
 
-/// What a program reached while most was wanted.
+/// Rate that a program reached while most was wanted.
 struct Reached {
     per_second: f64,
     share: f64,
@@ -128,7 +128,8 @@ fn best(ample: &Played, other: &Played) -> Ordering {
     let both = |app| [peak(ample, app), peak(other, app)];
     let ([s, t], [i, j]) = (both(SERVER), both(INTERFERER));
     let wait = |a: &Reached, b: &Reached| a.share <= b.share + NEAR_SHARE;
-    // Who is short of memory takes less of the processors from the other: what both do counts together, each as a part of what it does here.
+    // A program that is short of memory takes less of the processors from the other. So the work of both counts
+    // together, each as a part of its work here.
     let part = |a: &Reached, b: &Reached| b.per_second / a.per_second.max(1.0);
     let work = (part(&s, &t) + part(&i, &j)) / 2.0;
     Ordering::new(
@@ -195,7 +196,7 @@ fn targets(all: &[Played]) -> Vec<Ordering> {
     found
 }
 
-/// What the interferer had comes back; in the paper's 10 % case it does not.
+/// Checks that the interferer gets its memory back; in the paper's 10 % case it does not.
 fn recovers(played: &Played) -> Option<Ordering> {
     let moves = played.setting.policy != "static";
     moves.then(|| {

@@ -6,7 +6,7 @@ use crate::output::Table;
 use crate::plot::{self, Curve, Plot, page};
 use tranship_policy::sim::Frame;
 
-/// What is drawn is the mean over so much of the schedule's time: requests come in waves.
+/// Time of the schedule over which the drawn mean is taken: requests come in waves.
 const SMOOTH_MS: u64 = 1_000;
 
 /// All of them below each other.

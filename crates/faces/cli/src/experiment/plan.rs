@@ -1,4 +1,4 @@
-//! What is run: the paper's programs, its schedule, and how much memory there is.
+//! Plan: the paper's programs, its schedule, and how much memory there is.
 
 use crate::args::experiment::Figure;
 use anyhow::{Result, bail};
@@ -17,9 +17,10 @@ const LIMIT: u64 = 300;
 const AMPLE: u64 = 680;
 /// Callers of an interferer that takes all it can get.
 const GREEDY: f64 = 300.0;
-/// How long a stage has a page. Longer than in the simulator: six processes on a few processors are to wait for memory and not for processors.
+/// Time that a stage has a page. Longer than in the simulator: six processes on a few processors are to wait for memory
+/// and not for processors.
 pub(super) const HOLD: Duration = Duration::from_millis(40);
-/// And the interferer.
+/// Time that the interferer has a page.
 pub(super) const INTERFERER_HOLD: Duration = Duration::from_millis(20);
 
 /// The paper's schedule, milliseconds.
@@ -30,7 +31,7 @@ pub(super) const ENDS: u64 = 45_000;
 pub(super) const OVER: u64 = 65_000;
 /// The server's start is not looked at.
 pub(super) const WARM: u64 = 5_000;
-/// What it promises: after so many periods a change has been followed.
+/// Periods after which a change has been followed, as the policy promises.
 pub(super) const PERIODS: u64 = 8;
 
 /// The target of a run that is about something else (the paper's).
@@ -39,7 +40,7 @@ const TARGET: f64 = 0.25;
 /// One run of an experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Setting {
-    /// What it is called in tables.
+    /// Name in tables.
     pub name: String,
     pub policy: String,
     pub limit_pages: u64,
@@ -60,7 +61,7 @@ impl Setting {
         }
     }
 
-    /// How many callers the interferer has, by the paper's time.
+    /// Returns how many callers the interferer has, by the paper's time.
     pub fn need(&self) -> Curve {
         let peak = if self.greedy { GREEDY } else { 64.0 };
         Curve(vec![
@@ -75,7 +76,7 @@ impl Setting {
         ])
     }
 
-    /// The same for the simulator.
+    /// Returns the scenario for the simulator.
     pub fn scenario(&self, figure: Figure) -> Result<Scenario> {
         let name = format!("paper:{}:{}", self.limit_pages, self.target);
         let Some(mut scenario) = sim::scenario(&name) else {

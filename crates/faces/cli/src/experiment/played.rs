@@ -29,7 +29,8 @@ impl Played {
         }
     }
 
-    /// How long quotas take to follow. At a small scale a period is a long time of the schedule: then half of the peak.
+    /// Returns the time that quotas take to follow. At a small scale a period is a long time of the schedule: then half
+    /// of the peak.
     fn settled(&self) -> u64 {
         (PERIODS * self.run.period_ms).min((FALLS - PEAK) / 2)
     }

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to leave when it is told to.
+/// Longest time that a process may take to leave when it is told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A running one, which says lines of that kind. Dropping it ends it.
@@ -66,7 +66,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         self.child.id()
     }
 
-    /// So many callers from now on.
+    /// Sets the number of callers from now on.
     pub fn want(&mut self, callers: u64) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its standard input")?;
         let mut text = serde_json::to_vec(&Want { callers })?;

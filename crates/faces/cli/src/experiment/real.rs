@@ -14,18 +14,18 @@ use tranship::manager::Config;
 use tranship::{Domain, PoolFigures, StatRecord};
 use tranship_policy::sim::{AppFrame, Frame, PoolFrame, Run};
 
-/// How often the manager sets quotas in the paper, and how often it can at most.
+/// Interval at which the manager sets quotas in the paper; it is also the shortest possible.
 const PERIOD: Duration = Duration::from_millis(250);
 const SHORTEST: Duration = Duration::from_millis(100);
-/// How long a process may take to be ready on a busy machine.
+/// Longest time until a process is ready on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the interferer is told what it needs.
+/// Interval at which the interferer is told its need.
 const TOLD: Duration = Duration::from_millis(20);
 
 /// Stages, interferer, client, in this order.
 struct Crew {
     processes: Vec<Process<Progress>>,
-    /// What each said last, and before that, when it was listened to.
+    /// Last report of each, the one before it, and the time of the report.
     now: Vec<Progress>,
     then: Vec<Progress>,
 }
@@ -105,7 +105,8 @@ pub(super) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
     Ok(Played::new(setting, run, Some(memory)))
 }
 
-/// As an administrator would write it: an equal part for each pool to begin with, under `static` for ever.
+/// Returns the configuration that an administrator would write: an equal part for each pool to begin with, under
+/// `static` for ever.
 fn config(setting: &Setting, period: Duration) -> Result<Config> {
     let total = setting.limit_pages * PAGE;
     let first = setting.limit_pages / (STAGES as u64 + 1) * PAGE;
@@ -159,7 +160,7 @@ impl Crew {
         Ok(())
     }
 
-    /// What they did since the last one.
+    /// Returns the work since the last frame.
     fn frame(
         &self,
         at_ms: u64,

@@ -48,7 +48,7 @@ pub(super) fn save(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-/// What it is, in a line, with its scale.
+/// Returns a line about the experiment, with its scale.
 fn about(args: &ExperimentArgs, all: &[Played]) -> String {
     let period = all.first().map_or(0, |p| p.run.period_ms);
     let how = match args.simulated {

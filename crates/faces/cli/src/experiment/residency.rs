@@ -1,4 +1,4 @@
-//! What memory the chunks of a run really have, by what the kernel says of their memfds.
+//! Memory that the chunks of a run really have, as the kernel shows it for their memfds.
 //!
 //! The manager holds a descriptor of each chunk that it granted, and lives in this process: a thread looks at all of them a thousand times a second. Less often everything is
 //! looked at from outside, also what processes have made and not been granted yet, or the manager has let go of.
@@ -19,10 +19,10 @@ use tranship_sys::memfd;
 const EVERY: Duration = Duration::from_millis(1);
 /// Descriptors are numbered from below: after so many numbers that stand for none there are no more.
 const GAP: i32 = 512;
-/// What the kernel shows as the name of one.
+/// Name of a chunk as the kernel shows it.
 const CHUNK: &str = "/memfd:tranship-chunk";
 
-/// What was seen, bytes.
+/// Measured bytes.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub(super) struct Residency {
     pub total_bytes: u64,

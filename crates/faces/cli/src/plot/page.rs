@@ -4,7 +4,7 @@ use super::svg::escape;
 use crate::output::Table;
 use std::fmt::Write;
 
-/// Its beginning: a title, and what there is to say first.
+/// Returns the beginning of the page: a title, and the first notes.
 pub(crate) fn begin(title: &str, notes: &[String]) -> String {
     let title = escape(title);
     let mut out = format!(

@@ -110,7 +110,7 @@ pub(crate) fn svg(plot: &Plot) -> String {
     out
 }
 
-/// Where something is written below the axis: the places that the plot names, or round numbers, ten at most.
+/// Returns the labels below the axis: at the places that the plot names, or at round numbers, ten at most.
 fn places(plot: &Plot) -> Vec<(f64, String)> {
     if !plot.places.is_empty() {
         return plot.places.clone();

@@ -4,7 +4,7 @@ use super::{Curve, Plot};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// As many columns as the terminal has.
+/// Draws it in as many columns as the terminal has.
 pub(crate) fn text(plot: &Plot, columns: usize) -> Vec<String> {
     let names = plot
         .curves

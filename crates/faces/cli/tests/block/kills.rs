@@ -14,7 +14,7 @@ const AT_ONCE: u64 = 8;
 const PART_BLOCKS: u64 = 64;
 const SIZE: u64 = AT_ONCE * PART_BLOCKS * BLOCK as u64;
 
-/// Where a write goes: its first block, and how many. The same for everybody who asks.
+/// Returns the place of a write: its first block, and the number of blocks. It is the same for every caller.
 fn place(write: u64) -> (u64, u64) {
     let mut random = Random::seeded(write.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let blocks = 1 + random.below(12);

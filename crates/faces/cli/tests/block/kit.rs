@@ -86,7 +86,7 @@ pub fn started(child: Child) -> Running {
     started_saying(child).0
 }
 
-/// The same, and what it has said up to there.
+/// Starts the program; returns its output up to there too.
 pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
     let out = child.stdout.take().expect("its output");
     let running = Running(child);

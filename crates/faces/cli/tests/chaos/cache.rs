@@ -17,7 +17,7 @@ const MEMORY: u64 = 24 << 20;
 const VALUE: usize = 64 << 10;
 /// Values of a round: few enough that none of them has to go for another.
 const ROUND_OF: u64 = 32;
-/// How long the manager and the cache may need to agree. Not a bound on speed: beyond it they do not.
+/// Longest time until the manager and the cache agree. Not a bound on speed: beyond it they do not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn serve(domain: Option<&Domain>) -> Result<Server, Broken> {

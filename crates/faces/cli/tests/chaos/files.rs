@@ -8,7 +8,7 @@ use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
 
-/// Who may be struck.
+/// Process that may be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Nobody,
@@ -106,13 +106,13 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// What was done, and what may come of it.
+/// Blow: what was done, and what may come of it.
 struct Blow {
     victim: Victim,
     harm: Harm,
     /// Both were on one channel before.
     joined: bool,
-    /// It has fallen.
+    /// The blow has fallen.
     done: bool,
 }
 
@@ -124,7 +124,7 @@ impl Blow {
     }
 }
 
-/// One file from beginning to end. Who failed is started again, until it is there.
+/// One file from beginning to end. A program that failed is started again, until the file is there.
 fn transfer(scene: &Scene, manager: &mut Party, number: u64, random: &mut Random) {
     let mut all = Transfer::new(scene, number, random);
     let mut blow = Blow {
@@ -249,7 +249,8 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
         all.pass(20);
     }
     if let Some(sender) = all.sender.take() {
-        // One that was killed behind its end had been received whole: who took its place waits for somebody who never comes.
+        // A receiver that was killed after its end had received the whole file. Its successor waits for a sender that
+        // never comes.
         if again && !sender.has_ended() {
             sender.kill();
             return;

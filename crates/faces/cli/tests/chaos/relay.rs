@@ -1,5 +1,5 @@
-//! A camera, a relay and a viewer: frames go on by reference, the viewer's word that it is done with one comes back, and whoever is struck, the
-//! relay goes on with who comes next.
+//! A camera, a relay and a viewer: frames go on by reference, and the viewer's message that it is done with a frame
+//! comes back. Whichever process is struck, the relay goes on with the next one that comes.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -95,7 +95,7 @@ fn film(
     }
 }
 
-/// What came back. The relay may still have words for who was the camera before.
+/// Takes the messages that came back. The relay may still have messages for the previous camera.
 fn hear(seat: &Seat, to: &mut Sender, out: &mut HashSet<u64>) -> Result<bool, Broken> {
     loop {
         match to.try_recv_control() {

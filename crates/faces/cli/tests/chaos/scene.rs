@@ -1,4 +1,4 @@
-//! What the scenes have in common: the manager, the programs' surroundings, the end.
+//! Common parts of the scenes: the manager, the programs' surroundings, the end.
 
 use serde_json::Value;
 use std::process::Command;
@@ -119,7 +119,7 @@ impl Scene {
         stage
     }
 
-    /// The same with a program that serves two others, for each of which something flows; at the end all is let go of.
+    /// Runs a program that serves two others, for each of which something flows; at the end all is released.
     pub fn serves_two(
         mut self,
         server: (&'static str, fn() -> Launch),

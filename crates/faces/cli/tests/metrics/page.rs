@@ -47,7 +47,7 @@ impl Page {
             .join(name)
     }
 
-    /// What the page shows once `until` holds, in a picture that is not blank.
+    /// Returns what the page shows once `until` holds, in a picture that is not blank.
     fn look(&self, until: &str, name: &str, dark: bool, size: [u32; 2]) -> Option<Value> {
         let shot = self.shot(name);
         let wanted = json!({ "until": until, "ask": LOOK, "dark": dark, "width": size[0], "height": size[1], "shot": shot });
@@ -160,7 +160,7 @@ fn it_lives_while_programs_work() {
                 assert!(has(&looked["pools"], name), "{looked}");
             }
             assert!(has(&looked["channels"], "video"), "{looked}");
-            // Several channels may have one name: the number, and between whom.
+            // Several channels may have one name: the number and the two domains tell them apart.
             let legend = looked["legend"][0].as_str().expect("a channel");
             assert!(
                 legend.starts_with("video#") && legend.ends_with("camera \u{2192} viewer"),

@@ -1,4 +1,4 @@
-//! Who serves what, and until when.
+//! Servers of the figures, and their ends.
 
 use super::kit::{Manager, get_tcp, get_unix, start_at, start_saying, tranship};
 use std::os::unix::fs::PermissionsExt;

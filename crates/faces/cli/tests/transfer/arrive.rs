@@ -1,4 +1,4 @@
-//! What is sent arrives, whoever comes first; and what there is to see meanwhile.
+//! Data that is sent arrives, whichever end comes first; and the views of it meanwhile.
 
 use crate::kit::*;
 use std::process::{Command, Stdio};

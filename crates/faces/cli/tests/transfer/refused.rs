@@ -1,4 +1,4 @@
-//! Who is not let in says why, and nothing that failed ends with 0.
+//! A program that is not let in says why, and no failure ends with 0.
 
 use crate::kit::*;
 use rustix::fs::{Mode, OFlags};

@@ -10,7 +10,7 @@ use std::io::Write;
 use tranship::Kind;
 use tranship_cache::{Answer as Found, Reader};
 
-/// What is known of a value.
+/// Row of a value.
 #[derive(Serialize)]
 struct Row<'a> {
     key: &'a str,

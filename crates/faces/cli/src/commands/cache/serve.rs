@@ -17,7 +17,7 @@ use tranship_sys::service::Notifier;
 const LEAST: u64 = 8 << 20;
 /// Of one reader by reference.
 const PART: u64 = 64 << 10;
-/// What it is called as a domain.
+/// Name of the domain.
 const NAME: &str = "tranship-cache";
 
 pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
@@ -109,7 +109,8 @@ fn options(args: &ServeArgs) -> Result<Options> {
     })
 }
 
-/// Of the manager that admits the memory: who shows values has one; else it is the one that is there, if one is.
+/// Joins the manager that admits the memory. A server that shows values must have one; others use a manager if one
+/// runs.
 fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
     if let Some(share) = share {
         return Ok(Some(share.domain.clone()));
@@ -128,7 +129,7 @@ fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
     }
 }
 
-/// What is shown to other processes.
+/// Returns the share through which values are shown to other processes.
 fn share(args: &ServeArgs) -> Result<Option<Share>> {
     let Some(name) = &args.shm else {
         return Ok(None);

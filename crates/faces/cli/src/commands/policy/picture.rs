@@ -7,7 +7,7 @@ use tranship_policy::sim::{Frame, Scenario};
 
 const MIB: f64 = 1048576.0;
 
-/// What is drawn of each run.
+/// Returns the plots of a run.
 fn plots(played: &Played) -> [Plot; 3] {
     let run = &played.run;
     let curves = |names: &[String], value: &dyn Fn(&Frame, usize) -> f64| {

@@ -1,4 +1,4 @@
-//! What came of a simulation, for tables and pictures.
+//! Result of a simulation, for tables and pictures.
 
 use crate::output::{Table, size};
 use tranship_policy::sim::{self, AppFigures, PoolFigures, Run};

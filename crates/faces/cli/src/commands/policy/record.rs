@@ -27,7 +27,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<()> {
         let snapshot = domain.snapshot(at_ns)?;
         serde_json::to_writer(&mut out, &snapshot).map_err(std::io::Error::from)?;
         out.write_all(b"\n")?;
-        out.flush()?; // whoever interrupts us has whole lines
+        out.flush()?; // a program that interrupts us has whole lines
         let next = every.saturating_mul(period + 1);
         if args.duration.is_some_and(|most| next > most) {
             break;

@@ -1,4 +1,4 @@
-//! What is on the screen, apart from drawing it.
+//! State of the screen, apart from drawing it.
 
 use super::detail::{self, Entry};
 use super::grid::{Grid, Id, Sort};
@@ -10,7 +10,7 @@ use tranship_manager::page::Snapshot;
 /// Periods to choose from by `+` and `-`.
 const PERIODS: [u64; 8] = [100, 250, 500, 1000, 2000, 5000, 10_000, 60_000];
 
-/// What keys do.
+/// Meaning of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     Look,
@@ -34,7 +34,7 @@ pub(super) struct App {
     pub top: usize,
     pub view: Option<View>,
     pub grid: Grid,
-    /// What Enter has led to, innermost last, and which line of each is chosen.
+    /// Pages to which Enter has led, innermost last, with the chosen line of each.
     pub path: Vec<(Id, usize)>,
     pub entries: Vec<Entry>,
     /// Why there is nothing new.

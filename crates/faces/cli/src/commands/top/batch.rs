@@ -1,4 +1,4 @@
-//! Text, or JSON lines, for whoever has no screen.
+//! Text, or JSON lines, for use without a screen.
 
 use super::grid::{Grid, Sort, heading, title};
 use super::source::Source;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &TopArgs, mut source: Source) -> Result<Answer> {
         if count.is_some_and(|count| done >= count) {
             return Ok(Answer::Yes);
         }
-        // Who was suspended does not catch up.
+        // A suspended program does not catch up.
         next = next.max(Instant::now());
     }
 }

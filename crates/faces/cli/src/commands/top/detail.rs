@@ -84,7 +84,7 @@ fn pool_text(p: &PoolRow) -> String {
     )
 }
 
-/// What the page says of something; nothing, if it is not there any more.
+/// Returns what the page says of an object; nothing, if it is not there any more.
 pub(super) fn about(view: &View, id: &Id) -> Vec<Entry> {
     let mut page = Page::default();
     match id {

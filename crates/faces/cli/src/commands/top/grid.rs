@@ -7,7 +7,7 @@ use crate::output::size;
 use std::cmp::Ordering;
 use tranship_proto::{DomainId, PoolId, shown};
 
-/// What a line is about, to find it again in the next page, and to show all about it.
+/// Object of a line, to find it again in the next page and to show all about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Id {
     Domain(DomainId),
@@ -15,7 +15,7 @@ pub(super) enum Id {
     Heap(PoolId),
     /// Number, source, sink and name: processes number their own.
     Channel(u32, Option<DomainId>, Option<DomainId>, String),
-    /// Who waits, for what.
+    /// A waiting caller, and what it waits for.
     Blocked(String, String),
     Holder(DomainId, PoolId),
 }
@@ -29,7 +29,7 @@ pub(super) struct Cell {
     pub bar: Option<Bar>,
 }
 
-/// What memory is used for, bytes.
+/// Use of memory, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Bar {
     pub live: u64,
@@ -139,7 +139,7 @@ pub(super) struct Sort {
 }
 
 impl Sort {
-    /// What one looks for first.
+    /// Returns the usual order of a tab: the most interesting lines first.
     pub fn usual(tab: Tab) -> Sort {
         let by = match tab {
             Tab::Domains => "granted",
@@ -443,7 +443,7 @@ impl Bar {
         (parts, sum.max(self.quota))
     }
 
-    /// As text of a width.
+    /// Draws it as text of a width.
     pub fn draw(self, width: usize) -> String {
         let mut text = String::new();
         for (letter, cells) in self.cells(width) {
@@ -452,7 +452,7 @@ impl Bar {
         text
     }
 
-    /// How many cells each part has; what is left is `.`.
+    /// Returns how many cells each part has; the rest is `.`.
     pub fn cells(self, width: usize) -> Vec<(char, usize)> {
         let (parts, whole) = self.parts();
         let whole = u128::from(whole.max(1));

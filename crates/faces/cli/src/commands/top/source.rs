@@ -1,4 +1,4 @@
-//! Where the figures come from: the page of the manager that `stat` would ask.
+//! Source of the figures: the page of the manager that `stat` would ask.
 
 use crate::args::ConnectArgs;
 use crate::commands::sockets;
@@ -10,9 +10,9 @@ use tranship::{Error, Kind};
 use tranship_manager::page::{Reader, Snapshot};
 use tranship_manager::paths::page_of;
 
-/// How long the manager may take to answer before what it said last is shown: twice the time in which it does.
+/// Time after which a silent manager's last figures are shown: twice the time in which it answers.
 const PATIENCE: Duration = Duration::from_millis(600);
-/// How long one that has just been started may take for its first word.
+/// Time that a manager that has just been started has for its first answer.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// A page.
@@ -68,7 +68,7 @@ impl Source {
         })
     }
 
-    /// What is true now, or what was last.
+    /// Returns the present figures, or the last ones.
     pub fn look(&mut self) -> Result<Snapshot> {
         let patience = if self.any { PATIENCE } else { FIRST };
         match self.reader.look(patience) {
@@ -85,7 +85,7 @@ impl Source {
     }
 }
 
-/// What a process does, as far as the kernel says.
+/// State of a process, as far as the kernel tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {

@@ -30,12 +30,12 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
-/// So many of them: `1 buffer`, `2 buffers`.
+/// Returns a count in words: `1 buffer`, `2 buffers`.
 pub(super) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// So many callers of a blocking call wait.
+/// Returns in words how many callers of a blocking call wait.
 pub(super) fn waiting(callers: u64) -> String {
     match callers {
         1 => "1 caller waits".to_owned(),

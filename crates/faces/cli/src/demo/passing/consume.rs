@@ -28,9 +28,9 @@ pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
         Wait::default()
     };
     let mut receiver = domain.open_receiver_with(name, LinkOptions::new().wait(wait))?;
-    // SAFETY: the writer of the only pool on this link is the demonstration's producer, the program that
-    // started this one; it freezes a frame before it sends it and has no way to write it after that. The
-    // library keeps the frame mapped and unused while its message is held.
+    // SAFETY: the writer of the only pool on this link is the demonstration's producer, the program that started this
+    // one. It freezes a frame before it sends it, and has no way to write it after that. The library keeps the frame
+    // mapped and unused while its message is held.
     unsafe { receiver.trust_writer() };
     Ok(Joined {
         receiver,

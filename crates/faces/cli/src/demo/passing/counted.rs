@@ -12,12 +12,12 @@ use tranship_sys::syscalls::{Counts, SyscallCounter};
 /// Frames before the first mark, so that every frame of the pool was used.
 const WARM_UP: u32 = 40;
 const COUNTED: u32 = 64;
-/// What is done by the clock may fall into a span, so the one with the fewest calls counts.
+/// Number of spans. Work by the clock may fall into a span, so the one with the fewest calls counts.
 const SPANS: usize = 5;
 /// More are never under way, so nobody has to wait for memory.
 const UNDER_WAY: u64 = 3;
 
-/// What was counted.
+/// Counted system calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub frames: u32,

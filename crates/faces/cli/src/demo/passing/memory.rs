@@ -1,4 +1,4 @@
-//! What this process holds: descriptors, and memory in memfds.
+//! Resources of this process: descriptors, and memory in memfds.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 /// latest, so nothing that leaks can hide elsewhere.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Held {
-    /// What each descriptor is.
+    /// Kind of each descriptor.
     fds: Vec<String>,
     /// Mappings of memfds.
     pub mappings: usize,
@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// What a descriptor is, without the number that tells it from others: `socket` for `socket:[4711]`.
+/// Returns the kind of a descriptor, without its number: `socket` for `socket:[4711]`.
 fn kind(target: &str) -> &str {
     target.split_once(":[").map_or(target, |(kind, _)| kind)
 }

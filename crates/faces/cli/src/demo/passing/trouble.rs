@@ -1,5 +1,5 @@
-//! The same work again, and things happen: one consumer is stopped and goes on later, one is killed, and a fifth
-//! process tries to write into the frames.
+//! The main stage's work with trouble: one consumer is stopped and goes on later, one is killed, and a fifth process
+//! tries to write into the frames.
 
 use super::lane::Lane;
 use super::{LAST_PATIENCE, Producer};
@@ -17,7 +17,7 @@ const KILLED: ConsumerRole = ConsumerRole::Lz4;
 /// Frames that the intruder is sent.
 const BAIT: u32 = 2;
 
-/// What came of it.
+/// Result of the trouble.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub reached: Reached,
@@ -28,7 +28,7 @@ pub(crate) struct Trouble {
     /// Frames that the others took while one was stopped.
     pub taken_meanwhile: u64,
     pub killed: Killed,
-    /// What the intruder tried: refused, and not.
+    /// Attempts of the intruder: refused, and not.
     pub refused: Vec<String>,
     pub succeeded: Vec<String>,
 }
@@ -70,7 +70,7 @@ pub(crate) fn trouble(
     {
         let seen = next != Act::GoOn || taken_by_others(&workers) > taken_at_stop || !patient();
         let due = seen && producer.plan.time.mul_f64(next.when()) <= begin.elapsed();
-        // Whole passes at the end: nobody who lives misses a frame of the last one.
+        // Whole passes at the end: no living consumer misses a frame of the last one.
         if due && next != Act::End {
             let at = begin.elapsed().as_secs_f64();
             match next {
@@ -146,7 +146,7 @@ pub(crate) fn trouble(
     })
 }
 
-/// What happens, in this order.
+/// Event, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Stop,
@@ -157,7 +157,7 @@ enum Act {
 }
 
 impl Act {
-    /// As a part of the stage's time.
+    /// Returns the time of the event as a part of the stage's time.
     fn when(self) -> f64 {
         match self {
             Act::Stop => 0.2,
@@ -222,7 +222,7 @@ fn lane(lanes: &[Lane], role: ConsumerRole) -> Result<&Lane> {
     found.context("a link of that role")
 }
 
-/// Frames that the slowest of those who were not stopped has taken.
+/// Returns the frames that the slowest consumer that was not stopped has taken.
 fn taken_by_others(workers: &[Worker]) -> u64 {
     let others = workers.iter().filter(|worker| worker.role != STOPPED);
     let taken = others.map(|worker| worker.progress().frames);

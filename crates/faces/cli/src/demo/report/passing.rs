@@ -1,4 +1,4 @@
-//! What is said about the main stage alone.
+//! Report on the main stage alone.
 
 use super::Report;
 use crate::demo::passing::{Counted, Left, Trouble};
@@ -99,7 +99,7 @@ impl Report {
         );
     }
 
-    /// What is left when the pool and the consumers are gone and the manager still runs.
+    /// Reports what is left when the pool and the consumers are gone and the manager still runs.
     pub(crate) fn add_left(&mut self, left: &Left) {
         let Left {
             before,

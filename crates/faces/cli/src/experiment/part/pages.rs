@@ -1,7 +1,7 @@
 //! Figure 7: what a page costs with its part of the collections, by how large the pool is and by how many domains each page is sent to.
 //!
-//! A round takes all pages of the pool, which are dead, sends each to all readers, and waits until they have let go: what is timed is the taking,
-//! and never waits for anybody.
+//! A round takes all pages of the pool, which are dead, sends each to all readers, and waits until they have let go.
+//! Only the taking is timed, and it never waits.
 
 use super::super::lines::{Cost, SMALL, say};
 use anyhow::{Context, Result, bail};

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship::{CbufMut, Error, Pool};
 
-/// What a caller waits for: the place in the pool's queue is its own.
+/// Future that a caller waits for: the place in the pool's queue is its own.
 type Page = Box<dyn Future<Output = Result<CbufMut, Error>> + Send + Unpin>;
 
 /// The time that a page is held varies by this part of it, up or down.
 const VARIES: f64 = 0.2;
-/// How often the parent hears how far it is.
+/// Interval at which the parent hears of the progress.
 const REPORT: Duration = Duration::from_millis(50);
 /// Bytes of a request: the paper's payload.
 const PAYLOAD: usize = 1024;
@@ -51,7 +51,7 @@ impl WorkQueue {
         }
     }
 
-    /// All who wait or have a page.
+    /// Returns how many callers wait or have a page.
     pub fn callers(&self) -> usize {
         self.waiting.len() + self.held.len()
     }
@@ -66,13 +66,13 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Of those who wait the last so many leave.
+    /// Lets the last callers of those that wait leave.
     pub fn leave(&mut self, callers: usize) {
         let stay = self.waiting.len().saturating_sub(callers);
         self.waiting.truncate(stay);
     }
 
-    /// Those at the head of the queue for whom there is a page now get it.
+    /// Gives pages to the callers at the head of the queue, as far as there are pages.
     pub fn serve(&mut self) -> Result<()> {
         let now = Instant::now();
         let since = now.duration_since(self.looked).as_nanos();
@@ -90,7 +90,7 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// One who has had its page for long enough.
+    /// Returns a caller that has had its page for long enough.
     pub fn done(&mut self) -> Option<(u64, CbufMut)> {
         let first = self.held.first_entry()?;
         if first.key().0 > Instant::now() {
@@ -138,12 +138,12 @@ impl WorkQueue {
     }
 }
 
-/// What a request's bytes are.
+/// Returns the byte of a request.
 pub(super) fn mark(request: u64) -> u8 {
     request.to_le_bytes()[0]
 }
 
 fn poll(page: &mut Page) -> Poll<Result<CbufMut, Error>> {
-    // Who looks anyway needs no waking.
+    // A caller that looks anyway needs no waking.
     Pin::new(page).poll(&mut Context::from_waker(Waker::noop()))
 }
