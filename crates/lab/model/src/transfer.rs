@@ -58,7 +58,7 @@ impl Model {
         Ok(())
     }
 
-    /// What of a buffer goes over.
+    /// Returns the part of a buffer that goes over.
     fn piece(&mut self, id: BufferId) -> Piece {
         let Some(buffer) = self.buffers.get_mut(&id) else {
             return Piece::Bytes(0);
