@@ -35,7 +35,7 @@ impl View {
         Ok(View(unsafe { Box::from_raw(view) }))
     }
 
-    /// As [`View::of`], of what is to be copied for others: no addresses are in it.
+    /// Returns a [`View::of`] data that is to be copied for others: no addresses are in it.
     ///
     /// # Errors
     /// TypeError: there are.
@@ -61,7 +61,7 @@ impl View {
     /// # Safety
     /// `len` bytes from `to` on may be written, and are no part of this.
     unsafe fn copy_to(&self, to: *mut u8, len: usize) {
-        // SAFETY: the view keeps its bytes; who changes them meanwhile gets a mixture copied.
+        // SAFETY: the view keeps its bytes; a thread that changes them meanwhile causes a mixed copy.
         let from = unsafe { tranship::View::new(self.0.buf.cast(), len.min(self.len())) };
         // SAFETY: as the caller says.
         unsafe { from.copy_to(to) };
