@@ -1,4 +1,4 @@
-//! What such a client has: pools of its own, pools of others, channels.
+//! Holdings of such a client: pools of its own, pools of others, channels.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
