@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
     }
 }
 
-/// Whether what it is for is what it writes to standard output. Servers say there at most that they listen.
+/// Returns whether what it is for is what it writes to standard output. Servers say there at most that they listen.
 fn is_read(command: &Command) -> bool {
     match command {
         Command::Recv(args) => args.file.is_none(),

@@ -54,7 +54,7 @@ pub(crate) fn say(line: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Whether standard output wants colours: a terminal, and nobody said NO_COLOR.
+/// Returns whether standard output wants colours: a terminal, and nobody said NO_COLOR.
 pub(crate) fn colour_on_stdout() -> bool {
     wants_colour(io::stdout().is_terminal())
 }

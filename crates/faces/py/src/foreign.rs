@@ -102,7 +102,8 @@ impl Drop for View {
     }
 }
 
-/// Whether an object's bytes are addresses, to Python's objects or to C's memory. What cannot say of which kind they are has none.
+/// Returns whether an object's bytes are addresses, to Python's objects or to C's memory. What cannot say of which kind
+/// they are has none.
 fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<Buffer>() {
         return Ok(false);
@@ -130,7 +131,7 @@ fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     ))
 }
 
-/// Whether a format, as the buffer protocol has them, has an address. Names of fields stand between colons.
+/// Returns whether a format, as the buffer protocol has them, has an address. Names of fields stand between colons.
 fn names_addresses(format: &[u8]) -> bool {
     let kinds = format.split(|&byte| byte == b':').step_by(2);
     let has = |kind: &[u8]| {

@@ -129,7 +129,7 @@ impl Listener {
         Ok(fd)
     }
 
-    /// Whether somebody has connected. Only where somebody has asked for the descriptor.
+    /// Returns whether somebody has connected. Only where somebody has asked for the descriptor.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         match self.get() {

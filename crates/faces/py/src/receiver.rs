@@ -107,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there is something to take.
     fn is_ready(&mut self) -> bool {
         if let Some(doorbell) = self.doorbell.clone() {
             doorbell.hush();
@@ -348,7 +348,7 @@ impl Receiver {
         self.doorbell(py).map(Kept)
     }
 
-    /// Whether there is something to take. Only where somebody has asked for the descriptor.
+    /// Returns whether there is something to take. Only where somebody has asked for the descriptor.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, Inner::is_ready)
     }

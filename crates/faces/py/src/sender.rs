@@ -407,7 +407,7 @@ impl Sender {
         self.beginning(py, Inner::begin_taken)
     }
 
-    /// Whether what was begun is done.
+    /// Returns whether what was begun is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let looked = self.with(py, |inner| {
             let doorbell = inner.doorbell()?;
@@ -495,7 +495,7 @@ impl Sender {
         Ok(doorbell?.fd())
     }
 
-    /// Whether something came back. Only where somebody has asked for the descriptor.
+    /// Returns whether something came back. Only where somebody has asked for the descriptor.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, Inner::has_reply)
     }

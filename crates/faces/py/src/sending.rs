@@ -59,7 +59,7 @@ impl Inner {
         }
     }
 
-    /// Whether something is being sent, or waited for, that somebody awaits.
+    /// Returns whether something is being sent, or waited for, that somebody awaits.
     pub(crate) fn is_under_way(&self) -> bool {
         self.driven.is_under_way() && !self.awaits_reply
     }
@@ -104,7 +104,7 @@ impl Inner {
         }
     }
 
-    /// Whether something came back, or nothing more will.
+    /// Returns whether something came back, or nothing more will.
     pub(crate) fn has_reply(&mut self) -> bool {
         if let Some(doorbell) = &self.replies {
             doorbell.hush();
@@ -145,7 +145,7 @@ impl Inner {
         Ok(doorbell)
     }
 
-    /// Whether what was begun is done; if not, the doorbell rings.
+    /// Returns whether what was begun is done; if not, the doorbell rings.
     pub(crate) fn look(&mut self, doorbell: &Arc<Doorbell>) -> Result<bool, Error> {
         if !self.is_under_way() {
             return Ok(true);

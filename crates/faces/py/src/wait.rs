@@ -164,7 +164,7 @@ pub(crate) fn awaited<T: Send>(
     done?.or_raise(py)
 }
 
-/// Whether a turn that ended so may be taken again.
+/// Returns whether a turn that ended so may be taken again.
 fn is_late(kind: Kind) -> bool {
     matches!(
         kind,
@@ -203,8 +203,8 @@ fn waited(error: Error, time: Duration) -> Error {
     error
 }
 
-/// Whether this is the thread that runs signal handlers: that in which the process began. Kept, as the two system calls are a tenth of
-/// what a message costs; in a forked child it may be another.
+/// Returns whether this is the thread that runs signal handlers: that in which the process began. Kept, as the two
+/// system calls are a tenth of what a message costs; in a forked child it may be another.
 fn is_main() -> bool {
     thread_local! {
         static KNOWN: Cell<Option<(ForkEpoch, bool)>> = const { Cell::new(None) };

@@ -333,7 +333,7 @@ impl Case {
     }
 }
 
-/// Whether more is asked for.
+/// Returns whether more is asked for.
 #[must_use]
 pub fn torture() -> bool {
     std::env::var_os("TRANSHIP_TORTURE").is_some()

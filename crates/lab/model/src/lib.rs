@@ -193,7 +193,8 @@ impl Model {
         self.alive.get(usize::from(domain)).copied() == Some(true)
     }
 
-    /// Whether it is a pool of the domain's own: inside a process there is one domain, whose threads the model's domains are then.
+    /// Returns whether it is a pool of the domain's own: inside a process there is one domain, whose threads the
+    /// model's domains are then.
     #[must_use]
     pub fn is_own(&self, pool: PoolId, domain: Domain) -> bool {
         self.way == Way::Inside || self.pools.get(&pool).is_some_and(|p| p.writer == domain)
@@ -247,13 +248,13 @@ impl Model {
         }
     }
 
-    /// Whether it is one of level `none` that nobody can write any more.
+    /// Returns whether it is one of level `none` that nobody can write any more.
     fn is_sealed(&self, buffer: BufferId) -> bool {
         let sent = self.buffers.get(&buffer).is_some_and(|b| b.sent);
         self.seals && self.way == Way::Shared && sent
     }
 
-    /// Whether it is another one's alone, or on its way to be.
+    /// Returns whether it is another one's alone, or on its way to be.
     fn is_moved(&self, buffer: BufferId) -> bool {
         let moves = |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
         // What is passed back its writer may look at early.
@@ -279,7 +280,7 @@ impl Model {
                 || self.buffers.iter().any(held))
     }
 
-    /// Whether something of it is on its way.
+    /// Returns whether something of it is on its way.
     #[must_use]
     pub fn is_under_way(&self, buffer: BufferId) -> bool {
         let names = |message: &Message| message.pieces.contains(&Piece::Buffer(buffer));

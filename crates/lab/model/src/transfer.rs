@@ -254,7 +254,7 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    /// Whether what arrives is a copy of the receiver's own.
+    /// Returns whether what arrives is a copy of the receiver's own.
     pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain, carries: Carries) -> bool {
         let sealed = self.seals && self.way == Way::Shared && !carries.moves();
         self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain) && !sealed

@@ -54,7 +54,7 @@ struct Asked {
     more: Condvar,
 }
 
-/// Whether such a file can be made here.
+/// Returns whether such a file can be made here.
 ///
 /// # Errors
 /// What is missing, in words.

@@ -69,7 +69,7 @@ pub struct Lab {
     relay: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Whether namespaces and devices can be made here.
+/// Returns whether namespaces and devices can be made here.
 ///
 /// # Errors
 /// What is missing, in words.

@@ -58,7 +58,7 @@ pub use skip::skipped;
 pub use tranship_sys::syscalls;
 pub use watchdog::{Watchdog, prepare};
 
-/// Whether this process is root with all that the strongest tests need.
+/// Returns whether this process is root with all that the strongest tests need.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -103,7 +103,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Whether something is being prepared, or was since the last question.
+/// Returns whether something is being prepared, or was since the last question.
 fn is_preparing(before: &mut u64) -> bool {
     let now = PREPARED.load(Ordering::Relaxed);
     now % 2 == 1 || std::mem::replace(before, now) != now

@@ -37,7 +37,7 @@ pub(crate) trait Side: Send + Sized {
     fn stir(&mut self) -> Result<(), Self::Over>;
     /// Returns the time until there is work to do even if nothing happens.
     fn pause(&self) -> Duration;
-    /// Whether what may come now, news of what the other end has taken, can wait for [`TICK`].
+    /// Returns whether what may come now, news of what the other end has taken, can wait for [`TICK`].
     fn is_patient(&mut self) -> bool {
         false
     }

@@ -119,7 +119,7 @@ impl Over {
     }
 }
 
-/// Whether it may be otherwise in a moment.
+/// Returns whether it may be otherwise in a moment.
 fn is_nobody(error: &Error) -> bool {
     let refused = error.find::<io::Error>();
     let refused = refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

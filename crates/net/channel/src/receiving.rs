@@ -341,7 +341,8 @@ impl Receiving {
         Ok(false)
     }
 
-    /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free. A quota may still be raised.
+    /// Returns whether nobody has anything of the pool but the aggregate that comes: nothing will be free. A quota may
+    /// still be raised.
     fn has_only_the_list(&self) -> bool {
         if self.pool.quota_bytes() < self.pool.max_bytes() {
             return false;
@@ -456,7 +457,7 @@ impl Receiving {
         }
     }
 
-    /// Whether the sender's end has room for more of that.
+    /// Returns whether the sender's end has room for more of that.
     fn may_say(&self) -> bool {
         self.said - self.heard < CONTROLS
     }
@@ -555,7 +556,7 @@ impl Side for Receiving {
     }
 }
 
-/// Whether there may be memory later.
+/// Returns whether there may be memory later.
 fn waits(kind: Kind) -> bool {
     matches!(
         kind,

@@ -63,7 +63,7 @@ impl Wire {
         });
     }
 
-    /// Whether all that was pushed is on its way. That the other end is gone shows in what comes.
+    /// Returns whether all that was pushed is on its way. That the other end is gone shows in what comes.
     pub(crate) fn flush(&mut self) -> bool {
         while let Some(frame) = self.out.front() {
             if self.transport.send(frame).is_err() {
@@ -146,7 +146,7 @@ impl Wire {
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns whether nothing waits to be sent.
     pub(crate) fn is_idle(&self) -> bool {
         self.out.is_empty()
     }
@@ -166,7 +166,7 @@ impl Wire {
         self.transport.peer_owner()
     }
 
-    /// Whether the connection is known to be over, also while a buffer's bytes have still to be taken.
+    /// Returns whether the connection is known to be over, also while a buffer's bytes have still to be taken.
     pub(crate) fn is_over(&self) -> bool {
         self.transport.why().is_some()
     }
@@ -202,8 +202,8 @@ impl Wire {
         Ok(true)
     }
 
-    /// Whether all is done that was new; what comes from here on is told, if the last of that was (`was_told`), or what is to be told has
-    /// changed. `tells`: the other end learns first which buffers have come.
+    /// Returns whether all is done that was new; what comes from here on is told, if the last of that was (`was_told`),
+    /// or what is to be told has changed. `tells`: the other end learns first which buffers have come.
     pub(crate) fn arm(&mut self, epoll: &Epoll, was_told: bool, tells: bool) -> bool {
         if !self.transport.arm(tells) {
             return false;

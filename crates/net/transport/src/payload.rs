@@ -21,7 +21,7 @@ pub trait Source: Send + Sync + Debug {
     fn view(&self) -> Result<View<'_>, Error>;
     /// Their number.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Returns whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -45,7 +45,7 @@ impl Source for Vec<u8> {
 pub trait Target: Send + Sync + Debug {
     /// Room, bytes. It stays the same.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// Returns whether there is none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -89,7 +89,7 @@ impl Payload {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -176,7 +176,7 @@ impl Place {
         }
     }
 
-    /// Whether there is room for nothing.
+    /// Returns whether there is room for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

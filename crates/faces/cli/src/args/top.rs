@@ -43,7 +43,7 @@ pub(crate) struct TopArgs {
 }
 
 impl TopArgs {
-    /// Whether it is to write lines and not to take the terminal.
+    /// Returns whether it is to write lines and not to take the terminal.
     pub(crate) fn is_plain(&self) -> bool {
         self.batch || self.once || self.json || self.count.is_some()
     }

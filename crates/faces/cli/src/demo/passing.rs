@@ -55,7 +55,7 @@ pub(crate) struct Left {
     pub granted: u64,
 }
 
-/// Whether the manager knows of nothing but this domain.
+/// Returns whether the manager knows of nothing but this domain.
 fn alone(domain: &Domain) -> Result<bool> {
     let records = domain.stat().context("asking the manager")?;
     Ok(records.iter().all(|record| match record {
@@ -216,7 +216,7 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// Whether every frame of the pool can be had again, now that all consumers are gone: nothing leaked.
+    /// Returns whether every frame of the pool can be had again, now that all consumers are gone: nothing leaked.
     pub(crate) fn all_frames(&self) -> Result<(usize, usize)> {
         let mut held = Vec::new();
         while held.len() < self.frames {

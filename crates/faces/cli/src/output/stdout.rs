@@ -42,7 +42,7 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether an error says that: `tranship stat | head -1` is none.
+/// Returns whether an error says that: `tranship stat | head -1` is none.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let within = cause

@@ -34,7 +34,7 @@ impl Table {
         (self.titles(), &self.rows)
     }
 
-    /// Whether a column is text, and not aligned to the right.
+    /// Returns whether a column is text, and not aligned to the right.
     pub(crate) fn is_text(&self, column: usize) -> bool {
         self.heading
             .get(column)

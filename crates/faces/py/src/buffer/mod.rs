@@ -111,7 +111,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Whether it may become read-only while there are arrays, before any of them is made so.
+    /// Returns whether it may become read-only while there are arrays, before any of them is made so.
     pub(crate) fn ask(&self, py: Python<'_>) -> PyResult<()> {
         let held = self.held(py)?;
         self.ask_for(&held)

@@ -50,7 +50,7 @@ impl Party {
         self.peer.as_ref()
     }
 
-    /// Whether it runs: there, and not stopped.
+    /// Returns whether it runs: there, and not stopped.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.peer.is_some() && !self.stopped

@@ -104,8 +104,8 @@ impl Recoveries {
         }
     }
 
-    /// Whether the median is short enough, where other programs had so much of the processors; `None` where they had too much for
-    /// that to be judged.
+    /// Returns whether the median is short enough, where other programs had so much of the processors; `None` where
+    /// they had too much for that to be judged.
     pub fn are_soon(&self, others: f64, processors: usize) -> Option<bool> {
         let judged = others < processors as f64 / ODDS;
         judged.then(|| median(self.0.iter().map(|r| r.fast)) <= SOON)

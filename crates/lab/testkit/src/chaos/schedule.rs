@@ -35,7 +35,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether a party is stopped when another one has just been killed.
+    /// Returns whether a party is stopped when another one has just been killed.
     #[must_use]
     pub fn stops_amid_a_death(&self, party: usize) -> bool {
         let stops = |b: &Blow| (b.victim, b.harm) == (party, Harm::Stop);

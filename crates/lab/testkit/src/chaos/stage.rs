@@ -43,7 +43,7 @@ pub struct Stage {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether rates have to come back here; waits until no other scene plays then.
+/// Returns whether rates have to come back here; waits until no other scene plays then.
 #[must_use]
 pub fn alone() -> Option<MutexGuard<'static, ()>> {
     let rated = std::env::var_os("TRANSHIP_TORTURE").is_some();

@@ -153,7 +153,7 @@ impl Load {
         self.attackers.iter().for_each(Peer::resume);
     }
 
-    /// Whether one of the attacks needs what is not here.
+    /// Returns whether one of the attacks needs what is not here.
     ///
     /// # Errors
     /// What is missing, in words.

@@ -440,7 +440,7 @@ impl Raw {
         channel.counts.push((rcvd_fd, rcvd));
     }
 
-    /// Whether the other side has left the channel, as the manager says. Descriptors that come are closed.
+    /// Returns whether the other side has left the channel, as the manager says. Descriptors that come are closed.
     pub fn is_gone(&mut self, channel: ChannelId) -> bool {
         let mut buf = [0u8; 17000];
         while let Ok(r) = socket::recvmsg(&self.fd, &mut buf, true) {

@@ -123,7 +123,7 @@ impl Control {
         Ok(Some((serde_json::from_slice(&text[..n])?, fds)))
     }
 
-    /// Whether a message (or the end) is there to be read.
+    /// Returns whether a message (or the end) is there to be read.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let mut poll = [rustix::event::PollFd::new(

@@ -170,7 +170,7 @@ impl Peer {
         self.signal(libc::SIGCONT);
     }
 
-    /// Whether it has ended (it is a zombie or reaped).
+    /// Returns whether it has ended (it is a zombie or reaped).
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let mut poll = [rustix::event::PollFd::new(

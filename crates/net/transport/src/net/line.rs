@@ -55,7 +55,7 @@ impl Line {
         Ok(Line { socket, tls })
     }
 
-    /// Whether bytes come as they were sent.
+    /// Returns whether bytes come as they were sent.
     pub(super) fn is_plain(&self) -> bool {
         self.tls.is_none()
     }

@@ -128,7 +128,7 @@ impl Link {
         Some(Header::decode(header).ok_or("a record whose header is not valid"))
     }
 
-    /// Whether some bytes are there, or the end.
+    /// Returns whether some bytes are there, or the end.
     pub(super) fn has_bytes(&self) -> bool {
         self.start < self.inward.len() || self.line.has_input()
     }

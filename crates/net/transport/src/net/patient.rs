@@ -29,7 +29,7 @@ impl<'a> Patient<'a> {
         self
     }
 
-    /// Whether the other end has gone.
+    /// Returns whether the other end has gone.
     pub(super) fn was_cut(&self) -> bool {
         self.cut
     }

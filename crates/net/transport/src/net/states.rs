@@ -221,7 +221,7 @@ impl Program {
         }
     }
 
-    /// Whether it sees soon by itself what there is.
+    /// Returns whether it sees soon by itself what there is.
     pub(super) fn is_attentive(&self, now: Instant, within: Duration) -> bool {
         match self {
             Program::Looks(at) => now.saturating_duration_since(*at) < within,

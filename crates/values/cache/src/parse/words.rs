@@ -61,7 +61,7 @@ pub(super) fn length(length: i64) -> Result<usize, Wrong> {
         .ok_or(Wrong::FORMAT)
 }
 
-/// Whether no key may have it.
+/// Returns whether no key may have it.
 pub(super) fn is_control(byte: u8) -> bool {
     byte < b' ' || byte == 127
 }

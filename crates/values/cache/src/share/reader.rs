@@ -256,7 +256,7 @@ impl Hit {
         self.value.len()
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()

@@ -275,7 +275,7 @@ impl Drop for View {
 mod tests {
     use super::*;
 
-    /// Whether a core dump of this process leaves the mapping of an address out (proc_pid_smaps(5), `dd`).
+    /// Returns whether a core dump of this process leaves the mapping of an address out (proc_pid_smaps(5), `dd`).
     fn is_left_out(at: NonNull<u8>) -> bool {
         let smaps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
         let holds = |line: &str| {

@@ -166,7 +166,8 @@ impl Sender {
         Ok(done)
     }
 
-    /// Whether most of what is sent lies in registered pages. What does not, although it could, counts towards registering more.
+    /// Returns whether most of what is sent lies in registered pages. What does not, although it could, counts towards
+    /// registering more.
     fn look_at_registered(
         &mut self,
         target: Target<'_>,

@@ -41,7 +41,7 @@ impl Counted {
         f64::from(u32::try_from(self.calls()).unwrap_or(u32::MAX)) / f64::from(self.frames)
     }
 
-    /// Whether the calls that there must have been were seen: otherwise 0 says nothing.
+    /// Returns whether the calls that there must have been were seen: otherwise 0 says nothing.
     pub(crate) fn is_seen(&self) -> bool {
         self.frames > 0 && self.file_reads >= u64::from(self.frames) && self.at_end > 0
     }

@@ -57,7 +57,7 @@ impl Held {
         more
     }
 
-    /// Whether nothing has come since.
+    /// Returns whether nothing has come since.
     pub(crate) fn is_no_more_than(&self, before: &Self) -> bool {
         self.bytes() <= before.bytes()
             && self.mappings <= before.mappings

@@ -88,7 +88,7 @@ impl Report {
         self.check("system calls per frame in steady state", holds, found);
     }
 
-    /// Whether the pool has all its frames again.
+    /// Returns whether the pool has all its frames again.
     pub(crate) fn add_frames(&mut self, (back, all): (usize, usize)) {
         self.facts.frames_back = back;
         self.facts.frames_in_pool = all;
@@ -126,7 +126,8 @@ impl Report {
     }
 }
 
-/// Whether 0 bytes copied says something: frames came, and where they come by copies that was counted. The last is ours.
+/// Returns whether 0 bytes copied says something: frames came, and where they come by copies that was counted. The last
+/// is ours.
 fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
     let stages: Vec<_> = stages.collect();
     let copying = stages.split_last().map_or(&[][..], |(_, others)| others);
@@ -135,7 +136,7 @@ fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
         && copying.iter().all(|(_, copied)| *copied > 0)
 }
 
-/// Whether it is as it must be, if anybody may look, and what was found.
+/// Returns whether it is as it must be, if anybody may look, and what was found.
 fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     let counted = match counted {
         Ok(counted) => counted,
