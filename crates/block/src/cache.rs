@@ -75,7 +75,7 @@ struct Ticket {
 }
 
 impl Cache {
-    /// Of at most so many bytes. Memory is taken as blocks come.
+    /// Creates a cache of at most so many bytes. Memory is taken as blocks come.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Cache> {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
@@ -101,14 +101,15 @@ impl Cache {
         (both[0], both[1])
     }
 
-    /// Bytes of the blocks that it has memory for.
+    /// Returns the bytes of the blocks that it has memory for.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         (self.lock().slots.present() * BLOCK_BYTES) as u64
     }
 
-    /// From now on its memory is admitted by the manager, as the heap `block cache` of this domain, and given back when the manager wants it: in
-    /// [`Domain::turn`]. Where the manager refuses, fewer blocks are kept. Once: a cache that is charged already stays so.
+    /// Charges the cache's memory to this domain from now on, as its heap `block cache`. The manager admits the memory,
+    /// and gets it back when it wants it: in [`Domain::turn`]. Where the manager refuses, fewer blocks are kept. Only
+    /// the first call counts: a cache that is charged already stays so.
     ///
     /// The domain does not end before the cache does. Asks the manager.
     ///
@@ -122,7 +123,7 @@ impl Cache {
         let heap = HeapOptions::new(self.most_bytes.min(MOST_BYTES)).name("block cache");
         let account = domain.create_heap(heap).map(Account::new);
         if let Ok(account) = &account {
-            account.ensure_some(self.held_bytes()); // what is not admitted of it goes, below
+            account.ensure_some(self.held_bytes()); // memory that is not admitted goes, below
         }
         let (account, refused) = match account {
             Ok(account) => (Some(account), None),
@@ -157,7 +158,7 @@ impl Cache {
         self.account.get()?.as_ref()
     }
 
-    /// Gives back what the manager wants. In each turn.
+    /// Gives back the memory that the manager wants. In each turn.
     fn come_down(&self) {
         let Some(account) = self.account() else {
             return;
@@ -177,7 +178,8 @@ impl Cache {
         }
     }
 
-    /// Has the manager admit memory for so many bytes of blocks, if it is not there yet. What it refuses is not kept, or instead of others.
+    /// Asks the manager to admit memory for so many bytes of blocks, if it is not there yet. Refused memory is not
+    /// kept, or instead of other blocks.
     fn ask_for_room(&self, bytes: usize) {
         if let Some(account) = self.account() {
             let lacks = self.lock().slots.lacks(bytes / BLOCK_BYTES);
@@ -191,7 +193,8 @@ impl Cache {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of a request, if all of it is here and may be used; else what may be kept of it when it was read.
+    /// Returns all of a request, if all of it is here and may be used; otherwise the permission to keep its blocks when
+    /// it was read.
     fn find(&self, lease: &Lease, request: &Request, data: &mut Data) -> Result<Vec<u32>, Ticket> {
         let mut known = self.lock();
         let holds = known.look(lease);
@@ -204,7 +207,7 @@ impl Cache {
         }
     }
 
-    /// A write of these blocks begins: what is known about them is not any more. What it leaves may be kept, if `kept`.
+    /// Begins a write of these blocks: their old content is not known any more. The new one may be kept, if `kept`.
     fn begin_write(&self, lease: &Lease, blocks: &Range<u64>, kept: bool) -> Option<Ticket> {
         let mut known = self.lock();
         known.look(lease);
@@ -237,7 +240,7 @@ impl Cache {
         }
     }
 
-    /// Keeps the whole blocks of what was read.
+    /// Keeps the whole blocks of a read.
     fn keep(&self, lease: &Lease, request: &Request, bytes: &[u8], sums: &[u32], ticket: &Ticket) {
         self.ask_for_room(bytes.len());
         let mut known = self.lock();
@@ -253,7 +256,7 @@ fn is_nothing_said(kind: Kind) -> bool {
     [CutOff, Forked, ManagerAway, System, TimedOut].contains(&kind)
 }
 
-/// The group of a block. Neighbours are in different ones, so that a long write moves each by one only.
+/// Returns the group of a block. Neighbours are in different groups, so that a long write moves each by one only.
 fn group(block: u64) -> usize {
     usize::try_from(block % GROUPS as u64).unwrap_or(0)
 }
@@ -388,8 +391,8 @@ pub struct Cached<S> {
 }
 
 impl<S: Store> Cached<S> {
-    /// With blocks of this cache, which must be those of the same store. A server's store must be one that asks for leases
-    /// ([`Remote::leased`](crate::Remote::leased)), else nothing is kept.
+    /// Creates a store with blocks of this cache, which must be those of the same store. A server's store must be one
+    /// that asks for leases ([`Remote::leased`](crate::Remote::leased)), else nothing is kept.
     pub fn new(cache: &Arc<Cache>, below: S) -> Cached<S> {
         Cached {
             cache: Arc::clone(cache),
@@ -440,7 +443,8 @@ impl<S: Store> Cached<S> {
 
     fn write(&self, request: Request, data: Data, done: Done) {
         let touched = blocks(&request);
-        // A copy: when the buffer comes back nobody says what is in it. Only of what is there: a client says the length.
+        // A copy: when the buffer comes back its content is not known. Only of the bytes that are there: a client
+        // chooses the length.
         let bytes = match request.op {
             Op::Write if !request.sums.is_empty() => copy_of(&request, &data),
             _ => None,

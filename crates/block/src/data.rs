@@ -26,7 +26,8 @@ use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
 pub enum Data {
     /// For requests without bytes.
     None,
-    /// Of a read: so many bytes, whose memory comes with the answer, or is this process's once somebody writes there.
+    /// Room for a read: so many bytes. Their memory comes with the answer, or is this process's once a thread writes
+    /// there.
     Room(usize),
     /// Memory of this process.
     Heap(Heap),
@@ -45,7 +46,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// For so many bytes, waiting at most that long.
+    /// Allocates a buffer for so many bytes, waiting at most that long.
     pub(crate) fn new(pool: &Pool, len: usize, limit: Duration) -> Result<Own, Error> {
         let buffer = match limit.is_zero() {
             true => pool.try_alloc(len + HEAD_BYTES)?,
@@ -54,7 +55,7 @@ impl Own {
         Ok(Own { buffer, len })
     }
 
-    /// A message: the first `len` bytes, and this head.
+    /// Makes a message: the first `len` bytes, and this head.
     pub(crate) fn seal(mut self, len: usize, head: &[u8]) -> Result<Cbuf, Fault> {
         let fits = len <= self.len && head.len() <= HEAD_BYTES;
         let written = self.buffer.write(len, head);
@@ -89,7 +90,7 @@ impl Data {
         }
     }
 
-    /// Is there room for nothing?
+    /// Returns whether there is no room.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -98,7 +99,7 @@ impl Data {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// `Invalid` beyond its end, or into memory of somebody else's.
+    /// `Invalid` beyond its end, or into memory of another process.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Fault> {
         let end = offset.checked_add(bytes.len()).ok_or(Fault::Invalid)?;
         match self {
@@ -157,12 +158,12 @@ impl Data {
         self.write(0, bounce.bytes())
     }
 
-    /// Is it a buffer of this pool?
+    /// Returns whether it is a buffer of this pool.
     pub(crate) fn is_of(&self, pool: &Pool) -> bool {
         matches!(self, Data::Own(own) if own.buffer.id().pool() == pool.id())
     }
 
-    /// The bytes in place, where nobody else can write them.
+    /// Returns the bytes in place, if no other process can write them.
     pub(crate) fn slice(&self) -> Option<&[u8]> {
         match self {
             Data::None => Some(&[]),

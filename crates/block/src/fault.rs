@@ -24,7 +24,7 @@ pub enum Fault {
     /// With the system's error number.
     #[error("input or output error {0} of the server's disk")]
     Io(i32),
-    /// The block at this offset is not what its checksum says.
+    /// The block at this offset does not match its checksum.
     #[error("the block at {0} is not what its checksum says")]
     Corrupt(u64),
     /// The disk cannot do that.

@@ -26,7 +26,7 @@ impl Moment {
     }
 }
 
-/// Says what was read before and may be used again. Cloneable; all clones are the same lease.
+/// Lease: it says whether data that was read before may be used again. Cloneable; all clones are the same lease.
 #[derive(Clone, Debug)]
 pub struct Lease(Option<Arc<Mutex<Known>>>);
 
@@ -78,7 +78,7 @@ impl Known {
 }
 
 impl Lease {
-    /// Of a store that nobody else writes to.
+    /// Returns the lease of a store that nobody else writes to.
     #[must_use]
     pub fn forever() -> Lease {
         Lease(None)
@@ -103,21 +103,22 @@ impl Lease {
             .map_or(forever, |known| known.standing(Moment::now()))
     }
 
-    /// A server says which opening of its disk it serves; none: it gives no leases.
+    /// Notes the opening of its disk that a server serves; none: it gives no leases.
     pub(crate) fn met(&self, opening: Option<u128>) {
         if let Some(mut known) = self.lock() {
             known.met(opening);
         }
     }
 
-    /// An answer to what was asked then: so many writes of others were done before the server got the question.
+    /// Notes an answer to a question that was asked then: so many writes of others were done before the server got the
+    /// question.
     pub(crate) fn heard(&self, opening: u128, writes: u64, asked: Moment) {
         if let Some(mut known) = self.lock() {
             known.heard(opening, writes, asked);
         }
     }
 
-    /// A connection to the server is over: others may be let in.
+    /// Notes that a connection to the server is over: others may be let in.
     pub(crate) fn lost(&self) {
         if let Some(mut known) = self.lock() {
             known.until = None;

@@ -1,9 +1,9 @@
 //! Server's side of leases: a write is answered when no other client can still use the old data.
 //!
-//! A client with a cache asks, and may use what it reads for [`TERM`] from then on. Each answer says how many writes of others
-//! were done when the question came. A write is counted when it is done, and only then answered, and not before all
-//! leases of others that do not know of it have ended. So that not every write waits, those others get none for a while
-//! after it: while several write, nobody caches.
+//! A client with a cache asks, and may use the data that it reads for [`TERM`] from then on. Each answer says how many
+//! writes of others were done when the question came. A write is counted when it is done. It is answered only after
+//! that, and not before all leases of others that do not know of it have ended. So that not every write waits, those
+//! others get no lease for a while after it: while several clients write, none caches.
 
 use crate::lease::TERM;
 use crate::{Data, Fault, Info, Job, Lease, Op, Store};
@@ -87,7 +87,7 @@ impl Known {
         Some(self.writes - client.writes)
     }
 
-    /// When it may be answered.
+    /// Notes a write; returns the time when it may be answered.
     fn wrote(&mut self, number: u64, now: Instant) -> Instant {
         self.writes += 1;
         let mut until = self.gone.max(now);
@@ -157,7 +157,7 @@ impl Leases {
         }))
     }
 
-    /// A channel of a client begins.
+    /// Begins a channel of a client.
     pub(crate) fn enter(self: &Arc<Self>, number: u64, caches: bool) -> Tenant {
         self.shared.known().enter(number, caches);
         Tenant {
@@ -196,7 +196,7 @@ impl Shared {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's: answers what is due. At the end everything: nobody is there for it any more.
+    /// Runs the thread that answers due writes. At the end it answers all: no client is there for them any more.
     fn answer_late(&self) {
         let mut late = self.late();
         loop {
@@ -231,13 +231,13 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// A question came. What its answer says: see [`Lease::heard`](crate::Lease).
+    /// Notes a question. Returns the number for its answer: see [`Lease::heard`](crate::Lease).
     pub(crate) fn asked(&self) -> Option<u64> {
         let now = self.caches.then(Instant::now)?;
         self.leases.shared.known().asked(self.number, now)
     }
 
-    /// A write is done, or has failed: calls `answer` when no other client can use what was there before.
+    /// Notes a write that is done, or has failed: calls `answer` when no other client can use the old data.
     pub(crate) fn wrote(&self, answer: impl FnOnce() + Send + 'static) {
         let (shared, now) = (&self.leases.shared, Instant::now());
         let until = shared.known().wrote(self.number, now);
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// With caches 1 and 2, and 3 without; leases of an earlier server have ended.
+    /// Returns clients with caches, 1 and 2, and 3 without; leases of an earlier server have ended.
     fn three() -> (Known, Clock) {
         let start = Instant::now();
         let mut known = Known::new(start);
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(known.wrote(1, clock.at(2)), clock.at(2));
         let until = clock.at(1) + WAIT;
         assert_eq!(known.wrote(3, clock.at(3)), until);
-        // It gets none for a while, so that nobody waits again.
+        // It gets none for a while, so that no write waits again.
         assert_eq!(known.asked(1, clock.at(4)), None);
         assert_eq!(known.wrote(3, until), until);
         let later = until + CONTENDED;

@@ -1,6 +1,6 @@
 //! Sizes of blocks and messages, and how many of these there may be.
 
-/// Bytes of a block: what one checksum is for.
+/// Bytes of a block, which has one checksum.
 pub const BLOCK_BYTES: usize = 4096;
 /// The longest head of a message with data, bytes: a request for as much as there may be, with all its checksums.
 pub(crate) const HEAD_BYTES: usize = 512;

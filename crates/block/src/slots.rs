@@ -40,7 +40,8 @@ pub(crate) struct Taken {
 }
 
 impl Slots {
-    /// At most so many, and no more than the machine has memory for. None where the process has no addresses for them.
+    /// Creates at most so many slots, and no more than the machine has memory for. None where the process has no
+    /// addresses for them.
     pub(crate) fn new(most: usize) -> Slots {
         let machine = usize::try_from(machine::memory_total()).unwrap_or(usize::MAX);
         let most = most.min(machine / BLOCK_BYTES);
@@ -84,13 +85,13 @@ impl Slots {
         self.pages.get_mut(place).copy_from_slice(bytes);
     }
 
-    /// Nothing is there any more.
+    /// Empties a place.
     pub(crate) fn empty(&mut self, place: usize) {
         self.slots[place].block = None;
         self.empty.push(place);
     }
 
-    /// A place for one more block: an empty one, one with new memory, or another block's.
+    /// Takes a place for one more block: an empty one, one with new memory, or another block's.
     pub(crate) fn take(&mut self, account: Option<&Account>) -> Option<Taken> {
         let alone = |place| Taken { place, gone: None };
         if let Some(place) = self.empty.pop() {
@@ -111,8 +112,8 @@ impl Slots {
         self.victim()
     }
 
-    /// The next place whose block was not used since the hand passed it. Each look takes away a mark that a read has made, or what a write has put
-    /// into the circle: there are no more looks than reads and writes.
+    /// Returns the next place whose block was not used since the hand passed it. Each look takes away a mark that a
+    /// read has made, or a place that a write has put into the circle: there are no more looks than reads and writes.
     fn victim(&mut self) -> Option<Taken> {
         while let Some(place) = self.circle.pop_front() {
             let slot = &mut self.slots[place];
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(put(&mut slots, 6), Some(4));
         assert_eq!(put(&mut slots, 7), Some(1));
         assert_eq!(put(&mut slots, 8), Some(2));
-        // What is empty is used first, wherever the hand is, and is in the circle once.
+        // An empty place is used first, wherever the hand is, and is in the circle once.
         slots.empty(3);
         assert_eq!(put(&mut slots, 9), None);
         let gone: Vec<_> = (10..14).map(|block| put(&mut slots, block)).collect();
@@ -189,7 +190,7 @@ mod tests {
             gone += 1;
         }
         assert_eq!((gone, slots.circle.len()), (4088, 8));
-        // Empty ones go, too, and leave nothing behind but what one round takes away.
+        // Empty ones go, too, and leave nothing behind but places that one round takes away.
         for place in slots.circle.clone() {
             slots.empty(place);
             assert!(slots.shed().is_some());

@@ -12,7 +12,7 @@ pub struct Info {
     pub size: u64,
     /// Are all writes refused?
     pub read_only: bool,
-    /// Which run of the kernel holds what was written and not flushed.
+    /// Number of the kernel's run that holds data that was written and not flushed.
     #[serde(with = "postcard::fixint::le")]
     pub boot: u128,
 }
@@ -26,7 +26,7 @@ pub enum Op {
     Write,
     /// Everything that was written and acknowledged before is on the disk when this is acknowledged.
     Flush,
-    /// The bytes are not needed any more; what they are then is not said.
+    /// The bytes are not needed any more; their later content is not specified.
     Trim,
     /// The bytes are zero afterwards; with `punch` the space may be given up.
     Zero {
@@ -36,7 +36,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// May it change what is there?
+    /// Returns whether it may change bytes.
     #[must_use]
     pub fn writes(self) -> bool {
         !matches!(self, Op::Read | Op::Flush)
@@ -59,7 +59,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request without checksums that is not durable by itself.
+    /// Creates a request without checksums that is not durable by itself.
     #[must_use]
     pub fn new(op: Op, offset: u64, len: u32) -> Request {
         Request {
@@ -71,10 +71,10 @@ impl Request {
         }
     }
 
-    /// May it be done on such a store?
+    /// Checks whether it may be done on such a store.
     ///
     /// # Errors
-    /// `Bounds` beyond the store's end; `ReadOnly` for what would change it.
+    /// `Bounds` beyond the store's end; `ReadOnly` for a request that would change it.
     pub fn check(&self, info: &Info) -> Result<(), Fault> {
         let (offset, len, size) = (self.offset, u64::from(self.len), info.size);
         match self.offset.checked_add(len) {
@@ -92,7 +92,7 @@ impl Request {
 /// It must not block. Of a read from a store that is checked: the checksums.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
-/// A request with its memory and what follows it.
+/// A request with its memory and its continuation.
 ///
 /// ```
 /// # mod tranship { pub use tranship_block as block; }
@@ -193,7 +193,7 @@ pub trait Store: Send + Sync + Debug {
     fn is_checked(&self) -> bool;
     /// Returns the time during which read data may be used again.
     fn lease(&self) -> Lease;
-    /// Memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
+    /// Returns memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
     ///
     /// # Errors
     /// `Gone` where a server was given up; `Invalid` for more than a request may have.
@@ -202,7 +202,7 @@ pub trait Store: Send + Sync + Debug {
     fn piece(&self, len: usize) -> usize;
     /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next `kick`.
     fn submit(&self, job: Job);
-    /// Begins what was submitted.
+    /// Begins the submitted jobs.
     fn kick(&self);
 }
 

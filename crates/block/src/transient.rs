@@ -8,12 +8,12 @@ use tranship_core::{Error, Kind, Message, Receiver};
 /// Between two looks whether it is over.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
-/// Is the other end behind? That is nothing to speak of.
+/// Returns whether the other end is behind, which is not worth a report.
 fn is_behind(kind: Kind) -> bool {
     matches!(kind, Kind::Full | Kind::PoolPending | Kind::TimedOut)
 }
 
-/// May it be over by itself?
+/// Returns whether the error may pass by itself.
 pub(crate) fn is_transient(kind: Kind) -> bool {
     use Kind::{Limit, ManagerAway, OutOfMemory, Quota, System};
     is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
@@ -24,7 +24,7 @@ pub(crate) fn is_transient(kind: Kind) -> bool {
 pub(crate) struct Patience(Option<Kind>);
 
 impl Patience {
-    /// The next message within `limit`; none as long as something is missing here.
+    /// Returns the next message within `limit`; none as long as something is missing here.
     pub(crate) fn next(
         &mut self,
         who: &dyn Display,
@@ -51,7 +51,7 @@ impl Patience {
         }
     }
 
-    /// Something waits for this to be over.
+    /// Reports that `who` waits for this lack to pass.
     pub(crate) fn say(&mut self, who: &dyn Display, lack: &Error) {
         let kind = lack.kind();
         if !is_behind(kind) && self.0.replace(kind) != Some(kind) {

@@ -1,4 +1,4 @@
-//! Clients that ask and take nothing: how much memory that costs, and what it costs the others.
+//! Clients that ask and take nothing: the memory that they cost, and the cost to the others.
 
 #[path = "block/kit.rs"]
 #[allow(dead_code)]

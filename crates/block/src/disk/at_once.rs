@@ -25,7 +25,7 @@ pub(super) struct AtOnce {
 }
 
 impl AtOnce {
-    /// For a file that is read and written through the page cache.
+    /// Creates it for a file that is read and written through the page cache.
     pub(super) fn new(file: &Arc<File>) -> AtOnce {
         AtOnce {
             file: Arc::clone(file),
@@ -33,7 +33,8 @@ impl AtOnce {
         }
     }
 
-    /// Is it a read, and done? Else it was not, or not all of it, and may begin anew.
+    /// Returns whether the job was a read, and is done. Otherwise it was not done, or not all of it, and may begin
+    /// anew.
     pub(super) fn read(&self, job: &mut Job) -> bool {
         let request = &job.request;
         if request.len > MAX_BYTES {

@@ -22,7 +22,7 @@ pub enum OpenError {
     /// A folder, a pipe or the like.
     #[error("{0} is neither a file nor a block device")]
     FileType(PathBuf),
-    /// Somebody else serves it.
+    /// Another program serves it.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
     /// Another size than it has was asked for.
@@ -98,7 +98,7 @@ fn open_file(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<Fi
         .open(path)
 }
 
-/// Through the page cache, with the wanted size.
+/// Opens it through the page cache, with the wanted size.
 fn plain(path: &Path, options: &DiskOptions) -> Result<(File, u64), OpenError> {
     let system = |error| OpenError::System {
         path: path.to_owned(),
@@ -126,7 +126,7 @@ fn plain(path: &Path, options: &DiskOptions) -> Result<(File, u64), OpenError> {
     }
 }
 
-/// Does it do what its flag says? Some file systems accept the flag and refuse to read.
+/// Returns whether the flag works. Some file systems accept the flag and refuse to read.
 fn takes_direct(file: &File) -> bool {
     let mut page = crate::Data::heap(crate::BLOCK_BYTES);
     let (then, done) = std::sync::mpsc::channel();

@@ -43,7 +43,7 @@ impl<T> Overlaps<T> {
         Some(what)
     }
 
-    /// One is over; gives those that begin now.
+    /// Removes a request that is over; returns those that begin now.
     pub(super) fn end(&mut self, range: &Range<u64>) -> Vec<T> {
         if let Some(at) = self.running.iter().position(|r| r == range) {
             self.running.swap_remove(at);

@@ -159,7 +159,7 @@ impl Shared {
             Ok(place) => place,
             Err(why) => {
                 self.refuses(&who, &why);
-                // What it had still to bring may take a while.
+                // The messages that it still has to bring may take a while.
                 std::thread::spawn(move || answers.abandon());
                 return;
             }

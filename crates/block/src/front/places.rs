@@ -6,7 +6,7 @@ use tranship_core::{Receiver, Sender};
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 
-/// Those that are taken: whose, and as long as somebody has them.
+/// Taken places: the owner of each, which lasts as long as it is held.
 #[derive(Debug, Default)]
 pub(super) struct Places(Mutex<Vec<(String, Weak<()>)>>);
 
@@ -45,7 +45,7 @@ impl Who {
 }
 
 impl Places {
-    /// A place, if there is one; else why there is none.
+    /// Takes a place, if there is one; else returns the reason why there is none.
     pub(super) fn take(&self, who: &Who) -> Result<Place, String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(_, place)| place.strong_count() > 0);

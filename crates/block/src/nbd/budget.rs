@@ -1,7 +1,7 @@
 //! Memory for requests under way, and for replies that their clients do not take: so much for all connections together.
 //!
-//! Each connection has a little of its own, whatever the others do, and goes on with that, piece by piece. More it borrows
-//! from what all share.
+//! Each connection has a little memory of its own, whatever the others do, and goes on with that, piece by piece. It
+//! borrows more from the memory that all share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,7 +28,7 @@ fn borrowed(bytes: usize) -> usize {
 }
 
 impl Budget {
-    /// May a connection have `to` instead of `from` under way? Then it has.
+    /// Raises a connection's memory from `from` to `to`; returns whether that is allowed.
     pub(super) fn grow(&self, from: usize, to: usize) -> bool {
         let more = borrowed(to) - borrowed(from);
         // Ordering: relaxed everywhere; a count.
@@ -37,13 +37,13 @@ impl Budget {
         to <= MOST && self.0.fetch_update(relaxed, relaxed, take).is_ok()
     }
 
-    /// A connection has `to` instead of `from`.
+    /// Lowers a connection's memory from `from` to `to`.
     pub(super) fn shrink(&self, from: usize, to: usize) {
         let less = borrowed(from) - borrowed(to);
         self.0.fetch_add(less, Ordering::Relaxed);
     }
 
-    /// Is nothing borrowed?
+    /// Returns whether nothing is borrowed.
     #[cfg(test)]
     pub(super) fn is_whole(&self) -> bool {
         self.0.load(Ordering::Relaxed) == SHARED

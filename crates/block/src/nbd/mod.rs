@@ -79,11 +79,11 @@ struct Guest {
 }
 
 impl Export {
-    /// Begins to serve the store under a name; the empty name is always an export's, too. The store is asked what
-    /// there is only when the first client comes.
+    /// Begins to serve the store under a name; the empty name is always an export's, too. The store is asked for its
+    /// properties only when the first client comes.
     ///
     /// # Errors
-    /// What the kernel says: the address is taken or not allowed, or there can be no more threads.
+    /// The kernel's error: the address is taken or not allowed, or there can be no more threads.
     pub fn start(at: &Address, name: &str, store: Arc<dyn Store>) -> io::Result<Export> {
         let listener = Listener::new(at)?;
         let address = listener.address(at);

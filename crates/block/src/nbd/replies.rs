@@ -45,13 +45,13 @@ impl Reply {
         }
     }
 
-    /// Bytes that are still to be sent.
+    /// Returns the bytes that are still to be sent.
     fn left(&self) -> usize {
         let parts: usize = self.parts.iter().map(|(_, len)| *len).sum();
         self.head.len() + parts - self.sent
     }
 
-    /// The pieces of memory that are still to be sent.
+    /// Returns the pieces of memory that are still to be sent.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let parts = self.parts.iter().map(|(heap, len)| &heap.bytes()[..*len]);
         let mut gone = self.sent;
@@ -64,7 +64,8 @@ impl Reply {
     }
 }
 
-/// Sends what the socket takes at once. Gives back what the requests that are over with it were charged, and their number.
+/// Sends the replies that the socket takes at once. Returns the memory that the finished requests were charged, and
+/// their number.
 fn send(
     waiting: &mut VecDeque<Reply>,
     to: &Stream,
@@ -130,7 +131,7 @@ impl State {
         self.count -= count;
     }
 
-    /// Nothing is sent any more.
+    /// Drops all replies: nothing is sent any more.
     fn break_off(&mut self, budget: &Budget) {
         self.broken = true;
         for reply in std::mem::take(&mut self.waiting) {
@@ -162,8 +163,8 @@ impl Replies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins; waits while too many are under way, and calls `before` it does. False: the connection is broken,
-    /// and the request did not begin.
+    /// Begins a request; waits while too many are under way, and calls `before` it does. False: the connection is
+    /// broken, and the request did not begin.
     pub(super) fn begin(&self, before: impl FnOnce()) -> bool {
         let has_room = |state: &mut State| state.broken || state.count < MAX_COUNT;
         let mut state = self.wait_for(has_room, before);
@@ -171,8 +172,8 @@ impl Replies {
         !state.broken
     }
 
-    /// Memory for a piece of a request, of at most [`OWN`](super::budget::OWN) bytes; waits while the connection has too much
-    /// under way, and calls `before` it does. False: the connection is broken.
+    /// Charges memory for a piece of a request, of at most [`OWN`](super::budget::OWN) bytes. Waits while the
+    /// connection has too much under way, and calls `before` it does. False: the connection is broken.
     pub(super) fn charge(&self, bytes: usize, before: impl FnOnce()) -> bool {
         self.charge_or(bytes, before, |_| false) == Some(true)
     }
@@ -200,7 +201,7 @@ impl Replies {
         (!state.broken).then_some(charged)
     }
 
-    /// A piece's memory is free, without a reply.
+    /// Returns a piece's memory to the budget, without a reply.
     pub(super) fn give_back(&self, bytes: usize) {
         self.lock().settle(&self.budget, (bytes, 0));
         self.room.notify_all();
@@ -221,12 +222,12 @@ impl Replies {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on replies wait for `release`, unless they are many bytes.
+    /// Makes replies wait for `release`, unless they are many bytes.
     pub(super) fn hold(&self) {
         self.lock().held.get_or_insert(0);
     }
 
-    /// Sends what was held back.
+    /// Sends the replies that were held back.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         if state.held.take().is_some_and(|bytes| bytes > 0) && !state.sending {
@@ -244,7 +245,7 @@ impl Replies {
         drop(self.room.wait_while(self.lock(), busy));
     }
 
-    /// The last reply of a request, which is over when it is sent.
+    /// Adds the last reply of a request, which is over when it is sent.
     pub(super) fn end(&self, mut reply: Reply) {
         reply.ends = true;
         self.give(reply);
@@ -304,7 +305,7 @@ impl Replies {
         self.room.notify_all();
     }
 
-    /// The writer's thread: until the end.
+    /// Runs the writer's thread until the end.
     pub(super) fn write(&self) {
         loop {
             let idle = |state: &mut State| !(state.full || state.ended || state.broken);
@@ -317,13 +318,13 @@ impl Replies {
         }
     }
 
-    /// Nothing more comes from the client, and nothing more is to go there.
+    /// Ends the connection: nothing more comes from the client, and nothing more is to go there.
     pub(super) fn finish(&self) {
         self.lock().ended = true;
         self.work.notify_one();
     }
 
-    /// The connection is of no use any more.
+    /// Cuts the connection, which is of no use any more.
     pub(super) fn cut(&self) {
         self.lock().break_off(&self.budget);
         self.stream.shutdown();

@@ -73,7 +73,7 @@ impl Name {
 }
 
 impl Listener {
-    /// A Unix socket that nobody listens on any more is replaced; nothing else is.
+    /// Listens. A Unix socket that nobody listens on any more is replaced; nothing else is.
     pub(super) fn new(at: &Address) -> io::Result<Listener> {
         Ok(match at {
             Address::Tcp(place) => {
@@ -134,7 +134,7 @@ impl Drop for Listener {
     }
 }
 
-/// Takes away a socket that nobody listens on any more. Whatever else is there stays, and is an error.
+/// Removes a socket that nobody listens on any more. Any other file stays, and is an error.
 fn make_way(path: &Path) -> io::Result<()> {
     let in_the_way = |why: &str| io::Error::new(ErrorKind::AddrInUse, why);
     match std::fs::symlink_metadata(path) {

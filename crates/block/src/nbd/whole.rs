@@ -47,13 +47,13 @@ impl Whole {
         self.form
     }
 
-    /// There is one part more.
+    /// Adds one part more.
     pub(super) fn expect(&self) {
         // Ordering: as in `part`.
         self.left.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A part was read.
+    /// Ends a part that was read.
     pub(super) fn read(&self, asked: &Request, read: Result<Heap, Fault>) {
         let len = asked.len as usize;
         let result = match (read, self.form) {
@@ -77,13 +77,13 @@ impl Whole {
         self.part(result);
     }
 
-    /// A part is done; with the last of them the request is.
+    /// Ends a part; the last one ends the request.
     pub(super) fn part(&self, result: Result<(), Fault>) {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         *fault = fault.or(result.err());
         let result = fault.map_or(Ok(()), Err);
         drop(fault);
-        // Ordering: acquire and release: the last sees what the others left.
+        // Ordering: acquire and release: the last part sees the stores of the others.
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }

@@ -34,7 +34,7 @@ struct Link {
     opening: Option<u128>,
 }
 
-/// Does it stay as it is until somebody corrects it?
+/// Returns whether the error stays until somebody corrects its cause.
 fn is_final(kind: Kind) -> bool {
     matches!(
         kind,
@@ -43,7 +43,7 @@ fn is_final(kind: Kind) -> bool {
 }
 
 impl Remote {
-    /// The thread.
+    /// Runs the thread.
     pub(super) fn run(&self) {
         let mut pause = PAUSES[0];
         let mut said = None;
@@ -139,7 +139,7 @@ impl Remote {
         sent.map(drop).map_err(|refused| refused.error)
     }
 
-    /// Takes what comes until the connection is over; says why.
+    /// Takes messages until the connection is over; returns the reason.
     fn attend(&self, link: &mut Link, away: Instant) -> Error {
         let mut patience = Patience::default();
         let mut limit = PAUSE;
@@ -187,7 +187,7 @@ impl Remote {
         Kind::ChannelState.into()
     }
 
-    /// The server may be asked once it has welcomed us, and has the pool.
+    /// Enters the server: it may be asked once it has welcomed us, and has the pool.
     fn enter(&self, link: &mut Link) -> Result<(), Error> {
         let Some(out) = &mut link.out else {
             return Ok(());
@@ -274,7 +274,7 @@ impl Remote {
         }
     }
 
-    /// Keeps account of what is safe.
+    /// Keeps account of the writes that are safe.
     fn judge(
         &self,
         question: &Question,
@@ -293,7 +293,7 @@ impl Remote {
         }
     }
 
-    /// The connection is over: what was asked over it waits again, in its order, before what waits already.
+    /// Puts the questions of a lost connection back, in their order, before those that wait already.
     fn lost(&self, link: Link) {
         let mut state = self.lock();
         let State {

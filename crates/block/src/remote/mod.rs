@@ -1,7 +1,7 @@
 //! A server's blocks over two channels: questions go there by one, answers come by the other.
 //!
-//! Everything that was asked and not answered is asked again when the server is back: reads change nothing, and a write
-//! that is done twice leaves what one leaves.
+//! Every question without an answer is asked again when the server is back: reads change nothing, and a write that is
+//! done twice leaves the same bytes as one.
 
 mod link;
 mod question;
@@ -26,7 +26,7 @@ use tranship_core::{Domain, Error, Pool, Sender};
 const ROUND: Duration = Duration::from_millis(100);
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// One client of a server: what all its connections know together.
+/// One client of a server: the state that all its connections share.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Of no other client.
@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-/// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end when nobody has it any more.
+/// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end with the last handle.
 ///
 /// ```
 /// # mod tranship { pub use tranship_core::*; pub use tranship_block as block; }
@@ -149,8 +149,8 @@ impl Remote {
         Remote::of(server, &Client::new(false, None))
     }
 
-    /// A remote store with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
-    /// of others wait.
+    /// Creates a remote store with a cache in front ([`Cached`](crate::Cached)): it asks the server for leases, for
+    /// which the writes of others wait.
     #[must_use]
     pub fn leased(server: &Endpoint) -> Arc<Remote> {
         Remote::of(server, &Client::new(true, None))
@@ -176,7 +176,8 @@ impl Remote {
         remote
     }
 
-    /// Waits until the server has been reached, at most `limit`, and not where it refuses what only somebody else can correct.
+    /// Waits until the server has been reached, at most `limit`. Does not wait if the server refuses for a reason that
+    /// only a person can correct.
     ///
     /// # Errors
     /// `Gone` when it was not reached; [`why`](Remote::why) says more.
@@ -188,7 +189,7 @@ impl Remote {
         }
     }
 
-    /// In words, why the server is not there; none: it is, or was not tried yet.
+    /// Returns in words why the server is not there; none: it is, or was not tried yet.
     #[must_use]
     pub fn why(&self) -> Option<String> {
         self.lock().why.clone()
@@ -201,7 +202,7 @@ impl Remote {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Has the server said what there is?
+    /// Returns whether the server has sent its properties.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().info.is_some()
     }
@@ -210,7 +211,7 @@ impl Remote {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has nobody it any more but its thread? What was asked and what waits fails then.
+    /// Returns whether only its thread has it. Then all questions, asked or waiting, fail.
     fn is_over(&self) -> bool {
         self.own.strong_count() <= 1
     }

@@ -7,7 +7,7 @@ use crate::{Data, Done, Fault, Job, Op};
 use std::time::Duration;
 use tranship_core::{Cbuf, Error, Kind, Pool, Sender};
 
-/// Somebody's question.
+/// Question of a caller.
 pub(super) struct Question {
     ask: Ask,
     pub op: Op,
@@ -39,7 +39,7 @@ impl Question {
         let (op, len) = (request.op, request.len as usize);
         let memory = match op {
             Op::Write if len > 0 => Memory::Brought(data),
-            // It would not be written to; what is in it may go.
+            // It would not be written to; its content may go.
             Op::Read if matches!(data, Data::Shared(_)) => Memory::For(Data::Room(data.len())),
             _ => Memory::For(data),
         };
@@ -70,7 +70,7 @@ impl Question {
         }
     }
 
-    /// Makes a message of what a write brings: in place, if it is a buffer that can be sent.
+    /// Makes a message of a write's data: in place, if it is a buffer that can be sent.
     fn seal(&mut self, pool: &Pool) -> Result<(), Error> {
         let Memory::Brought(data) = &mut self.memory else {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Whether what was acknowledged can have been lost.
+//! Record whether acknowledged writes can have been lost.
 //!
-//! What a server has acknowledged lies in the page cache of its machine at least, and outlives the server. It does not
-//! outlive the machine: then the next flush fails, as it would have to lie.
+//! An acknowledged write lies in the page cache of the server's machine at least, and outlives the server. It does not
+//! outlive the machine: then the next flush fails, because its promise would be false.
 
 use crate::{Fault, Info};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,12 +42,12 @@ impl Safety {
         self.lock().written += 1;
     }
 
-    /// A flush is asked for: it will cover so many writes.
+    /// Notes that a flush is asked for; returns how many writes it will cover.
     pub(crate) fn flushing(&self) -> u64 {
         self.lock().written
     }
 
-    /// The server says that it is done; is it true?
+    /// Checks whether a flush that the server reports as done is true.
     pub(crate) fn flushed(&self, covers: u64) -> Result<(), Fault> {
         let mut known = self.lock();
         known.flushed = known.flushed.max(covers);

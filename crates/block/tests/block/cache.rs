@@ -200,7 +200,7 @@ fn a_zeroed_range_is_forgotten_when_it_begins_and_when_it_ends() {
             let known = !(1..5).contains(&block);
             assert_eq!(world.known(block), known.then_some(7), "{op:?}: {block}");
         }
-        // A read that finds what was there before.
+        // A read that finds the old bytes.
         world.read(1).finds(7);
         job.ends();
         assert_eq!(world.known(1), None);

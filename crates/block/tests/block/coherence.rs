@@ -1,5 +1,5 @@
-//! Caches at several clients of one server, and a server whose disk changes while it is away: nobody is shown what was
-//! there before.
+//! Caches at several clients of one server, and a server whose disk changes while it is away: no client is shown old
+//! data.
 
 use crate::kit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ fn each_of_two_caches_shows_what_the_other_has_written() {
     let [a, b] = [(), ()].map(|()| Client::new(&service.at));
     for round in 1..=3u8 {
         for (writer, reader, byte) in [(&a, &b, round), (&b, &a, round | 0x80)] {
-            // Both know what was there before.
+            // Both know the old data.
             let before = [writer.read(0), reader.read(0)];
             assert!(before[0] == before[1]);
             writer.write(0, &[byte; BLOCK]);

@@ -1,4 +1,5 @@
-//! The other end of a service's channels says anything: it loses its own connection, and nobody else anything.
+//! The other end of a service's channels sends anything: it loses its own connection, and no other client loses
+//! anything.
 
 use crate::kit;
 use serde::Serialize;
@@ -173,7 +174,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
                 .expect("room");
             client.asks.send_aggregate(both, whole).expect("sent");
         },
-        // More than may be unanswered, of what the disk takes its time for.
+        // More questions than may be unanswered, of a kind for which the disk takes its time.
         &|client| {
             let mut asked = 0;
             let sync = request(Request::new(Op::Flush, 0, 0));
@@ -188,10 +189,10 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
         act(&mut client);
         client.ends();
     }
-    // What is only wrong is an answer.
+    // A request that is only wrong gets an answer.
     let mut client = Client::welcomed(&at);
     let wrong: [&dyn Fn(&mut Client); 4] = [
-        // More data, and less, than it says; data with what has none; none with what has some.
+        // More data, and less, than it says; data with a request that has none; none with one that has some.
         &|client| {
             let buffer = client.buffer(4095, &head).freeze();
             client.asks.send_buf(buffer, 4095).expect("sent");
@@ -277,7 +278,7 @@ fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_agai
     drop(more);
 }
 
-/// A server that says what no server says is left, and asked again.
+/// A server that sends invalid messages is left, and asked again.
 #[test]
 fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
     let _dog = kit::watchdog();
@@ -306,7 +307,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
         None::<u128>,
     ));
     let done = |result: Result<Vec<u32>, Fault>| said(&(2u8, result, None::<u64>));
-    // What it says instead of a ticket, instead of a welcome, and instead of an answer to the number that was asked.
+    // The lies: instead of a ticket, instead of a welcome, and instead of an answer to the number that was asked.
     type Lie<'a> = &'a dyn Fn(&mut Sender, u64);
     let buffer = |data: usize, head: &[u8]| {
         let mut buffer = pool.alloc(data + head.len()).expect("memory");
@@ -316,7 +317,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
     };
     let lies: [Lie<'_>; 6] = [
         &|to, _| to.send_inline(&[9; 48], 0).map(drop).expect("sent"),
-        // To what was not asked; of no length, and of another one.
+        // To a question that was not asked; of no length, and of another one.
         &|to, number| {
             let word = (number + 1) << LEN_BITS;
             to.send_inline(&done(Err(Fault::Invalid)), word)

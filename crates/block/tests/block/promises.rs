@@ -273,7 +273,7 @@ fn what_a_server_has_taken_and_not_answered_is_asked_again() {
     drop(front);
     assert!(told.try_recv().is_err(), "nobody has answered");
     let _front = kit::front(&at, disk);
-    // Not even as a server that is gone: nobody else would ask again.
+    // Not even as a server that is gone: no client would ask again.
     let mut answered: Vec<_> = told.iter().take(16).collect();
     answered.sort_by_key(|(number, _)| *number);
     let wants: Vec<_> = (0..16).map(|number| (number, Ok(Vec::new()))).collect();

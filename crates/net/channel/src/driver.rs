@@ -26,28 +26,28 @@ const TICK: Duration = Duration::from_millis(1);
 /// Time between two checks where the kernel cannot wait, now or for a connection.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One side of a channel: what there is to do. Nothing here waits but [`Side::finish`].
+/// Work of one side of a channel. Only [`Side::finish`] waits.
 pub(crate) trait Side: Send + Sized {
     /// Why it ends.
     type Over: Send;
     fn wire(&mut self) -> &mut Wire;
-    /// Everything that can be done now.
+    /// Does everything that can be done now.
     fn turn(&mut self) -> Result<(), Self::Over>;
     /// Does the work that the program's end has made necessary.
     fn stir(&mut self) -> Result<(), Self::Over>;
     /// Returns the time until there is work to do even if nothing happens.
     fn pause(&self) -> Duration;
-    /// Returns whether what may come now, news of what the other end has taken, can wait for [`TICK`].
+    /// Returns whether the next news can wait for [`TICK`]: it only says what the other end has taken.
     fn is_patient(&mut self) -> bool {
         false
     }
-    /// Memory without which nothing more can be done.
+    /// Returns the pool and the size of the memory without which nothing more can be done.
     fn lacks(&self) -> Option<(Pool, usize)> {
         None
     }
     /// Takes the result of the wait for the memory that [`Side::lacks`] named.
     fn supply(&mut self, _memory: Result<CbufMut, Error>) {}
-    /// The end, by the channel's own thread.
+    /// Ends the channel, on the channel's own thread.
     fn finish(self, over: Self::Over);
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ChannelDriver<S: Side> {
     told: AtomicBool,
     is_watched: bool,
     epoll: Epoll,
-    /// In there, too: for what the connection does not show.
+    /// Doorbell, also in the epoll instance: for news that the connection does not show.
     doorbell: OwnedFd,
     thread: Mutex<Thread>,
     called: Condvar,
@@ -106,7 +106,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }))
     }
 
-    /// The channel's own thread, until its end.
+    /// Runs the channel's own thread until its end.
     pub(crate) fn run(&self) {
         loop {
             lock(&self.thread).is_called = false;
@@ -150,7 +150,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }
     }
 
-    /// Until there may be something for the channel's thread.
+    /// Rests until there may be something for the channel's thread.
     fn rest(&self, pause: Duration) {
         let mut parked = PAUSES[0];
         while self.waits.load(Ordering::SeqCst) {
@@ -176,7 +176,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         thread.is_called
     }
 
-    /// Until something is new, at most so long.
+    /// Sleeps until something is new, at most so long.
     fn sleep(&self, limit: Duration, is_thread: bool) {
         let limit = match self.is_watched {
             true => limit,
@@ -189,7 +189,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         if ready.iter().any(|ready| ready.token != DOORBELL) {
             self.told.store(true, Ordering::SeqCst);
         }
-        // What calls the thread is left to the thread.
+        // A call to the thread is left to the thread.
         if ready.iter().any(|ready| ready.token == DOORBELL)
             && (is_thread || !lock(&self.thread).is_called)
         {
@@ -203,7 +203,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         let _ = eventfd::signal(&self.doorbell);
     }
 
-    /// The thread is needed.
+    /// Notes that the thread is needed, and wakes it.
     fn call(&self) {
         let mut thread = lock(&self.thread);
         if std::mem::replace(&mut thread.is_called, true) {
@@ -215,7 +215,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }
     }
 
-    /// All that can be done, and watches the connection again.
+    /// Does everything that can be done, and watches the connection again.
     fn turn(&self, side: &mut S, is_thread: bool) -> Result<(), S::Over> {
         let mut was_told = false;
         loop {
@@ -224,7 +224,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
             // or makes this one check again. `told` stays set until the connection is watched: more news may arrive
             // before that.
             was_told |= self.told.swap(false, Ordering::SeqCst);
-            // What the program takes it says itself, in a moment.
+            // The program itself reports the messages that it takes, in a moment.
             if side.wire().arm(&self.epoll, was_told, is_thread) {
                 return Ok(());
             }
@@ -239,7 +239,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }
     }
 
-    /// Does it by the program's hand, unless somebody is at it: he does it then.
+    /// Does the work on the program's thread. If another thread holds the state, that thread does it then.
     fn attempt(&self, work: impl FnOnce(&mut S) -> Result<(), S::Over>) {
         // Ordering: SeqCst, before the attempt; partners: the fences after the release, in `run` and below. The thread
         // that holds the state and keeps us from it sees this store then.

@@ -1,5 +1,5 @@
-//! Channels whose other end is elsewhere: what a program sends by a [`Sender`](tranship_core::Sender) of its domain comes out of a
-//! [`Receiver`](tranship_core::Receiver) of another one, on another machine if need be.
+//! Channels whose other end is elsewhere. A message that a program sends by a [`Sender`](tranship_core::Sender) of its
+//! domain comes out of a [`Receiver`](tranship_core::Receiver) of another domain, on another machine if need be.
 //!
 //! ```text
 //!  program ─ Sender ══ring══ Outlet ─ sending ══ frames ══ receiving ─ Inlet ══ring══ Receiver ─ program

@@ -14,7 +14,7 @@ use tranship_sys::epoll::wait_any_readable;
 use tranship_sys::eventfd;
 use tranship_transport::{Listener, Transport};
 
-/// Those that may be about to say what they are, and of them those of one owner, where that is known.
+/// Most connections that have not introduced themselves yet, and most of one owner, where the owner is known.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 /// Between two looks, whatever happens.
@@ -50,7 +50,7 @@ impl Drop for Listening {
     }
 }
 
-/// One of those that are about to say what they are.
+/// Place of a connection that has not introduced itself yet.
 struct Place {
     taken: Taken,
     owner: String,
@@ -137,7 +137,7 @@ fn welcome(transport: Box<dyn Transport>, ends: &Ends, taken: &Taken) {
 }
 
 fn greet(mut wire: Wire, ends: &Ends) -> Result<(), Error> {
-    // Before it has said what it is nothing is made for it.
+    // Before the introduction nothing is made for the client.
     let theirs = meet::hear(&mut wire, ends.role())?;
     let made = meet::introduction(ends);
     let (ours, pool) =

@@ -40,10 +40,10 @@ pub(crate) fn say(wire: &mut Wire, hello: Hello) {
     wire.flush();
 }
 
-/// Waits for what the other end says, and judges it.
+/// Waits for the introduction of the other end, and judges it.
 ///
 /// # Errors
-/// `TimedOut`, `SameRole`, `PeerViolation`, and what the other end says or became of it.
+/// `TimedOut`, `SameRole`, `PeerViolation`, and the reason for which the other end is gone.
 pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
     let until = Instant::now() + PATIENCE;
     loop {

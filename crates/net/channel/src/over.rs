@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tranship_core::{Carrier, Domain, Ends, Error, Handed, Kind};
 use tranship_transport::{Backend, Copying, Transport};
 
-/// The first pause between two looks whether somebody listens; it doubles up to the last.
+/// First and last pause between two checks whether a process listens; the pause doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(640)];
 
 /// Carries channels over connections of a backend.
@@ -37,7 +37,7 @@ pub struct Over {
 }
 
 impl Over {
-    /// For addresses that begin with this and a colon.
+    /// Creates a carrier for addresses that begin with `scheme` and a colon.
     pub fn new(scheme: &'static str, backend: Arc<dyn Backend>) -> Over {
         let scheme = [scheme];
         Over { scheme, backend }
@@ -85,7 +85,7 @@ impl Carrier for Over {
 }
 
 impl Over {
-    /// Connects, once somebody listens.
+    /// Connects, once a process listens.
     fn connect(&self, rest: &str, ends: &Ends) -> Result<Box<dyn Transport>, Error> {
         let started = Instant::now();
         let deadline = ends

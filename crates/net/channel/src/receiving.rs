@@ -41,7 +41,7 @@ pub(crate) struct Receiving {
     told: u64,
     untold_bytes: u64,
     arriving: Option<Arriving>,
-    /// A buffer that is announced, for which there is no memory yet; what became of the thread's wait for it.
+    /// Buffer that is announced, for which there is no memory yet; and the result of the thread's wait for it.
     wanted: Option<Wanted>,
     supplied: Option<Result<CbufMut, Error>>,
     list: Option<List>,
@@ -79,7 +79,7 @@ struct List {
     meta: u64,
     pieces: u32,
     bytes: u64,
-    /// Nobody else has the pieces: those of one that is shared are frozen at its end.
+    /// No other thread has the pieces: those of a shared aggregate are frozen at its end.
     aggregate: AggregateMut,
     moved: bool,
 }
@@ -124,7 +124,7 @@ impl Receiving {
         }
     }
 
-    /// Memory is not kept for a message that was only announced: others may wait for it.
+    /// Ends a message that was only announced: others may wait for the memory that is kept for it.
     fn look_at_progress(&mut self) -> Result<(), Over> {
         let begun = self.arriving.is_some() || self.list.is_some();
         if !begun || self.wanted.is_some() {
@@ -223,12 +223,12 @@ impl Receiving {
         Ok(())
     }
 
-    /// A message comes, for which there must be room.
+    /// Counts a message that comes, for which there must be room.
     fn count(&mut self, bytes: u64) -> Result<(), Error> {
         self.note_taken();
         let untaken = self.came - self.told;
         let most = self.bytes;
-        // What the sender could know.
+        // The room that the sender could know of.
         let known = self.untaken_bytes + self.untold_bytes;
         let fits = known.saturating_add(bytes) <= most || untaken == 0;
         if untaken >= self.messages || !fits || bytes > most {
@@ -341,7 +341,7 @@ impl Receiving {
         Ok(false)
     }
 
-    /// Returns whether nobody has anything of the pool but the aggregate that comes: nothing will be free. A quota may
+    /// Returns whether only the arriving aggregate has memory of the pool: then nothing will become free. A quota may
     /// still be raised.
     fn has_only_the_list(&self) -> bool {
         if self.pool.quota_bytes() < self.pool.max_bytes() {
@@ -369,7 +369,7 @@ impl Receiving {
         why.into()
     }
 
-    /// Takes what has come of a buffer; false: not all has.
+    /// Takes the bytes of a buffer that have come; false: not all have.
     fn finish_buffer(&mut self) -> Result<bool, Over> {
         let Some(arriving) = &self.arriving else {
             return Ok(true);
@@ -449,7 +449,7 @@ impl Receiving {
                     bytes: FrameBytes::from_slice(&inline),
                 },
                 Body::Released(_) => Word::Released { meta },
-                // What else there is, or is a lie of our own process, is nothing to be carried.
+                // Any other message is no message to carry, or a lie of our own process.
                 _ => continue,
             };
             self.wire.push(&word, None);
@@ -475,7 +475,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// The connection is over, and nobody has said that this is the end.
+    /// Returns the error for a connection that is over without an announced end.
     fn gone(&self, error: Error) -> Error {
         let text = "the sender died, or the connection to it did, before it closed the channel; what came may not be all";
         match error.kind() {
@@ -539,7 +539,7 @@ impl Side for Receiving {
             Over::Closed => {
                 self.wire.push(&Word::Ended, None);
                 let since = Instant::now();
-                // What comes meanwhile is of no interest; that the sender has gone is.
+                // Messages that come meanwhile do not matter; the end of the sender does.
                 while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
                     self.wire.wait(LOOK);
                 }

@@ -12,7 +12,7 @@ use tranship_transport::{FrameBytes, Payload};
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
-/// While the program has not taken what was said to it.
+/// Pause while the program has not taken the messages that came back.
 const RETRY: Duration = Duration::from_millis(20);
 /// Once the program has closed its end, so long without any progress, and so many bytes on their way a second.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -119,7 +119,7 @@ impl Sending {
         }
     }
 
-    /// A receiver that does nothing any more does not keep what a program has left behind.
+    /// Gives up when the receiver makes no progress: it must not keep the messages that a program has left behind.
     fn look_at_progress(&mut self) -> Result<(), Over> {
         if self.closing.is_none() && !self.outlet.is_closed() {
             return Ok(());
@@ -232,7 +232,7 @@ impl Sending {
     fn note_arrivals(&mut self) {
         let done = self.wire.done();
         let before = self.arrived;
-        // What the program there has taken has arrived.
+        // A message that the program there has taken has arrived.
         while self.under_way.front().is_some_and(|last| *last <= done) || self.arrived < self.taken
         {
             self.under_way.pop_front();
@@ -268,7 +268,7 @@ impl Sending {
         Ok(())
     }
 
-    /// The connection is over, or the receiver has closed it.
+    /// Returns the error for a connection that is over, or that the receiver has closed.
     fn gone(&self, error: Error) -> Error {
         let missing = self.sent - self.arrived;
         let text = format!(

@@ -63,7 +63,7 @@ impl Wire {
         });
     }
 
-    /// Returns whether all that was pushed is on its way. That the other end is gone shows in what comes.
+    /// Returns whether all pushed frames are on their way. If the other end is gone, that shows when frames are read.
     pub(crate) fn flush(&mut self) -> bool {
         while let Some(frame) = self.out.front() {
             if self.transport.send(frame).is_err() {
@@ -96,7 +96,7 @@ impl Wire {
         self.done
     }
 
-    /// The next frame, if one is there, and how many bytes of a buffer belong to it.
+    /// Returns the next frame, if one is there, and how many bytes of a buffer belong to it.
     ///
     /// # Errors
     /// `PeerGone`, `PeerViolation`, with words.
@@ -161,7 +161,7 @@ impl Wire {
         self.transport.came()
     }
 
-    /// Whose the other end is, in words; empty: nobody knows.
+    /// Returns the owner of the other end in words; empty: the owner is not known.
     pub(crate) fn owner(&self) -> String {
         self.transport.peer_owner()
     }
@@ -171,7 +171,7 @@ impl Wire {
         self.transport.why().is_some()
     }
 
-    /// The other end did what it must not.
+    /// Returns the error for an other end that broke the protocol.
     pub(crate) fn violation(&self, what: String) -> Error {
         let text = format!("{} broke the protocol of channels: {what}", self.place);
         Error::new(Kind::PeerViolation, text)
@@ -202,8 +202,8 @@ impl Wire {
         Ok(true)
     }
 
-    /// Returns whether all is done that was new; what comes from here on is told, if the last of that was (`was_told`),
-    /// or what is to be told has changed. `tells`: the other end learns first which buffers have come.
+    /// Returns whether all news is handled. Later news is reported, if the last was (`was_told`), or if the set of
+    /// reported news has changed. `tells`: the other end learns first which buffers have come.
     pub(crate) fn arm(&mut self, epoll: &Epoll, was_told: bool, tells: bool) -> bool {
         if !self.transport.arm(tells) {
             return false;

@@ -1,10 +1,10 @@
-//! Connections: what carries frames in order between two ends, and says when they have been taken.
+//! Connections: they carry frames in order between two ends, and report when frames have been taken.
 //!
 //! * [`Transport`], [`Listener`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
 //! * [`Copying`] over Unix stream sockets, `net::Net` over TCP and TLS (feature `net`).
 //! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
 //!
-//! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
+//! NOT here: channels, credit, and the meaning of a frame (`channel`); pools and their buffers (`core`): they reach
 //! this crate as [`Source`] and [`Target`].
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
@@ -136,18 +136,19 @@ pub trait Transport: Send + Debug {
     /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
     /// however late, each once. Looked for before each [`Transport::recv`]; a carrier may have none for some looks.
     fn done(&mut self, numbers: &mut Vec<u64>);
-    /// The address of the other end, where it has one.
+    /// Returns the address of the other end, where it has one.
     fn peer_place(&self) -> Option<String> {
         None
     }
-    /// Whose process it is, or which host, in words: what of one owner is counted together. Empty: nobody knows.
+    /// Returns the owner of the other end in words: its process, or its host. All connections of one owner are counted
+    /// together. Empty: not known.
     fn peer_owner(&self) -> String {
         let place = self.peer_place().unwrap_or_default();
         place
             .rsplit_once(':')
             .map_or_else(String::new, |(host, _)| host.to_owned())
     }
-    /// In words, why [`Transport::recv`] says that nothing more will come.
+    /// Returns in words why [`Transport::recv`] reports that nothing more will come.
     fn why(&self) -> Option<String> {
         None
     }
@@ -159,8 +160,8 @@ pub trait Transport: Send + Debug {
     fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
         None
     }
-    /// Has the descriptor told of news from now on; false: there are news already. Says first that frames with a buffer's bytes were taken, if
-    /// it is to; else that goes with what is sent next, or after a while.
+    /// Makes the descriptor report news from now on; false: there are news already. With `_tells` it first reports that
+    /// frames with a buffer's bytes were taken. Otherwise that report goes with the next frame, or after a while.
     fn arm(&mut self, _tells: bool) -> bool {
         true
     }
@@ -181,12 +182,12 @@ pub trait Wait: Send + Sync + Debug {
     }
 }
 
-/// A name that somebody may connect to, once.
+/// A name to which one client may connect.
 pub trait Listener: Send + Debug {
-    /// The connection, if one is there.
+    /// Returns the connection, if one is there.
     ///
     /// # Errors
-    /// Nobody can be accepted any more. It does not block.
+    /// No client can be accepted any more. It does not block.
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
     /// Returns the object to wait on until [`Listener::accept`] has a connection.
     fn waiter(&self) -> Arc<dyn Wait>;
@@ -202,6 +203,6 @@ pub trait Backend: Send + Sync + Debug {
     /// Connects to the listener of that name.
     ///
     /// # Errors
-    /// `InvalidEndpoint` where nobody listens; `PeerGone`, `System`. It waits as long as the backend's timing says.
+    /// `InvalidEndpoint` if no process listens; `PeerGone`, `System`. It waits as long as the backend's timing says.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error>;
 }

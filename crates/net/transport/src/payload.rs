@@ -14,18 +14,19 @@ use tranship_sys::stream;
 /// it sends the bytes that are there at that time, and harms only its own message. A carrier may read the bytes any
 /// number of times.
 pub trait Source: Send + Sync + Debug {
-    /// The bytes. Their number stays the same.
+    /// Returns the bytes. Their number stays the same.
     ///
     /// # Errors
-    /// What kept them from being mapped.
+    /// The error that kept them from being mapped.
     fn view(&self) -> Result<View<'_>, Error>;
-    /// Their number.
+    /// Returns their number.
     fn len(&self) -> usize;
     /// Returns whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The memory file, and where in it they begin: for `sendfile` and the like. None: they are not in one, or in several.
+    /// Returns the memory file, and the offset of the bytes in it: for `sendfile` and the like. None: they are not in
+    /// one file, or in several.
     fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         None
     }
@@ -43,7 +44,7 @@ impl Source for Vec<u8> {
 
 /// Memory to which bytes go that arrive.
 pub trait Target: Send + Sync + Debug {
-    /// Room, bytes. It stays the same.
+    /// Returns the room in bytes. It stays the same.
     fn len(&self) -> usize;
     /// Returns whether there is none.
     fn is_empty(&self) -> bool {
@@ -52,9 +53,10 @@ pub trait Target: Send + Sync + Debug {
     /// Copies bytes in, which all fit.
     ///
     /// # Errors
-    /// What kept them from being written.
+    /// The error that kept them from being written.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error>;
-    /// Takes what waits in a stream socket, from `offset` to at most the end; says how many bytes came. 0: the end of the stream, or of the room.
+    /// Takes the bytes that wait in a stream socket, from `offset` to at most the end. Returns how many came. 0: the
+    /// end of the stream, or of the room.
     ///
     /// # Errors
     /// Those of `recv(2)`.
@@ -76,14 +78,14 @@ pub trait Target: Send + Sync + Debug {
 pub struct Payload(Arc<dyn Source>);
 
 impl<S: Source + 'static> From<S> for Payload {
-    /// All of it.
+    /// Makes a payload of all of it.
     fn from(source: S) -> Payload {
         Payload(Arc::new(source))
     }
 }
 
 impl Payload {
-    /// Length, bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -95,16 +97,16 @@ impl Payload {
         self.0.is_empty()
     }
 
-    /// File and offset of the bytes, if they are a part of one ([`Source::file`]).
+    /// Returns the file and the offset of the bytes, if they are a part of a file ([`Source::file`]).
     #[must_use]
     pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         self.0.file()
     }
 
-    /// The bytes as they are now ([`Source::view`]).
+    /// Returns the bytes as they are now ([`Source::view`]).
     ///
     /// # Errors
-    /// What kept them from being mapped.
+    /// The error that kept them from being mapped.
     pub fn view(&self) -> Result<View<'_>, Error> {
         self.0.view()
     }
@@ -149,12 +151,12 @@ pub struct Place(To);
 #[derive(Clone, Debug)]
 enum To {
     Memory(Arc<dyn Target>),
-    /// They are here already, and what arrives is passed over: so many bytes.
+    /// The bytes are here already, and so many arriving bytes are discarded.
     Nowhere(usize),
 }
 
 impl<T: Target + 'static> From<T> for Place {
-    /// All of it.
+    /// Makes a place of all of it.
     fn from(target: T) -> Place {
         Place(To::Memory(Arc::new(target)))
     }
@@ -167,7 +169,7 @@ impl Place {
         Place(To::Nowhere(len))
     }
 
-    /// Length, bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -197,8 +199,8 @@ impl Place {
         }
     }
 
-    /// Takes what waits in a stream socket straight into memory, from `offset` to at most the end; says how many bytes
-    /// came. 0: the end of the stream, or of the place.
+    /// Takes the bytes that wait in a stream socket straight into memory, from `offset` to at most the end. Returns how
+    /// many came. 0: the end of the stream, or of the place.
     ///
     /// # Errors
     /// Those of `recv(2)`.

@@ -86,7 +86,7 @@ fn opening(world: &World, address: &str, seen: &mut Seen) {
     let _listener = world.b.listen(address, Role::Source).expect("listen");
     let again = world.a.listen(address, Role::Source);
     let taken = again.map_err(|error| match error.kind() {
-        // What a port says of a name.
+        // The error of a port for a name.
         Kind::InvalidEndpoint => Error::because(Kind::NameTaken, "the name is taken", error),
         _ => error,
     });

@@ -103,7 +103,7 @@ fn looking_ends() {
     }
 }
 
-/// The forms of waiting for what comes back.
+/// Takes a message that comes back, by the forms of waiting.
 fn heard(to: &mut Sender, form: u64) -> Result<Message, Error> {
     match form % 4 {
         0 => to.recv_control(),
@@ -134,7 +134,7 @@ fn what_comes_back_is_waited_for() {
                     from.send_control(&number.to_le_bytes(), number)
                         .expect("room");
                 }
-                // What is said before the end is there after it.
+                // A message from before the end is there after it.
                 from.send_control(b"last", 200).expect("room");
             });
             for number in 0..200u64 {
@@ -239,7 +239,7 @@ fn room_for_what_goes_back_is_waited_for() {
             from.recv().expect("recv").body
         };
         let inline = [inline(), inline()];
-        // What was carried does not go back.
+        // A carried buffer does not go back.
         let carried = to.peer_place().is_some();
         let moved = match carried {
             true => Vec::new(),
@@ -269,7 +269,7 @@ fn room_for_what_goes_back_is_waited_for() {
                 }
             }
         });
-        // Without anybody to wait for it does not wait.
+        // Without a receiver to wait for it does not wait.
         drop(to);
         let gone = loop {
             match from.send_control_timeout(b"word", 0, None) {

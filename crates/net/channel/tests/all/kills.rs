@@ -9,7 +9,7 @@ use tranship_transport::net::{Net, Timing};
 
 const BYTES: usize = 30_000;
 
-/// Soon sure that somebody is gone.
+/// Returns a backend that is soon sure that a peer is gone.
 fn soon() -> Net {
     let timing = Timing {
         grace: Duration::from_millis(500),
@@ -127,7 +127,7 @@ fn a_sender_that_is_killed() {
         let count = resource::count_fds(std::process::id()).expect("descriptors");
         match before {
             Some(before) => until_descriptors_are(before),
-            // The first round has made what stays.
+            // The first round has made the resources that stay.
             None if round == 1 => before = Some(count),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! A peer that says what it must not: each costs itself its channel, with words, and nothing else.
+//! A peer that breaks the protocol: each lie costs the peer its channel, with words, and nothing else.
 
 use crate::kit::*;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn is_sent_away(liar: &mut dyn Transport) {
     while heard(liar).is_some_and(|frame| frame.bytes[0] != 12) {}
 }
 
-/// A sender's lie: the receiver gets what came before it, and then this.
+/// A sender's lie: the receiver gets the messages before it, and then this.
 fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
     let (mut from, mut liar) = honest.receiver();
     say(&mut *liar, &word(2, &[9], b"first"), None);
@@ -334,7 +334,7 @@ fn unknown_peers_at_the_door() {
         }
         say(&mut *peer, &bytes, None);
     }
-    // What a flipped bit makes of the figures is still a hello.
+    // The figures after a flipped bit are still a hello.
     let mut to = honest.domain.open_sender(&honest.address()).expect("open");
     to.send_inline(b"honest", 7).expect("send");
     loop {
@@ -379,7 +379,8 @@ fn bent(random: &mut Random) -> Said {
     (bytes, usize::try_from(payload).expect("small"))
 }
 
-/// Whatever is said, nothing panics and nobody waits for ever: each channel has an end with words, and another one goes on.
+/// Whatever a peer sends, nothing panics and no call waits for ever: each channel has an end with words, and another
+/// one goes on.
 #[test]
 fn words_may_say_anything() {
     let _dog = dog();

@@ -1,4 +1,4 @@
-//! Every kind of message arrives as what it was, in order, with its word.
+//! Every kind of message arrives in its form, in order, with its word.
 
 use crate::kit::*;
 use std::thread;

@@ -27,7 +27,7 @@ enum Op {
     Freeze(usize),
     Clone(usize),
     Slice(usize, usize, usize),
-    /// A frozen one that nobody was sent becomes writable again; of another one its bytes are copied.
+    /// A frozen buffer that was never sent becomes writable again; of another one the bytes are copied.
     MakeMut(usize),
     Drop(usize),
     Inline(usize),
@@ -110,7 +110,7 @@ struct Party {
     to: Sender,
     from: Receiver,
     things: Vec<Thing>,
-    /// On the way here, with their words; and what was passed back here.
+    /// Messages on the way here, with their words; and those that were sent back to here.
     coming: VecDeque<(u64, Sent)>,
     back: VecDeque<(u64, Vec<u8>, Home, bool)>,
 }
@@ -129,7 +129,7 @@ impl Run {
             "shm" => Way::Shared,
             _ => Way::Carried,
         };
-        // Inside a process one domain has both ends: what is another's only that one may send on.
+        // Inside a process one domain has both ends: only that domain may send on a buffer of another.
         let domains = match way {
             Way::Inside => [&world.a; 2],
             _ => [&world.a, &world.b],
@@ -176,7 +176,7 @@ impl Run {
         self.words
     }
 
-    /// Does it, if the party has what it takes.
+    /// Does the operation, if the party has the things that it needs.
     fn step(&mut self, who: usize, op: &Op) {
         let (way, trust, word) = (self.way, self.trust, self.word());
         let [a, b] = &mut self.parties;
@@ -303,7 +303,7 @@ impl Run {
         }
     }
 
-    /// Every byte is what the model says.
+    /// Checks that every byte is the model's.
     fn check(&self) {
         for thing in self.parties.iter().flat_map(|party| &party.things) {
             let found = match &thing.buf {

@@ -89,7 +89,7 @@ fn message(pool: &Pool, number: u64) -> Message {
     Message { meta: number, body }
 }
 
-/// Nobody has any of it; what the manager has still to tell its writer may hold that up.
+/// Checks that all of the pool is free; news of the manager that its writer still has to get may hold that up.
 fn is_whole(pool: &Pool) {
     while pool.in_use() > 0 {
         thread::yield_now();
@@ -142,7 +142,7 @@ fn check(message: &Message, number: u64) {
     assert!(fits && message.meta == number, "{number}: {message:?}");
 }
 
-/// Says something for a message: a word, a release, or the buffer itself goes back. What it was.
+/// Answers a message: a word, a release, or the buffer itself goes back. Returns the kind of the answer.
 fn answer(from: &mut Receiver, message: Message) -> &'static str {
     let meta = message.meta;
     let mut body = message.body;
@@ -291,7 +291,8 @@ fn the_name_of_what_is_released_reaches_the_source() {
     is_whole(&pool);
 }
 
-/// A sink that goes takes with it what is in its ring; the relay gives the next one all else, and the source what the first had said.
+/// A sink that goes takes with it the messages in its ring. The relay gives the next sink all others, and the source
+/// the messages of the first sink.
 #[test]
 fn another_sink_gets_what_the_first_had_not_been_sent() {
     const MESSAGES: u64 = 40;
@@ -323,7 +324,7 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
         let stop = thread::scope(|s| {
             let running = s.spawn(move || relay.run());
             let first = from.recv().expect("recv");
-            // At most what fitted into the other's ring.
+            // At most as many as fitted into the other's ring.
             assert!((10..=14).contains(&first.meta), "{first:?}");
             check(&first, first.meta);
             for number in first.meta + 1..MESSAGES {

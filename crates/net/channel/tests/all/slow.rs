@@ -1,4 +1,5 @@
-//! A backend that takes its time, as engines and mailboxes do: frames and bytes come late, and what was taken is said late and out of order.
+//! A backend that takes its time, as engines and mailboxes do: frames and bytes come late, and taken frames are
+//! reported late and out of order.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -36,7 +37,7 @@ struct End {
     waiting: Vec<u64>,
     held: Option<u64>,
     highest: u64,
-    /// Something is kept back, of which nobody tells.
+    /// Something is kept back, and no news tells of it.
     more: Arc<AtomicBool>,
 }
 

@@ -56,7 +56,7 @@ fn found(number: u64) -> Vec<String> {
     places
 }
 
-// Takes as many messages as it is told to and keeps them; looks for what it is told to.
+// Takes as many messages as it is told to and keeps them; looks for the words that it is told.
 child!(
     fn sink(ctl: Control) {
         let (socket, address): (Option<PathBuf>, String) =
@@ -127,7 +127,7 @@ fn a_pool_that_is_not_assigned_is_nowhere_in_another_process() {
     }
 }
 
-/// A message has its bytes, and nothing of what is before them, behind them, or in the rest of its buffer.
+/// A message carries its bytes, and nothing of the bytes before them, behind them, or in the rest of its buffer.
 #[test]
 fn nothing_but_the_bytes_of_messages_is_carried() {
     let _dog = dog();

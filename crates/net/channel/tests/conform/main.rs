@@ -137,8 +137,8 @@ fn shm_between_processes() {
     );
 }
 
-/// Each process with a manager of its own, as on another machine. Nobody is killed: what of what it had sent then arrives is the
-/// kernel's choice, and not the model's (see `kills.rs` of the other tests).
+/// Each process with a manager of its own, as on another machine. None is killed: which messages of a killed process
+/// arrive is the kernel's choice, and not the model's (see `kills.rs` of the other tests).
 #[test]
 fn copy_between_processes() {
     random(

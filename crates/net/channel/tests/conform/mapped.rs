@@ -1,4 +1,4 @@
-//! The mappings of a process, and what the kernel would let it do with them.
+//! Mappings of a process, and the access that the kernel would allow to them.
 
 use std::ops::Range;
 

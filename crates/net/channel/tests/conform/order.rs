@@ -37,7 +37,7 @@ pub enum Order {
     Whole,
 }
 
-/// An answer, in full or with what is missing.
+/// Answer, in full or with a note of the missing part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     pub domain: u32,

@@ -1,4 +1,4 @@
-//! One domain of a world, with all that it has: it does what it is told, and says what it sees.
+//! A domain of a world, with all that it has: it does its orders, and reports what it sees.
 
 mod transfers;
 
@@ -132,7 +132,8 @@ impl Party {
             }
             Order::Do(op, expected) => {
                 answer.said = Some(self.act(&op, &expected).unwrap_or_else(|said| said));
-                // Nothing else makes pools grow. Not all that they get is used then: what was waited for may have been found elsewhere.
+                // Nothing else makes pools grow. Not all that they get is used then: memory that was waited for may
+                // have been found elsewhere.
                 if matches!(op, Op::Alloc { .. }) {
                     answer.files = self.written_by_all();
                 }
@@ -258,7 +259,7 @@ impl Party {
         maps.into_iter().map(|map| map.file).collect()
     }
 
-    /// All of each pool can be had; what memory of them all of their users may write.
+    /// Checks that all of each pool can be allocated; returns the memory of them that all of their users may write.
     fn whole(&mut self) -> Result<Vec<(String, u64)>, Error> {
         let mut files = Vec::new();
         for own in self.pools.values() {

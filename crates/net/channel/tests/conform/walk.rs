@@ -83,7 +83,7 @@ pub fn walk<'a>(case: &Case, amount: &Amount, new: impl Fn() -> World<'a>) {
             }
         }
         world.end().expect("as the model");
-        // What is left is beyond what a world skips.
+        // The rest is beyond the number of states that a world skips.
         if matches!(amount, Amount::All) && map.walked() == before {
             break;
         }

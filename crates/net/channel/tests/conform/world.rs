@@ -30,9 +30,9 @@ pub struct World<'a> {
     run: String,
     ids: Vec<u32>,
     ports: Vec<Option<SocketAddr>>,
-    /// By what id the library knows each.
+    /// Number by which the library knows each buffer.
     real: BTreeMap<BufferId, String>,
-    /// Those that somebody was sent: nobody gets them again.
+    /// Buffers that were sent: no domain gets them again.
     used: HashSet<String>,
     /// Place of each buffer in a domain that had it.
     was: BTreeMap<(Domain, BufferId), usize>,
@@ -94,7 +94,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tries what must not be possible now, or has nothing to do.
+    /// Tries the operations that must not be possible now, or has nothing to do.
     pub fn refuses(&mut self, limits: &Limits) -> Done {
         for op in choices(&self.model, limits) {
             let outcome = self.model.clone().step(&op);
@@ -115,7 +115,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Does it, if it is not skipped, and compares what comes of it.
+    /// Does it, if it is not skipped, and compares the results.
     fn do_it(&mut self, op: &Op) -> Result<bool, String> {
         let mut next = self.model.clone();
         let expected = next.step(op);

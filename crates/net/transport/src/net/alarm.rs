@@ -16,7 +16,7 @@ pub(super) fn make() -> io::Result<&'static OwnedFd> {
     Ok(DOORBELL.get_or_init(|| made))
 }
 
-/// Something is to be looked at now.
+/// Wakes the timer thread to check its sessions now.
 pub(super) fn wake() {
     if let Some(doorbell) = DOORBELL.get() {
         // It fails only if it is rung already.

@@ -21,13 +21,13 @@ pub struct BuiltIn {
 static BUILT_IN: [Mutex<Option<Net>>; 2] = [Mutex::new(None), Mutex::new(None)];
 
 impl BuiltIn {
-    /// With the credentials of [`default_credentials`].
+    /// Returns the backend with the credentials of [`default_credentials`].
     #[must_use]
     pub fn tls() -> BuiltIn {
         BuiltIn { plain: false }
     }
 
-    /// Without TLS; to other machines only if [`PLAIN_VARIABLE`] says so.
+    /// Returns the backend without TLS; to other machines only if [`PLAIN_VARIABLE`] allows it.
     #[must_use]
     pub fn plain() -> BuiltIn {
         BuiltIn { plain: true }

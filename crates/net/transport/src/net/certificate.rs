@@ -44,7 +44,7 @@ fn key() -> Result<KeyPair, Error> {
     KeyPair::generate().map_err(unusable("a new key"))
 }
 
-/// An authority: its certificate and its key.
+/// Creates an authority: its certificate and its key.
 ///
 /// # Errors
 /// [`Kind::Credentials`] if the key cannot be made.
@@ -60,7 +60,8 @@ pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
     })
 }
 
-/// A certificate for a machine or a program: for connecting, and for being connected to under these names and addresses.
+/// Creates a certificate for a machine or a program: for connecting, and for being connected to under these names and
+/// addresses.
 ///
 /// # Errors
 /// [`Kind::Credentials`] for an authority that cannot be used, [`Kind::BadArgument`] for a name that no certificate can be for.

@@ -27,11 +27,11 @@ const TRIES: u32 = 5;
 
 /// Why there is no connection.
 struct Failure {
-    /// Nobody is there under that name yet.
+    /// No process listens under that name yet.
     nobody: bool,
-    /// Nobody listens at any of the places.
+    /// No process listens at any of the places.
     refused: bool,
-    /// Somebody listens, and went in the middle.
+    /// A process listens, and went in the middle.
     cut: bool,
     why: String,
 }
@@ -47,7 +47,7 @@ impl Failure {
     }
 }
 
-/// Nobody listens at an address yet: it may be tried again.
+/// Error: no process listens at an address yet; the call may be repeated.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Nobody(String);
@@ -106,7 +106,7 @@ fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), F
     loop {
         let hello = Hello {
             again: false,
-            // If the last one was made after all, nobody has it, and it ends.
+            // If the last session was made after all, no end has it, and it ends.
             session: tls::random().map_err(|error| Failure::failed(error.to_string()))?,
             taken: 0,
             name: address.name.clone(),
@@ -133,7 +133,7 @@ fn dial(
     dial_any(settings, address, &places, hello, until)
 }
 
-/// The first of these places that answers.
+/// Connects to the first of these places that answers.
 fn dial_any(
     settings: &Settings,
     address: &Address,
@@ -335,7 +335,8 @@ fn redial(session: &Session) {
     }
 }
 
-/// Or there is nothing to wait for: it has another connection, or is over.
+/// Returns whether the patience is over. It also is if there is nothing to wait for: the session has another
+/// connection, or is over.
 fn patience_is_over(session: &Session, inner: &super::flow::Inner) -> bool {
     let since = inner.connection.lost().map(|lost| lost.since.elapsed());
     since.is_none_or(|since| since > session.timing.grace)
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!(sent_away.join().expect("no panic"), TRIES as usize);
     }
 
-    /// A name that stands for several places: one where connections are made and nothing is said, one where nobody
+    /// A name that stands for several places: one where connections are made and nothing is said, one where no process
     /// listens, and the right one.
     #[test]
     fn one_place_that_does_not_answer_is_not_the_end() {
@@ -416,7 +417,7 @@ mod tests {
             (answer.status, at),
             (Status::Welcome, port.address.to_string())
         );
-        // Only where nobody listens at any of them the process is known to be gone.
+        // The process is known to be gone only if no process listens at any of them.
         let none = ask(&settings, &[nobody_at, nobody_at]).expect_err("nobody");
         assert!(none.refused, "{}", none.why);
         let settings = self::settings(Duration::from_millis(300));

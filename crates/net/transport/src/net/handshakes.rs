@@ -36,7 +36,7 @@ impl Progress {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// False: it had to make room meanwhile.
+    /// Advances the handshake. False: it had to make room meanwhile.
     fn reach(&self, step: u8) -> bool {
         let relaxed = Ordering::Relaxed;
         let further = |now: u8| (now != Progress::SENT_AWAY).then(|| now.max(step));
@@ -87,7 +87,7 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Lets one in, for which another may have to go. None: nobody can.
+    /// Lets a connection in; another one may have to go for it. None: no other can go.
     pub(super) fn admit(
         &mut self,
         from: IpAddr,
@@ -144,7 +144,7 @@ impl Handshakes {
     }
 }
 
-/// From where somebody comes: of an IPv6 address the first 64 bits, as the rest is theirs to choose.
+/// Returns the origin of a client: of an IPv6 address the first 64 bits, because the client can choose the rest.
 fn place(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => {

@@ -93,7 +93,7 @@ impl Link {
         }
     }
 
-    /// Takes what comes and forgets it; 0: the end.
+    /// Reads the bytes that come and discards them; 0: the end.
     pub(super) fn pass_over(&mut self) -> io::Result<usize> {
         self.line.recv(&mut [0; LOOK_BYTES])
     }

@@ -121,7 +121,7 @@ impl Net {
         Net::new(Security::Tls(credentials), timing)
     }
 
-    /// Without TLS, and only on this machine.
+    /// Creates the backend without TLS, for this machine only.
     ///
     /// # Errors
     /// As [`Net::tls`].
@@ -141,7 +141,8 @@ impl Net {
     /// Opens a port before there is a name at it, and keeps it open; with port 0 the kernel chooses one.
     ///
     /// # Errors
-    /// [`Kind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS: what the kernel said is the cause.
+    /// [`Kind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS. Its
+    /// cause is the kernel's error.
     pub fn open(&self, at: SocketAddr) -> Result<SocketAddr, Error> {
         let port = self.port(at)?;
         let address = port.address;

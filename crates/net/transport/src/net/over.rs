@@ -9,7 +9,7 @@ pub(super) struct Over {
     pub why: String,
 }
 
-/// The other end's fault.
+/// Returns the end of a session by the other end's fault.
 pub(super) fn broken(rule: impl Into<String>) -> Over {
     Over {
         violation: true,

@@ -91,7 +91,7 @@ impl Door {
         self.lock().as_mut()?.sessions.pop_front()
     }
 
-    /// A place, before anybody is told that he is welcome; none if so many wait.
+    /// Takes a place, before the client is told that it is welcome; none if too many wait.
     fn place(self: &Arc<Self>) -> Option<Place> {
         if let Some(waiting) = &mut *self.lock() {
             if waiting.sessions.len() + waiting.coming >= MAX_WAITING {
@@ -379,7 +379,7 @@ fn greet(
             said.map_err(failed)?;
             let line = Line::new(socket, secured).map_err(failed)?;
             let mut inner = session.lock();
-            // Somebody quicker may have come meanwhile.
+            // A quicker client may have come meanwhile.
             if inner.lines == lines && !inner.is_over() {
                 session.attach(&mut inner, line, theirs);
             }

@@ -25,7 +25,7 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// 1 s, 5 s, 10 s, 5 s, 5 s.
+    /// Returns 1 s, 5 s, 10 s, 5 s, 5 s.
     fn default() -> Timing {
         Timing {
             keepalive: Duration::from_secs(1),

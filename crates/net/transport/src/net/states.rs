@@ -4,9 +4,9 @@
 //! | | states |
 //! |---|---|
 //! | [`Connection`] | new, up, lost (dialed for or not), over |
-//! | [`Output`] | of one that is up: open, or closed with a reason |
+//! | [`Output`] | of a connection that is up: open, or closed with a reason |
 //! | [`Program`] | ours: looks, sleeps, has left (farewell due, said, closed) |
-//! | [`News`] | what the other end has to hear of what was taken: nothing, some may wait, due |
+//! | [`News`] | report of taken frames to the other end: nothing, some may wait, due |
 //! | [`Coming`] | a buffer whose frame the program has: its frame comes again first, or its bytes come |
 
 use super::over::Over;
@@ -76,7 +76,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// Another connection is there; the one before it, if there was one. It comes too late for a session that is over, and goes.
+    /// Takes another connection; returns the one before it, if there was one. A session that is over does not take it.
     pub(super) fn renew(&mut self, up: U) -> Option<U> {
         match self {
             Connection::Over(_) => None,
@@ -84,7 +84,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// The connection that is there is no more; what it was. Nothing happens where none is.
+    /// Notes the loss of the connection, and returns it. Nothing happens if there is none.
     pub(super) fn lose(&mut self, why: String, now: Instant) -> Option<U> {
         self.up()?;
         let lost = Lost {
@@ -95,7 +95,7 @@ impl<U> Connection<U> {
         std::mem::replace(self, Connection::Lost(lost)).into_up()
     }
 
-    /// The session is over; the connection that was there. The first reason stays.
+    /// Ends the session, and returns its connection. The first reason stays.
     pub(super) fn end(&mut self, over: Over) -> Option<U> {
         match self {
             Connection::Over(_) => None,
@@ -109,7 +109,7 @@ impl<U> Connection<U> {
             .is_some_and(|lost| lost.dialer == Dialer::Nobody)
     }
 
-    /// Somebody makes another one.
+    /// Notes that a thread makes another connection.
     pub(super) fn dials(&mut self) {
         if let Connection::Lost(lost) = self {
             lost.dialer = Dialer::Dials;
@@ -123,7 +123,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// An attempt at another one failed.
+    /// Notes that an attempt at another connection failed.
     pub(super) fn failed(&mut self, why: String) {
         if let Connection::Lost(lost) = self {
             lost.why = why;
@@ -131,7 +131,7 @@ impl<U> Connection<U> {
     }
 }
 
-/// Whether a connection takes what is sent. It may still give when it does not.
+/// Whether a connection takes frames to send. A connection that does not may still receive.
 #[derive(Debug, Default)]
 pub(super) enum Output {
     #[default]
@@ -203,7 +203,7 @@ impl Program {
         }
     }
 
-    /// The farewell goes on: due, said, closed.
+    /// Advances the farewell: due, said, closed.
     pub(super) fn said(&mut self, now: Farewell) {
         if let Program::Left { farewell, .. } = self {
             debug_assert!(matches!(
@@ -221,7 +221,7 @@ impl Program {
         }
     }
 
-    /// Returns whether it sees soon by itself what there is.
+    /// Returns whether the program soon checks by itself.
     pub(super) fn is_attentive(&self, now: Instant, within: Duration) -> bool {
         match self {
             Program::Looks(at) => now.saturating_duration_since(*at) < within,
@@ -246,7 +246,7 @@ pub(super) enum News {
 }
 
 impl News {
-    /// The program has taken one more. Of `most` the other end hears at once.
+    /// Counts a frame that the program has taken. After `most` frames the other end hears at once.
     pub(super) fn took(&mut self, buffer: bool, most: u32) {
         let (frames, buffers) = match *self {
             News::Nothing => (1, buffer),
@@ -264,7 +264,7 @@ impl News {
         *self = News::Due;
     }
 
-    /// A record that says it is on its way.
+    /// Notes that a record with the report is on its way.
     pub(super) fn said(&mut self) {
         *self = News::Nothing;
     }
@@ -279,7 +279,7 @@ pub(super) enum Coming {
     Bytes(usize),
 }
 
-/// Whether the doorbell was rung and nobody has heard it.
+/// Whether the doorbell was rung and not heard yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bell {
     Silent,

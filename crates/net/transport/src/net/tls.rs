@@ -53,7 +53,8 @@ impl Credentials {
     /// Reads `ca.pem`, `cert.pem` and `key.pem`, as `tranship cert issue` writes them.
     ///
     /// # Errors
-    /// [`Kind::Credentials`], with which file cannot be used, and why: what the kernel said is the cause. A key that others than its owner may read is refused.
+    /// [`Kind::Credentials`], with the file that cannot be used, and the reason: its cause is the kernel's error. A key
+    /// that others than its owner may read is refused.
     pub fn load(directory: &Path) -> Result<Credentials, Error> {
         let key = directory.join(KEY_FILE);
         let about = |path: &Path| unusable(path.display().to_string());
@@ -76,7 +77,7 @@ impl Credentials {
     /// Credentials out of PEM text.
     ///
     /// # Errors
-    /// [`Kind::Credentials`], with what is wrong with which of them.
+    /// [`Kind::Credentials`], with the error and the part that has it.
     pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificates = |what: &'static str, pem: &[u8]| {
@@ -124,7 +125,7 @@ impl Credentials {
         })
     }
 
-    /// Would we be let in by ourselves, now?
+    /// Checks that an end with these credentials would let itself in now.
     ///
     /// # Errors
     /// [`Kind::Credentials`]: another authority's, expired.
@@ -167,7 +168,7 @@ fn shake(
     let mut made = Box::new(made);
     while made.is_handshaking() {
         if let Err(error) = made.complete_io(socket) {
-            // What is wrong is told to the other end, in as many writes as that takes.
+            // The error is told to the other end, in as many writes as that takes.
             while made.wants_write() && made.write_tls(socket).is_ok_and(|sent| sent > 0) {}
             return Err(explain(&error));
         }
@@ -235,14 +236,14 @@ pub(super) fn peer(connection: &rustls::Connection) -> Option<Arc<[u8]>> {
     Some(Arc::from(&**shown))
 }
 
-/// For `map_err`: this cannot be used as, or for, credentials.
+/// Makes an error for `map_err`: this cannot be used as, or for, credentials.
 pub(super) fn unusable<E: std::error::Error + Send + Sync + 'static>(
     what: impl Into<Cow<'static, str>>,
 ) -> impl FnOnce(E) -> Error {
     move |cause| Error::because(Kind::Credentials, what, cause)
 }
 
-/// Fills in what nobody guesses.
+/// Returns random bytes that nobody guesses.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let provider = rustls::crypto::ring::default_provider();

@@ -20,7 +20,7 @@ const VERSION: u16 = 1;
 /// A number that nobody guesses.
 pub(super) type Secret = [u8; 16];
 
-/// The fixed part of what each side says first.
+/// Length of the fixed part of each side's first message.
 pub(super) const HELLO_BYTES: usize = 36;
 /// A record's header.
 pub(super) const HEADER_BYTES: usize = 32;
@@ -98,7 +98,7 @@ impl Hello {
         out
     }
 
-    /// Of the fixed part: everything but the name, and the name's length.
+    /// Decodes the fixed part: everything but the name, and the name's length.
     pub(super) fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<(Hello, usize), Malformed> {
         check_start(bytes)?;
         let again = match bytes[10] {
@@ -154,7 +154,7 @@ impl Answer {
 pub(super) enum FrameKind {
     /// A frame, and the bytes of a buffer.
     Frame = 1,
-    /// Only how many frames were taken; and that somebody is there.
+    /// A report without a frame: how many frames were taken, and that the end is alive.
     News = 2,
     /// The last record of the session.
     Bye = 3,

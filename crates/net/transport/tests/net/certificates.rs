@@ -13,7 +13,7 @@ pub fn net(credentials: Credentials) -> Net {
     Net::tls(credentials, timing()).expect("net")
 }
 
-/// The client is refused, or refuses; says what both know.
+/// Checks that the client is refused, or refuses; returns the words that both know.
 fn refused(server: &Net, client: &Net) -> (String, String) {
     let at = open(server);
     let _name = server.listen(&format!("{at}/x")).expect("listen");

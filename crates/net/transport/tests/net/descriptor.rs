@@ -7,7 +7,7 @@ use tranship_testkit::{Relay, Watchdog};
 use tranship_transport::net::{Net, Timing};
 use tranship_transport::{Kind, RecvError};
 
-/// Takes what comes; if nothing is there it arms, and sleeps without a limit.
+/// Takes a message; if none is there it arms, and sleeps without a limit.
 fn asleep(end: &mut End) -> Result<Came, RecvError> {
     loop {
         if let Some(came) = end.try_look()? {

@@ -86,8 +86,8 @@ fn who_says_nothing_keeps_nobody_out() {
     drop(silent);
 }
 
-/// Other clients come without end, and say a little of what they should. A client with a certificate is still let in,
-/// from elsewhere and from the same place.
+/// Other clients come without end, and send a part of the handshake. A client with a certificate is still let in, from
+/// elsewhere and from the same place.
 #[test]
 fn any_number_of_unknown_peers_keeps_nobody_out() {
     let _dog = Watchdog::new();

@@ -26,7 +26,8 @@ pub fn timing() -> Timing {
     }
 }
 
-/// Beats often, and is silent only after what no loaded machine keeps a thread waiting.
+/// Returns time limits with frequent keepalives, and with an idle timeout that is longer than any loaded machine delays
+/// a thread.
 pub fn calm() -> Timing {
     Timing {
         idle_timeout: Duration::from_secs(6),

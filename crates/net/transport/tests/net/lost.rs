@@ -1,4 +1,4 @@
-//! Connections that are lost, and what survives it.
+//! Connections that are lost, and the messages that survive it.
 
 use crate::kit::*;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Cases that only a network has: lost and renewed connections, silent or replaced ends, untrusted peers, liars, and
 //! unusable certificates.
 //!
-//! NOT here: what of it a program sees of a channel (`channel`).
+//! NOT here: the effects that a program sees of a channel (`channel`).
 
 mod certificates;
 mod descriptor;

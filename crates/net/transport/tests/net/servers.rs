@@ -49,7 +49,7 @@ fn a_server_may_say_anything() {
             "{what}: {why}"
         );
     }
-    // Welcome, but it has taken what was never sent: at once, and later.
+    // Welcome, but it reports as taken a frame that was never sent: at once, and later.
     for (taken, then) in [(1, Vec::new()), (0, record(2, b"", 0, 0, 1))] {
         let server = TcpListener::bind("127.0.0.1:0").expect("listen");
         let at = server.local_addr().expect("address");
