@@ -9,7 +9,7 @@
 
 use tranship_zcopy::Place;
 
-/// Of the bytes, and of what is said around them. One server hands over to another only if both have the same.
+/// Version of the bytes, and of the messages around them. One server hands over to another only if both have the same.
 pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
@@ -47,7 +47,7 @@ pub struct Kept {
     pub fetched: bool,
     /// The item was marked as stale.
     pub stale: bool,
-    /// Somebody was told to renew it.
+    /// A client was told to renew it.
     pub won: bool,
     /// The item was asked for more than once.
     pub protected: bool,
@@ -144,7 +144,7 @@ impl Image {
         all
     }
 
-    /// Out of bytes.
+    /// Decodes an image.
     ///
     /// # Errors
     /// [`Unreadable`], if they are none.
@@ -167,7 +167,7 @@ impl Image {
     }
 }
 
-/// Fowler, Noll and Vo's hash, of words: it finds what was cut or changed by accident.
+/// Returns Fowler, Noll and Vo's hash, of words: it finds accidental cuts and changes.
 fn sum(bytes: &[u8]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
     for word in bytes.chunks(8) {
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         if connections > u64::from(CONNECTIONS) {
             return None;
         }
-        // Not reserved by what is only said: each takes bytes that must be there.
+        // No reservation for a count that is only claimed: each item takes bytes that must be there.
         let items = (0..items).map(|_| self.item()).collect::<Option<_>>()?;
         let connections = (0..connections)
             .map(|_| self.client())

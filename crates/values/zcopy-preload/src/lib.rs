@@ -1,4 +1,5 @@
-//! `libtranship_zcopy.so`: what a program allocates in large pieces is sent without being copied. `LD_PRELOAD` it.
+//! `libtranship_zcopy.so`: memory that a program allocates in large pieces is sent without being copied. `LD_PRELOAD`
+//! it.
 //!
 //! malloc(3) and its kin take blocks of `TRANSHIP_ZCOPY_MIN` bytes and more (default 16 KiB) from a twin allocator, and
 //! leave the rest to the program's own allocator. `zc_malloc` and `zc_free` do it for any size, and `zc_readonly` names

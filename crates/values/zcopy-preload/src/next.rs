@@ -73,7 +73,8 @@ macro_rules! next {
             }
         )*
 
-        /// All at once, as soon as the library is there: later a thread may hold what the dynamic linker waits for.
+        /// Looks all up at once, as soon as the library is there: later a thread may hold a lock that the dynamic
+        /// linker waits for.
         extern "C" fn look_all_up() {
             $(let _ = looked_up(&found::$name, concat!(stringify!($name), "\0"));)*
         }
@@ -128,8 +129,8 @@ fn looked_up(found: &Found, name: &'static str) -> *mut c_void {
     known
 }
 
-/// Is the allocator one library's, so that what `malloc` gave can be asked about? Some have no `malloc_usable_size`, and the next one is the
-/// C library's, which would look into a block that is not its own.
+/// Returns whether the allocator is one library's, so that its blocks can be asked about. Some have no
+/// `malloc_usable_size`, and the next one is the C library's, which would look into a block that is not its own.
 pub(crate) fn knows_its_blocks() -> bool {
     static KNOWS: AtomicU8 = AtomicU8::new(0);
     // Relaxed: a thread that looks twice finds the same.

@@ -56,7 +56,7 @@ pub(crate) fn wishes() -> &'static Wishes {
     WISHES.get_or_init(environment::wishes)
 }
 
-/// The arena that an address is of.
+/// Returns the arena that an address belongs to.
 pub(crate) fn arena_of(at: *const u8) -> Option<&'static Arena> {
     for arena in &ARENAS {
         // Ordering: acquire, partner of the release in `own`.
@@ -114,7 +114,7 @@ pub(crate) fn own() -> Option<&'static Arena> {
     Some(arena)
 }
 
-/// If that is wished for, once.
+/// Prints the report at exit, if that is wished for, once.
 fn report_at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     if wishes().stats {

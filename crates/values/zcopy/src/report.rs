@@ -1,6 +1,6 @@
 //! Counts of a process's senders, as another process reads them.
 //!
-//! What is read was written by somebody else: it may be wrong, and harms nobody.
+//! Another process wrote the page: it may be wrong, and its reader must not be harmed by that.
 
 use crate::send::{Cause, Choice, Counts, Explanation, Route, Way, Why};
 use crate::tally::{NAME, layout};
@@ -53,7 +53,7 @@ pub struct Took {
     pub why: Why,
     /// Number of sends; of datagrams each call counts.
     pub sends: u64,
-    /// Their bytes, what was copied on the way included.
+    /// Number of their bytes, with those that were copied on the way.
     pub bytes: u64,
 }
 
@@ -101,7 +101,7 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Of a running process: of this user's, or of anybody's for root. Does not disturb it.
+    /// Reads the report of a running process: of this user's, or of any user's for root. Does not disturb it.
     ///
     /// # Errors
     /// [`ReportError::NoPage`] if it has sent nothing by ZCopy.
@@ -131,7 +131,7 @@ impl Report {
         Err(ReportError::NoPage(pid))
     }
 
-    /// Of a file that a process left, which ran with `TRANSHIP_ZCOPY_EXPLAIN=FOLDER`.
+    /// Reads the report of a file that a process left, which ran with `TRANSHIP_ZCOPY_EXPLAIN=FOLDER`.
     ///
     /// # Errors
     /// If it is none, or cannot be read.
@@ -141,7 +141,8 @@ impl Report {
             source,
         };
         let not_a_page = || ReportError::NotAPage(path.to_path_buf());
-        // Whatever lies there is not waited for, and nothing is done to it: a pipe, a terminal. What is looked at is what was opened.
+        // A file there (a pipe, a terminal) is not waited for, and nothing is done to it. The checks are on the opened
+        // file.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = File::options().read(true).custom_flags(flags).open(path);
         let file = file.map_err(unreadable)?;
@@ -298,7 +299,7 @@ fn words(file: &File, at: usize, count: usize) -> io::Result<Vec<u64>> {
     Ok(bytes.chunks_exact(8).map(word).collect())
 }
 
-/// A process's number in its own namespace: what it wrote.
+/// Returns a process's number in its own namespace, which it wrote.
 fn own_number(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
@@ -307,7 +308,7 @@ fn own_number(pid: u32) -> Option<u32> {
     line.split_whitespace().last()?.parse().ok()
 }
 
-/// Is it the link of a descriptor of such a page? Nothing else of another process is opened.
+/// Returns whether it is the link of a descriptor of such a page. Nothing else of another process is opened.
 fn is_page(link: &Path, pid: u32) -> bool {
     let text = link.to_string_lossy();
     text.starts_with(&format!("/memfd:{NAME}")) || text.ends_with(&format!(".{pid}.zcopy"))

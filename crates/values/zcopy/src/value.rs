@@ -1,4 +1,4 @@
-//! Values: what is filled once and sent many times.
+//! Values: filled once and sent many times.
 
 use crate::arena::{Freed, Inner, Options, Place, Stats};
 use crate::error::Error;
@@ -32,7 +32,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena with defaults: as much memory as the machine has, taken when it is needed.
+    /// Creates an arena with defaults: as much memory as the machine has, taken when it is needed.
     ///
     /// # Errors
     /// [`Error::System`] if the kernel refuses addresses or a descriptor.
@@ -40,7 +40,7 @@ impl Arena {
         Arena::with(&Options::default())
     }
 
-    /// An arena.
+    /// Creates an arena.
     ///
     /// # Errors
     /// As [`Arena::new`].
@@ -48,7 +48,7 @@ impl Arena {
         Inner::new(options).map(|inner| Arena { inner })
     }
 
-    /// Memory for a value of `len` bytes. What it contains is not specified (nothing of another process).
+    /// Allocates memory for a value of `len` bytes. Its content is not specified (nothing of another process).
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. [`Error::NotAdmitted`] if the
@@ -69,7 +69,7 @@ impl Arena {
     }
 
     fn to_fill(&self, at: NonNull<u8>, len: usize) -> ValueMut {
-        // It will be filled, unlike what a program may do with memory that it asks for.
+        // It will be filled, unlike memory that a program may ask for.
         self.inner.populate(at, len);
         ValueMut {
             owned: Some(Owned {
@@ -81,7 +81,7 @@ impl Arena {
         }
     }
 
-    /// A value that is a copy of `bytes`.
+    /// Makes a value that is a copy of `bytes`.
     ///
     /// # Errors
     /// As [`Arena::alloc`].
@@ -91,13 +91,14 @@ impl Arena {
         Ok(value.freeze())
     }
 
-    /// Memory for C: a value that the program may write whenever it likes, also after it was sent. Bytes that were sent stay.
+    /// Allocates memory for C: a value that the program may write whenever it likes, also after it was sent. Bytes that
+    /// were sent stay.
     ///
     /// # Errors
     /// As [`Arena::alloc`].
     pub fn alloc_raw(&self, len: usize) -> Result<NonNull<u8>, Error> {
         let at = self.inner.alloc(len)?;
-        // Nobody will say when it is filled: a page that is written after its block was frozen is found at each send.
+        // The end of filling is not announced: a page that is written after its block was frozen is found at each send.
         self.inner.filled(at, true);
         Ok(at)
     }
@@ -112,12 +113,12 @@ impl Arena {
         Ok(at)
     }
 
-    /// Gives empty pageblocks back that are kept with their pages for what comes next; false if there are none.
+    /// Gives back empty pageblocks that are kept with their pages for later values; false if there are none.
     pub fn trim(&self) -> bool {
         self.inner.trim()
     }
 
-    /// Frees what [`Arena::alloc_raw`] gave.
+    /// Frees memory of [`Arena::alloc_raw`].
     ///
     /// # Safety
     /// It came from `alloc_raw` of this arena, was not freed since, and nobody uses it.
@@ -136,7 +137,7 @@ impl Arena {
         self.inner.len_of(at)
     }
 
-    /// Is the address one of this arena's?
+    /// Returns whether the address is one of this arena's.
     #[must_use]
     pub fn owns(&self, at: *const u8) -> bool {
         self.inner.owns(at)
@@ -168,8 +169,9 @@ impl Arena {
         self.inner.file().0
     }
 
-    /// Has this process write no byte of its file any more, and give nothing of it back: another one goes on with it ([`Arena::adopt`]). Nobody
-    /// uses the arena meanwhile. [`Arena::take_back`] ends that, if the other one does not come to it.
+    /// Gives the file away: this process writes no byte of it any more, and gives nothing of it back, while another one
+    /// goes on with it ([`Arena::adopt`]). No thread uses the arena meanwhile. [`Arena::take_back`] ends that, if the
+    /// other one does not come to it.
     pub fn give_away(&self) {
         self.inner.give_away(true);
     }
@@ -206,8 +208,8 @@ impl Arena {
         Ok((Arena { inner }, values))
     }
 
-    /// After [`Arena::adopt`], when the process that had the file writes it no more, and before anything is allocated: gives back what is in none of
-    /// the values' pageblocks.
+    /// Begins the use after [`Arena::adopt`]. Call it when the process that had the file writes it no more, and before
+    /// anything is allocated: it gives back memory in none of the values' pageblocks.
     ///
     /// # Errors
     /// If the kernel refuses; then nothing may be allocated.
@@ -215,7 +217,7 @@ impl Arena {
         self.inner.replace_rest()
     }
 
-    /// The heap in which its memory is admitted, where it is charged to a domain ([`Options::charge_to`]).
+    /// Returns the heap in which its memory is admitted, where it is charged to a domain ([`Options::charge_to`]).
     #[must_use]
     pub fn heap(&self) -> Option<&Heap> {
         self.inner.heap()
@@ -245,7 +247,7 @@ struct Owned {
     filling: bool,
 }
 
-// SAFETY: memory that no other handle names; the arena is shared by `Arc` and locks what it must.
+// SAFETY: memory that no other handle names; the arena is shared by `Arc` and does its own locking.
 unsafe impl Send for Owned {}
 // SAFETY: shared handles only read.
 unsafe impl Sync for Owned {}
@@ -276,7 +278,7 @@ pub struct ValueMut {
 }
 
 impl ValueMut {
-    /// Ends the filling: from here on nobody writes it, and it can be shared and sent.
+    /// Ends the filling: from here on the value cannot be written, and it can be shared and sent.
     ///
     /// # Panics
     /// Never.
@@ -288,7 +290,7 @@ impl ValueMut {
         Value::of(owned)
     }
 
-    /// The number of the pageblock in which it begins.
+    /// Returns the number of the pageblock in which it begins.
     ///
     /// # Panics
     /// Never.
@@ -329,7 +331,8 @@ impl fmt::Debug for ValueMut {
     }
 }
 
-/// A value: shared, and read only. Its memory goes back with the last clone, also while it is still on its way to somebody.
+/// A value: shared, and read only. Its memory goes back with the last clone, also while it is still on its way to a
+/// receiver.
 #[derive(Clone)]
 pub struct Value {
     /// Address of its bytes, kept here as well as in their owner. A program that sends values that nobody has touched
@@ -372,7 +375,7 @@ impl Value {
             .unwrap_or_else(|| self.arena())
     }
 
-    /// The number of the pageblock in which it begins.
+    /// Returns the number of the pageblock in which it begins.
     #[must_use]
     pub fn block(&self) -> u32 {
         self.owned.arena.block_of(self.at)
@@ -384,13 +387,13 @@ impl Value {
         self.owned.arena.own_pages(self.at).is_some()
     }
 
-    /// Has somebody else a clone of it?
+    /// Returns whether there is another clone of it.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.owned) > 1
     }
 
-    /// Bytes that go back with it, or with its pageblock.
+    /// Returns the bytes that go back with it, or with its pageblock.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let arena = &self.owned.arena;
@@ -405,7 +408,7 @@ impl Value {
         self.owned.arena.place_of(self.at, self.len)
     }
 
-    /// Will it be sent without copying? From when its pageblock is protected.
+    /// Returns whether it will be sent without copying: from when its pageblock is protected.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         let arena = self.arena();
@@ -426,7 +429,7 @@ impl Value {
 }
 
 impl Mark {
-    /// Is it of this value?
+    /// Returns whether it is of this value.
     #[must_use]
     pub fn is_of(&self, value: &Value) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&value.owned))

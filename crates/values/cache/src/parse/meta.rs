@@ -19,7 +19,7 @@ pub enum MetaKind {
     Debug,
 }
 
-/// A flag with what is attached to it.
+/// A flag with its attached word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flag<'a> {
     /// Letter of the flag.
@@ -29,7 +29,7 @@ pub struct Flag<'a> {
 }
 
 impl Flag<'_> {
-    /// The number attached.
+    /// Returns the attached number.
     ///
     /// # Errors
     /// There is none.
@@ -51,7 +51,7 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// The flags, in their order.
+    /// Returns the flags, in their order.
     pub fn flags(&self) -> impl Iterator<Item = Flag<'a>> + use<'a> {
         words::words(self.flags).map(|word| Flag {
             letter: word[0],
@@ -59,13 +59,13 @@ impl<'a> Meta<'a> {
         })
     }
 
-    /// Is a flag there?
+    /// Returns whether a flag is there.
     #[must_use]
     pub fn has(&self, letter: u8) -> bool {
         self.flags().any(|flag| flag.letter == letter)
     }
 
-    /// A flag.
+    /// Returns a flag.
     #[must_use]
     pub fn flag(&self, letter: u8) -> Option<Flag<'a>> {
         self.flags().find(|flag| flag.letter == letter)

@@ -12,10 +12,10 @@ pub use words::{KEY, Wrong, key, words};
 
 use words::word;
 
-/// A line, without its end.
+/// Parses a line, without its end.
 ///
 /// # Errors
-/// What the client is to be told.
+/// The error for the client.
 pub fn parse(line: &[u8]) -> Result<Command<'_>, Wrong> {
     let (name, rest) = word(line);
     match name {

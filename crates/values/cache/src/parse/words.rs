@@ -1,4 +1,4 @@
-//! The words of a line, and what can be wrong with them.
+//! Words of a line, and the errors in them.
 
 /// The longest key, bytes.
 pub const KEY: usize = 250;
@@ -27,7 +27,7 @@ impl Wrong {
     }
 }
 
-/// The first word and what follows.
+/// Returns the first word and the rest.
 pub(super) fn word(line: &[u8]) -> (&[u8], &[u8]) {
     let start = line
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn word(line: &[u8]) -> (&[u8], &[u8]) {
     (&line[..end], &line[end..])
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b' ')
         .filter(|word| !word.is_empty())
@@ -66,7 +66,7 @@ pub(super) fn is_control(byte: u8) -> bool {
     byte < b' ' || byte == 127
 }
 
-/// A key that may be used.
+/// Returns a word as a key, if it may be used.
 ///
 /// # Errors
 /// It is empty or too long, or has a control character.

@@ -1,4 +1,4 @@
-//! Whether a manager admits the memory of values, and what the log is told when that changes.
+//! Admission of the values' memory by a manager, and the log entries when that changes.
 
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -176,7 +176,7 @@ pub(super) enum KeysEnd {
 }
 
 impl Keys {
-    /// Of the beginning of a line, and where its first key begins; none of a line that is no `get`.
+    /// Returns the keys of a line's beginning, and where its first key begins; none of a line that is no `get`.
     pub(super) fn begin(line: &[u8]) -> Option<(Keys, usize)> {
         let (cas, touch, rest) = parse::long_get(line)?;
         Some((Keys { cas, touch }, line.len() - rest.len()))
@@ -196,7 +196,7 @@ impl Keys {
         format!("{name}{touch} ").into_bytes()
     }
 
-    /// Answers some keys of what has come; says how much of it was looked at, and how they end, if they do.
+    /// Answers the keys that have come. Returns how many bytes were used, and the end of the keys, if it has come.
     pub(super) fn answer(
         &self,
         input: &[u8],

@@ -82,7 +82,7 @@ impl Store {
 pub(super) struct Connection {
     stream: TcpStream,
     socket: Socket,
-    /// Room for what is received; it is not cleared between two reads.
+    /// Room for received bytes; it is not cleared between two reads.
     input: Vec<u8>,
     /// Up to there it was received, and up to there it has been looked at.
     filled: usize,
@@ -95,7 +95,7 @@ pub(super) struct Connection {
     /// Since when a value that was announced waits without a byte of it.
     awaited: Option<Instant>,
     pace: Pace,
-    /// Of what all clients' replies hold.
+    /// Part of the memory that all clients' replies hold.
     part: Option<Part>,
     ending: bool,
 }
@@ -124,7 +124,7 @@ impl Connection {
         })
     }
 
-    /// Goes on with what another process began.
+    /// Continues a command that another process began.
     pub(super) fn resume(
         stream: TcpStream,
         client: Client,
@@ -198,7 +198,7 @@ impl Connection {
             || self.pace.is_behind(now, deadline)
     }
 
-    /// Is a part of a command here, or of its value?
+    /// Returns whether a part of a command, or of its value, is here.
     fn has_part(&self) -> bool {
         self.at < self.filled || matches!(self.expect, Expect::Value { .. })
     }
@@ -209,13 +209,13 @@ impl Connection {
         bytes > 0 && (has_much || shared.waiting.is_much(&shared.store))
     }
 
-    /// Since when its replies hold memory of the server's, if they do.
+    /// Returns the time since when its replies hold memory of the server's, if they do.
     pub(super) fn holds_since(&self) -> Option<Instant> {
         let holds = self.replies.room() > 0 || self.replies.waiting().1 > 0;
         self.pace.owed_since().filter(|_| holds)
     }
 
-    /// Counts what it holds.
+    /// Counts the memory that it holds.
     fn count(&mut self, shared: &Shared) {
         let input = match self.input.capacity() {
             ..=CHUNK => 0,
@@ -254,7 +254,7 @@ impl Connection {
             Expect::Value { .. } => self.awaited.or_else(|| Some(Instant::now())),
             _ => None,
         };
-        // What is not looked at because replies wait is not the client's delay.
+        // A delay of input that waits because replies wait is not the client's.
         let part = self.has_part() && !was_choked;
         self.pace.received(commands > 0, part);
         let waited = !self.replies.is_empty();
@@ -288,8 +288,8 @@ impl Connection {
         Turn::Done
     }
 
-    /// Takes what is there, a value's bytes to where it is kept, what follows behind what is still to be looked at; false if that was
-    /// all, an error at the end.
+    /// Takes the bytes that are there: a value's bytes to their place, the others behind the input that is still to be
+    /// parsed. False if that was all, an error at the end.
     fn read(&mut self, counts: &Counts) -> io::Result<bool> {
         self.input.copy_within(self.at..self.filled, 0);
         self.filled -= std::mem::take(&mut self.at);
@@ -324,7 +324,7 @@ impl Connection {
         }
         match result {
             Ok(0) => {
-                // What was asked before is still answered.
+                // Commands from before are still answered.
                 self.ending = true;
                 Ok(false)
             }
@@ -342,7 +342,7 @@ impl Connection {
         }
     }
 
-    /// One thing out of what was received; none if more is needed.
+    /// Handles one command of the received bytes; none if more bytes are needed.
     fn step(&mut self, shared: &Shared, worker: usize) -> Option<()> {
         match &mut self.expect {
             Expect::Line => self.line(shared, worker),
@@ -402,7 +402,8 @@ impl Connection {
         let value = match value.finish() {
             Ok(value) => value,
             Err(ended) => {
-                // The client and we do not agree where the value ends: what it takes for its next command begins a line.
+                // The client and we do not agree where the value ends: the bytes that it takes for its next command
+                // begin a line.
                 if !ended {
                     self.expect = Expect::SwallowLine;
                 }
@@ -450,7 +451,7 @@ impl Connection {
         Some(())
     }
 
-    /// A line, without its end.
+    /// Handles a line, without its end.
     fn command(&mut self, line: &[u8], shared: &Shared, worker: usize) {
         match parse::parse(line) {
             Ok(Command::Quit) => self.ending = true,
@@ -490,7 +491,8 @@ impl Connection {
         );
     }
 
-    /// Memory for a value that follows. One that is still to be sent evicts nothing while there are many such.
+    /// Reserves memory for a value that follows. A value that is still to be sent evicts nothing while there are many
+    /// such.
     fn reserve(&self, shared: &Shared, len: usize) -> Option<(ValueMut, Option<Credit>)> {
         let is_here = self.filled - self.at >= len;
         let credit = match is_here {
@@ -500,7 +502,7 @@ impl Connection {
         Some((shared.store.reserve(len)?, credit))
     }
 
-    /// A value follows: its memory first.
+    /// Prepares for a value that follows: its memory first.
     fn expect_value(&mut self, shared: &Shared, worker: usize, len: usize, put: Store) {
         let counts = &shared.counts[worker];
         Counts::bump(&counts.cmd_set, 1);

@@ -41,7 +41,7 @@ pub(super) enum Say {
     Yours,
 }
 
-/// A message, and what came with it.
+/// A message, and the descriptors that came with it.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) say: Say,
@@ -84,7 +84,7 @@ pub(super) fn say(to: impl AsFd, say: &Say, fds: &[BorrowedFd<'_>]) -> io::Resul
     socket::sendmsg(to, &bytes, fds, false)
 }
 
-/// The next message; none at the end.
+/// Returns the next message; none at the end.
 pub(super) fn hear(from: impl AsFd) -> io::Result<Option<Heard>> {
     let from = from.as_fd();
     if !epoll::wait_readable(from, Some(PATIENCE))? {
@@ -130,7 +130,7 @@ pub(super) fn write_down(shared: &Shared) -> (Image, u64) {
     (image, lost)
 }
 
-/// Bytes as a file without a name.
+/// Returns bytes as a file without a name.
 pub(super) fn as_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = std::fs::File::from(memfd::create("tranship-cache-image")?);
     file.write_all(bytes)?;

@@ -24,7 +24,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes that are missing.
+    /// Returns the number of missing bytes.
     pub(super) fn missing(&self) -> usize {
         self.value.len() + END - self.got
     }
@@ -47,7 +47,7 @@ impl Incoming {
         self.got += bytes;
     }
 
-    /// Takes what is missing from the start of `bytes`; says how much.
+    /// Takes the missing bytes from the start of `bytes`; returns how many.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> usize {
         let mut taken = 0;
         for room in self.room() {
@@ -66,7 +66,7 @@ impl Incoming {
         [&self.value[..of_value], &self.end[..self.got - of_value]]
     }
 
-    /// The value, if a line end is behind it; else whether the line ends there all the same.
+    /// Returns the value, if a line end is behind it; else whether the line ends there all the same.
     pub(super) fn finish(self) -> Result<ValueMut, bool> {
         match &self.end {
             b"\r\n" => Ok(self.value),
@@ -80,7 +80,8 @@ mod tests {
     use super::*;
     use tranship_zcopy::Arena;
 
-    /// However it comes, in two parts or three, by reading or by copying: the value and its end, and what follows is left.
+    /// A value and its end come in two parts or three, by reading or by copying, cut anywhere. The bytes after them are
+    /// left.
     #[test]
     fn a_value_and_its_end_come_in_parts_that_are_cut_anywhere() {
         let arena = Arena::new().expect("an arena");

@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) values: Option<Values>,
 }
 
-/// The values of an earlier server, and what it knew about their keys.
+/// Values of an earlier server, and its records of their keys.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) arena: OwnedFd,
@@ -39,7 +39,7 @@ pub(super) struct Values {
 #[derive(Debug)]
 pub(super) struct Once(File);
 
-/// Is it the place that is asked for?
+/// Returns whether it is the address that is asked for.
 fn fits(at: io::Result<SocketAddr>, wanted: SocketAddr) -> bool {
     at.is_ok_and(|at| at == wanted || (wanted.port() == 0 && at.ip() == wanted.ip()))
 }
@@ -79,7 +79,7 @@ fn open(arena: OwnedFd, keys: OwnedFd) -> io::Result<Values> {
 }
 
 impl Once {
-    /// From here on nobody takes the file about the keys for what is true.
+    /// Makes the file of the keys unusable: from here on no server takes it for the present state.
     pub(super) fn use_up(self) -> io::Result<()> {
         self.0.set_len(0)
     }
@@ -94,7 +94,8 @@ pub(super) fn forget(to: &Notifier) {
     }
 }
 
-/// Has the service manager keep what the next server needs. Nobody serves any more. Says how many values there are.
+/// Makes the service manager keep the state for the next server. Nobody serves any more. Returns how many values there
+/// are.
 pub(super) fn keep(
     shared: &Shared,
     listener: &TcpListener,

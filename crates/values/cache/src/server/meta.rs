@@ -30,7 +30,7 @@ pub(super) struct OwnedSet {
     expiry: i64,
 }
 
-/// The key itself, of one that may be written in base64.
+/// Returns the key itself, if it is written in base64, too.
 fn key(meta: &Meta<'_>) -> Answer<Box<[u8]>> {
     if !meta.has(b'b') {
         return Ok(meta.key.into());
@@ -89,7 +89,7 @@ impl OwnedSet {
         check(meta)?;
         let cas: Option<u64> = number(meta, b'C')?;
         let numbered = |mode| match cas {
-            // An older number than what is there: with I, stored all the same, and marked as stale.
+            // An older number than the stored one: with I, the value is stored all the same, and marked as stale.
             Some(cas) if meta.has(b'I') => Mode::CasOrStale(cas),
             Some(cas) => Mode::Cas(cas),
             None => mode,
@@ -97,7 +97,7 @@ impl OwnedSet {
         let mode = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
             None | Some(Some(b'S' | b's')) => numbered(Mode::Set),
             Some(Some(b'R' | b'r')) => numbered(Mode::Replace),
-            // What is not there has no number: asked for or not, it is the same.
+            // A missing value has no number: asked for or not, it is the same.
             Some(Some(b'E' | b'e')) => Mode::Add,
             Some(Some(b'A' | b'a')) => Mode::Append(cas),
             Some(Some(b'P' | b'p')) => Mode::Prepend(cas),
@@ -231,7 +231,7 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
         (Some(item), _) => {
             Counts::bump(&counts.get_hits, 1);
             let due = item.stale || renew.is_some_and(|renew| item.ttl >= 0 && item.ttl < renew);
-            // What another is renewing already is said to be so.
+            // A value that another client is renewing is reported so.
             won = due && !item.won && store.win(&key);
             item
         }
@@ -270,7 +270,7 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
         }
     };
     let len = item.value.len();
-    // Of what the client has already it is told no more.
+    // A value that the client has already is not sent again.
     let with_value = meta.has(b'v') && known != Some(item.cas);
     let mut line = if with_value {
         format!("VA {len}").into_bytes()

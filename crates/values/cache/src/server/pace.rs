@@ -1,4 +1,5 @@
-//! Whether a client goes on fast enough with what holds memory here: a byte now and then keeps half a value, or what nobody has taken, for ever.
+//! Check of slow clients that hold memory here. By a byte now and then a client could keep half a value, or untaken
+//! replies, for ever.
 //!
 //! A client that sends nothing and waits for nothing may stay for ever.
 
@@ -21,7 +22,7 @@ struct Owed {
 }
 
 impl Pace {
-    /// Something may have been received: whether commands became complete, and whether part of another one is here.
+    /// Notes input: whether commands became complete, and whether part of another one is here.
     pub(super) fn received(&mut self, complete: bool, part: bool) {
         self.command = match self.command {
             _ if !part => None,
@@ -44,12 +45,12 @@ impl Pace {
         }
     }
 
-    /// Since when the oldest of its replies waits.
+    /// Returns since when the oldest of its replies waits.
     pub(super) fn owed_since(&self) -> Option<Instant> {
         self.replies.as_ref().map(|owed| owed.since)
     }
 
-    /// Is it about the same thing for longer than that? Never, where that is nothing.
+    /// Returns whether it has been about the same thing for longer than `deadline`. Never, if that is zero.
     pub(super) fn is_behind(&self, now: Instant, deadline: Duration) -> bool {
         if deadline.is_zero() {
             return false;

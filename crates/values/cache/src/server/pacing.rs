@@ -19,7 +19,7 @@ pub(super) struct Pacing {
 }
 
 impl Pacing {
-    /// Before a listener's connections are accepted, also one that another server had.
+    /// Prepares a listener before its connections are accepted, also one that another server had.
     pub(super) fn take_off(listener: impl AsFd) -> Pacing {
         let usual = stream::usual_congestion().ok();
         Pacing::instead_of(usual, listener)
@@ -33,7 +33,7 @@ impl Pacing {
         }
     }
 
-    /// A connection was accepted.
+    /// Prepares a connection that was accepted.
     pub(super) fn welcome(&self, stream: &TcpStream) {
         if self.usual.is_some()
             && let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr())
@@ -45,7 +45,7 @@ impl Pacing {
 
     fn give_back(&self, stream: &TcpStream) {
         if let Some(usual) = &self.usual {
-            // Anybody may have what is the default.
+            // Every user may choose the default.
             let _ = stream::set_congestion(stream, usual);
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     use std::net::TcpListener;
     use tranship_testkit::skipped;
 
-    /// A connection of a listener that had this algorithm, on a machine whose default it is.
+    /// Returns a connection of a listener that had this algorithm, on a machine whose default it is.
     fn accepted(algorithm: &str) -> Option<(Pacing, TcpStream)> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         if let Err(why) = stream::set_congestion(&listener, algorithm) {

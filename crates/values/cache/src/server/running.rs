@@ -46,7 +46,7 @@ struct Threads {
 struct Gone {
     /// The process that has it.
     to: Option<u32>,
-    /// Which thread ended although nobody told it to, and why.
+    /// Thread that ended although it was not told to, and the reason.
     failed: Option<String>,
     tell: Option<Told>,
 }
@@ -127,8 +127,8 @@ impl Running {
         }
     }
 
-    /// A thread's work, which goes on until all are told to stop. One that ends before takes the server with it: its clients are gone, its part of the
-    /// work is done by nobody, and what it left half done nobody knows.
+    /// Runs a thread's work, which goes on until all are told to stop. A thread that ends before takes the server with
+    /// it: its clients are gone, its part of the work is not done, and its half-done work is not known.
     fn watch<T>(&self, name: &str, work: impl FnOnce() -> T) -> Option<T> {
         let done = self.watch_panics(name, work)?;
         // Ordering: acquire, partner of the release in `pause`.
@@ -180,7 +180,7 @@ impl Running {
         }
     }
 
-    /// Why it cannot go on, if it cannot.
+    /// Returns why it cannot go on, if it cannot.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.gone).failed.clone()
     }

@@ -21,7 +21,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Address where UDP is served, if it is.
     pub udp: Option<SocketAddr>,
-    /// Bytes of keys, values and what is known about them.
+    /// Bytes of keys, values and their records.
     pub memory: u64,
     /// Worker threads.
     pub threads: usize,
@@ -39,7 +39,7 @@ pub struct Options {
     pub take_over: Option<PathBuf>,
     /// Shows values to other processes by reference.
     pub share: Option<Share>,
-    /// Whose manager admits the memory of values, and may want it back; none: nobody's.
+    /// Domain whose manager admits the memory of values, and may want it back; none: no manager does.
     pub domain: Option<Domain>,
     /// Way in which replies are sent.
     pub sending: Sending,
@@ -48,18 +48,18 @@ pub struct Options {
 /// Way in which replies are sent. Only the first is for use; the others serve to measure the value of a way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// By what is cheapest, as measured.
+    /// The cheapest way, as measured.
     #[default]
     Chosen,
     /// By this way wherever it can be used.
     Told(Way),
-    /// Values are copied behind what goes before them, and the whole is copied again to be sent.
+    /// Values are copied behind the text before them, and the whole is copied again to be sent.
     Joined,
 }
 
 impl Default for Options {
-    /// 127.0.0.1:11211, 64 MiB, 4 threads (or as many as there are processors), 1024 connections, values of up to 1 MiB: as
-    /// memcached. No UDP.
+    /// Returns 127.0.0.1:11211, 64 MiB, 4 threads (or as many as there are processors), 1024 connections, values of up
+    /// to 1 MiB: as memcached. No UDP.
     fn default() -> Options {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Options {

@@ -23,7 +23,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// A pool of 64 MiB; 16 readers, each of which may hold 256 values and a sixteenth of the pool, for a minute.
+    /// Creates a pool of 64 MiB; 16 readers, each of which may hold 256 values and a sixteenth of the pool, for a
+    /// minute.
     #[must_use]
     pub fn new(domain: Domain, name: &str) -> Share {
         Share {

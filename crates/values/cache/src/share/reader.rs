@@ -11,8 +11,8 @@ use tranship_core::{
 /// Questions under way at a time: less than there is room for in the ring, however long the keys.
 const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(INLINE_BYTES) / 2;
 
-/// Reads values of a cache server (`tranship cache --shm NAME`) by reference: what it gets lies in memory of the server's, which this process can only
-/// read.
+/// Reads values of a cache server (`tranship cache --shm NAME`) by reference: a value lies in memory of the server's,
+/// which this process can only read.
 ///
 /// A server that has ended, or was handed over to its successor, is [`Kind::PeerGone`] or [`Kind::PeerDied`]: open it again.
 ///
@@ -43,7 +43,7 @@ pub struct Reader {
     receiver: Receiver,
     limits: Limits,
     timeout: Option<Duration>,
-    /// Answers may come that nobody waits for.
+    /// Answers may come to questions that were given up.
     broken: bool,
 }
 
@@ -71,7 +71,8 @@ impl Reader {
     /// Connects to the server that shows its values under a name; waits until there is one.
     ///
     /// # Errors
-    /// What the manager refuses; [`Kind::Limit`] with [`Refused`] if too many others read; [`Kind::PeerViolation`] if it is no cache server.
+    /// The manager's refusal; [`Kind::Limit`] with [`Refused`] if too many others read; [`Kind::PeerViolation`] if it
+    /// is no cache server.
     pub fn open(domain: &Domain, name: &str) -> Result<Reader, Error> {
         Reader::connect(domain, name, None)
     }
@@ -110,7 +111,7 @@ impl Reader {
         Ok(own)
     }
 
-    /// Returns the limits of what the reader may hold at a time.
+    /// Returns the limits for the values that the reader holds at a time.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
@@ -250,7 +251,7 @@ fn refusal(why: Refused) -> Error {
 }
 
 impl Hit {
-    /// Length of the value, bytes.
+    /// Returns the length of the value in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.value.len()
@@ -262,7 +263,7 @@ impl Hit {
         self.value.is_empty()
     }
 
-    /// The client's word.
+    /// Returns the client's word.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.flags
@@ -280,19 +281,19 @@ impl Hit {
         self.ttl
     }
 
-    /// The bytes, in the server's memory.
+    /// Returns the bytes, in the server's memory.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         self.value.view()
     }
 
-    /// The bytes as a slice, if the server is trusted ([`Reader::channel`]).
+    /// Returns the bytes as a slice, if the server is trusted ([`Reader::channel`]).
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.value.bytes()
     }
 
-    /// A private copy.
+    /// Returns a private copy.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.value.to_vec()
@@ -301,12 +302,12 @@ impl Hit {
     /// Writes it; takes little private memory, however long it is.
     ///
     /// # Errors
-    /// What `to` says.
+    /// The error of `to`.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.value.write_to(to)
     }
 
-    /// The buffer, to be cut, or sent to a socket by [`tranship_zcopy::Piece::Buffer`].
+    /// Returns the buffer, to be cut, or sent to a socket by [`tranship_zcopy::Piece::Buffer`].
     #[must_use]
     pub fn into_buf(self) -> Cbuf {
         self.value

@@ -39,7 +39,7 @@ pub(crate) struct ShareServer {
 }
 
 impl ShareServer {
-    /// One at a name. `patience`: how long a reader may take no answers.
+    /// Creates a share server at a name. `patience`: longest time that a reader may take no answers.
     ///
     /// # Errors
     /// If the manager refuses the pool.
@@ -111,7 +111,8 @@ impl ShareServer {
         if self.clients.iter().any(waits) {
             limit = limit.min(NEW);
         }
-        // Of one that waits so, nothing is read: what it says early would have this return at once, again and again.
+        // Nothing is read from a client that waits so: an early question of it would make this return at once, again
+        // and again.
         let clients = self.clients.iter_mut().filter(|client| !waits(client));
         let clients = clients.map(|client| {
             if client.is_choked() {

@@ -21,7 +21,7 @@ const HIT: u64 = 3;
 const MISS: u64 = 4;
 const REFUSED: u64 = 5;
 
-/// Limits of what one reader may hold at a time.
+/// Limits for the values that one reader holds at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     /// Bytes of values.
@@ -106,13 +106,13 @@ fn word(kind: u64, low: u64) -> u64 {
     MARK | kind << KIND | low
 }
 
-/// Kind and lower part.
+/// Splits a word into kind and lower part.
 fn open(word: u64) -> Option<(u64, u64)> {
     let known = word & (0xffff << 48) == MARK;
     known.then_some((word >> KIND & 0xff, word & ((1 << KIND) - 1)))
 }
 
-/// The messages that ask for a key.
+/// Returns the messages that ask for a key.
 pub(super) fn ask(key: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let word = word(ASK, key.len() as u64);
     key.chunks(INLINE_BYTES).map(move |piece| (piece, word))
@@ -125,7 +125,7 @@ pub(super) struct Asked {
     wanted: usize,
 }
 
-/// Nobody asks so.
+/// Invalid question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("its question is none: {0}")]
 pub(super) struct Nonsense(&'static str);
@@ -151,12 +151,12 @@ impl Asked {
         Ok(self.key.len() == self.wanted)
     }
 
-    /// The whole key.
+    /// Returns the whole key.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The next one.
+    /// Clears it for the next key.
     pub(super) fn clear(&mut self) {
         self.key.clear();
     }
@@ -177,7 +177,7 @@ pub(super) fn read_tail(tail: [u8; TAIL]) -> (u32, u64) {
 }
 
 impl Say {
-    /// The message's word, and its bytes.
+    /// Returns the message's word, and its bytes.
     pub(super) fn encode(self) -> (u64, Vec<u8>) {
         let numbers = |all: &[u64]| all.iter().flat_map(|n| n.to_le_bytes()).collect();
         match self {
@@ -209,7 +209,7 @@ impl Say {
         }
     }
 
-    /// Out of a message's word and bytes.
+    /// Decodes a message's word and bytes.
     pub(super) fn decode(word: u64, bytes: &[u8]) -> Option<Say> {
         let (kind, low) = open(word)?;
         let numbers = || -> Option<[u64; 3]> {

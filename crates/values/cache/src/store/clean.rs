@@ -22,8 +22,8 @@ impl Store {
 
     /// Empties the emptiest pageblocks of which at most half is in use.
     pub(super) fn empty_blocks(&self, blocks: usize) {
-        // One thread at a time; others need not wait for it.
-        // Ordering: acquire with release below, so that what one round did is seen by the next.
+        // One thread at a time; others need not wait for it. Ordering: acquire with release below, so that the changes
+        // of one round are seen by the next.
         if self.cleaner.swap(1, Ordering::Acquire) == 1 {
             return;
         }
@@ -40,7 +40,7 @@ impl Store {
     /// Moves a shard's wanted values elsewhere, as far as there is room.
     pub(super) fn move_away(&self, shard: &Mutex<Shard>, wanted: &impl Fn(&Value) -> bool) {
         let mut reserved = None::<ValueMut>;
-        // The whole shard is looked at, in parts, so that nobody waits long for its lock.
+        // The whole shard is checked, in parts, so that no thread waits long for its lock.
         let mut from = 0;
         loop {
             let mut shard = lock(shard);

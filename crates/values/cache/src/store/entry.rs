@@ -6,7 +6,7 @@ use tranship_zcopy::Value;
 /// Bytes that an item takes beside key and value, about.
 pub(super) const OVERHEAD: u64 = 112;
 
-/// Most keys lie beside what is known about them: one of another place is another miss of the caches.
+/// Most keys lie beside their record: a key in another place is another cache miss.
 pub(super) type Key = SmallVec<[u8; 40]>;
 
 /// Record of a key: two cache lines that are fetched together.
@@ -53,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// Bytes that it counts for.
+    /// Returns the bytes that it counts for.
     pub(super) fn cost(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64 + OVERHEAD
     }

@@ -72,7 +72,7 @@ impl Shard {
         self.lists.recount(&self.entries, index, before, after);
     }
 
-    /// All of them, from what is evicted first.
+    /// Returns all of them; the one that is evicted first comes first.
     pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
         self.lists.in_order(&self.entries)
     }
@@ -82,7 +82,7 @@ impl Shard {
         self.lists.oldest()
     }
 
-    /// Some entries after those of the last time.
+    /// Returns some entries after those of the last time.
     pub(super) fn next_to_look_at(&mut self, count: usize) -> Vec<u32> {
         let from = if self.looked < self.entries.len() {
             self.looked

@@ -40,7 +40,7 @@ impl Inner {
         Inner::over(View::new(blocks as usize * block_bytes, ALIGN)?, options)
     }
 
-    /// Over a file in which nothing is in use.
+    /// Creates an arena over a file in which nothing is in use.
     pub(super) fn over(view: View, options: &Options) -> Result<Arc<Inner>, Error> {
         let block_bytes = options.block_bytes();
         let large = options.large();
@@ -76,12 +76,12 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Memory for a value, still to be filled.
+    /// Allocates memory for a value, still to be filled.
     pub(crate) fn alloc(&self, len: usize) -> Result<NonNull<u8>, Error> {
         self.alloc_any(len).map(|(at, _)| at)
     }
 
-    /// Memory of zeros. What the kernel gives anew is so, and is not touched.
+    /// Allocates memory of zeros. Memory that the kernel gives anew is zero, and is not touched.
     pub(crate) fn alloc_zeroed(&self, len: usize) -> Result<NonNull<u8>, Error> {
         let (at, used) = self.alloc_any(len)?;
         // SAFETY: just allocated, as long.
@@ -89,7 +89,7 @@ impl Inner {
         Ok(at)
     }
 
-    /// Memory, and how many bytes of its beginning may have been used before.
+    /// Allocates memory; returns it, and how many bytes of its beginning may have been used before.
     fn alloc_any(&self, len: usize) -> Result<(NonNull<u8>, usize), Error> {
         match self.alloc_once_admitted(len) {
             // Under no lock: it may take a while.
@@ -100,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// Memory out of what is admitted: the manager is not asked.
+    /// Allocates from admitted memory: the manager is not asked.
     pub(crate) fn alloc_admitted(&self, len: usize) -> Result<NonNull<u8>, Error> {
         self.alloc_once_admitted(len).map(|(at, _)| at)
     }
@@ -199,7 +199,7 @@ impl Inner {
         Ok(Taken { first, bytes, used })
     }
 
-    /// A fork may have parted places that nobody had.
+    /// Makes a place shared again: a fork may have parted places that were free.
     fn make_shared(&self, first: u32, blocks: u32, bytes: u64) -> Result<u32, Error> {
         let parted = |block| self.states.get(block) != State::Shared;
         if (first..first + blocks).any(parted) {
@@ -210,8 +210,8 @@ impl Inner {
         Ok(first)
     }
 
-    /// The value at an address has been filled: its block may be frozen. `raw`: nobody says when it is, so a large one is frozen when
-    /// it is first sent.
+    /// Notes that the value at an address has been filled: its block may be frozen. `raw`: the end of filling is not
+    /// announced, so a large value is frozen when it is first sent.
     pub(crate) fn filled(&self, at: NonNull<u8>, raw: bool) {
         if raw {
             // Relaxed: the block's lock orders it before the block is full.
@@ -243,7 +243,7 @@ impl Inner {
     /// If nothing that is in use begins there.
     pub(crate) unsafe fn free(&self, at: NonNull<u8>, what: Freed) {
         if self.is_closed() {
-            // The parent's tables; what this child has of the pages is its own copy, and ends with it.
+            // The parent's tables; this child's pages are its own copy, and end with it.
             return;
         }
         self.counters.freed();
@@ -361,7 +361,7 @@ impl Inner {
         self.give(&mut room, first, blocks, bytes);
     }
 
-    /// See [`crate::Arena::sparse`].
+    /// Returns [`crate::Arena::sparse`].
     pub(crate) fn sparse(&self, count: usize) -> Vec<u32> {
         let taken = self.frontier();
         let mut found: Vec<(u32, u32)> = (0..taken)
@@ -412,7 +412,7 @@ enum After {
         class: Class,
         born: u64,
     },
-    /// Nobody writes in it any more.
+    /// No thread writes in it any more.
     Queue,
     Empty {
         blocks: u32,

@@ -10,11 +10,11 @@ pub(super) const GROUP: u32 = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Being filled, or nobody's: writes reach the file. Sent by copying.
+    /// Being filled, or free: writes reach the file. Sent by copying.
     Shared = 0,
     /// The file's pages no longer change. Sent without copying.
     Frozen = 1,
-    /// A fork came while it was being filled: what it shows is the process's own. Sent by copying.
+    /// A fork came while it was being filled: its content is the process's own. Sent by copying.
     Private = 2,
 }
 
@@ -77,14 +77,14 @@ impl States {
         }
     }
 
-    /// Nobody has been sent anything of it, or been lent its pages, in its new state.
+    /// Sets the state. In it, nothing of the block has been sent yet, and its pages were not lent.
     pub(super) fn set(&self, block: u32, state: State) {
         let next = |before: u8| Some(before & WAITS | state as u8);
-        // Ordering: release, see `get`. Relaxed: what is kept is of other hands.
+        // Ordering: release, see `get`. Relaxed: other threads own the bits that are kept.
         let _ = self.0[block as usize].fetch_update(Ordering::Release, Ordering::Relaxed, next);
     }
 
-    /// From here on, until the next [`States::set`], the kernel or a forked child may refer to its pages.
+    /// Notes that, until the next [`States::set`], the kernel or a forked child may refer to its pages.
     pub(super) fn lend(&self, block: u32) {
         self.mark(block, LENT);
     }
@@ -93,7 +93,7 @@ impl States {
         self.is_marked(block, LENT)
     }
 
-    /// From here on, until the next [`States::set`] or [`States::unused`], something of it was sent, in whatever way.
+    /// Notes that, until the next [`States::set`] or [`States::unused`], something of it was sent, in whatever way.
     pub(super) fn sent(&self, block: u32) {
         self.mark(block, SENT);
     }
@@ -102,7 +102,7 @@ impl States {
         self.is_marked(block, SENT)
     }
 
-    /// Nothing is in it any more.
+    /// Notes that nothing is in it any more.
     pub(super) fn unused(&self, block: u32) {
         if self.is_marked(block, SENT) {
             // Relaxed: see `mark`.
@@ -151,7 +151,7 @@ const WAITS: u8 = 1 << 5;
 /// Owner of a pageblock.
 #[derive(Debug, Default)]
 pub(super) enum Block {
-    /// Nobody.
+    /// No owner.
     #[default]
     Free,
     /// Values of up to [`super::classes::LARGEST`] bytes.
@@ -186,7 +186,7 @@ pub(super) struct Slots {
     pub(super) live: u32,
     main_free: u32,
     side_free: u32,
-    /// Slots that somebody still writes.
+    /// Slots that a thread still writes.
     pub(super) filling: u32,
     /// See [`Large::freezing`].
     pub(super) freezing: bool,
@@ -228,7 +228,7 @@ impl Slots {
         }
     }
 
-    /// Free slots of a class.
+    /// Returns the free slots of a class.
     pub(super) fn free_of(&self, class: Class) -> u32 {
         match class {
             class if class == self.cut.main => self.main_free,
@@ -285,14 +285,15 @@ impl Slots {
         }
     }
 
-    /// Every main slot is in use, those of the side class too or given up, and nobody writes: worth freezing.
+    /// Returns whether the block is worth freezing: every main slot is in use, those of the side class too or given up,
+    /// and no thread writes.
     pub(super) fn is_full(&self) -> bool {
         let side_done = !self.side_open || self.side_free == 0;
         self.main_free == 0 && self.filling == 0 && side_done
     }
 }
 
-/// The first clear bit of a range.
+/// Returns the first clear bit of a range.
 fn first_clear(words: &[u64], range: std::ops::Range<usize>) -> Option<usize> {
     let mut at = range.start;
     while at < range.end {

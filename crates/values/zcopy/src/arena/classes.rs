@@ -33,7 +33,7 @@ pub(crate) const CLASSES: usize = LATER + PARTS.len();
 pub(crate) const LARGEST: usize = 8 * PAGE;
 
 impl Class {
-    /// The smallest class that holds `len` bytes; `None` above [`LARGEST`].
+    /// Returns the smallest class that holds `len` bytes; `None` above [`LARGEST`].
     pub(crate) fn of(len: usize) -> Option<Class> {
         let is_part = |part: usize| BELOW[part] < len && len <= PARTS[part];
         let index = if len <= 256 {
@@ -52,18 +52,18 @@ impl Class {
         Some(Class(u8::try_from(index).ok()?))
     }
 
-    /// The class of a number below [`CLASSES`].
+    /// Returns the class of a number below [`CLASSES`].
     pub(crate) fn numbered(index: usize) -> Option<Class> {
         let index = u8::try_from(index).ok()?;
         (usize::from(index) < CLASSES).then_some(Class(index))
     }
 
-    /// By number, from 0 to [`CLASSES`].
+    /// Returns its number, from 0 to [`CLASSES`].
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub(crate) fn bytes(self) -> usize {
         match self.index() {
             index @ 0..16 => 16 * (index + 1),
@@ -76,7 +76,7 @@ impl Class {
         }
     }
 
-    /// The largest class of up to so many bytes, at least 16.
+    /// Returns the largest class of up to so many bytes, at least 16.
     fn within(bytes: usize) -> Option<Class> {
         // Classes differ by 16 bytes or more, and lie on multiples of 16.
         let mut lens = (1..=bytes / 16).rev().map(|units| units * 16);
@@ -99,7 +99,7 @@ impl Class {
         }
         let per_page = PAGE / bytes;
         let left = PAGE - per_page * bytes;
-        // The class that is not larger than what is left.
+        // The largest class that fits into the rest.
         let side = if left >= 256 {
             Class::within(left)
         } else {
@@ -126,7 +126,7 @@ pub(crate) struct Cut {
     per_page: usize,
     /// Main slots in the block.
     pub(crate) slots: usize,
-    /// The class of what the pages have left over.
+    /// Class of the rest of the pages.
     pub(crate) side: Option<Class>,
     side_per_page: usize,
     side_slots: usize,
@@ -153,7 +153,7 @@ impl Cut {
             + slot % self.side_per_page * self.side_bytes()
     }
 
-    /// The slot that begins exactly there.
+    /// Returns the slot that begins exactly there.
     pub(crate) fn slot_at(&self, offset: usize) -> Option<usize> {
         let bytes = self.main.bytes();
         let slot = if self.per_page == 0 {
@@ -174,7 +174,7 @@ impl Cut {
         (slot < self.all_slots() && self.offset(slot) == offset).then_some(slot)
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub(crate) fn slot_bytes(&self, slot: usize) -> usize {
         if slot < self.slots {
             self.main.bytes()
@@ -211,7 +211,7 @@ mod tests {
         assert!(Class::of(LARGEST + 1).is_none());
     }
 
-    /// Nobody whose values begin at multiples of 16 and cross no page has more of them in one.
+    /// No allocator whose values begin at multiples of 16 and cross no page has more of them in one.
     #[test]
     fn a_page_holds_as_many_values_of_one_length_as_can_be_in_it() {
         for len in 1..=PAGE {
@@ -221,7 +221,8 @@ mod tests {
         }
     }
 
-    /// Of each length from 256 bytes on, alone and with values of its side class: thousandths of a page that are wasted. The numbers are those of the documentation.
+    /// The waste of each length from 256 bytes on, alone and with values of its side class, in thousandths of a page.
+    /// The numbers are those of the documentation.
     #[test]
     fn what_is_wasted_is_what_the_documentation_says() {
         let (mut above, mut worst) = (Vec::new(), 0);
@@ -229,7 +230,7 @@ mod tests {
             let cut = Class::of(len).expect("small").cut(BLOCK_PAGES);
             let of_main = cut.slots / BLOCK_PAGES * len;
             let of_side = cut.side_slots / BLOCK_PAGES * cut.side_bytes();
-            // Rounding of the main class, and what no slot has.
+            // Rounding of the main class, and bytes of no slot.
             let (alone, beside) = (PAGE - of_main, PAGE - of_main - of_side);
             let rounding = cut.slots / BLOCK_PAGES * (cut.main.bytes() - len);
             assert!(

@@ -9,8 +9,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes to be sent, for each byte that is freed, before protecting pays. By measurement, fresh pages for a value cost
-/// as much as four sends by reference save, or sixteen sends if the value is small.
+/// Returns the bytes to be sent, for each byte that is freed, before protecting pays. By measurement, fresh pages for a
+/// value cost as much as four sends by reference save, or sixteen sends if the value is small.
 const fn each(bytes: u64) -> u64 {
     if bytes < 16 << 10 { 16 } else { 4 }
 }

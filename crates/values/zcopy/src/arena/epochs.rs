@@ -33,13 +33,13 @@ impl Epochs {
         tranship_sync::prefetch_read(at.cast());
     }
 
-    /// Protected pageblocks that were given back so far.
+    /// Returns the number of protected pageblocks that were given back so far.
     pub(crate) fn renewed(&self) -> u64 {
         // Relaxed: a count.
         self.renewed.load(Ordering::Relaxed)
     }
 
-    /// The pages of these blocks are about to be replaced, or have been.
+    /// Notes that the pages of these blocks are about to be replaced, or have been.
     pub(super) fn turn(&self, first: u32, blocks: u32) {
         for block in first..first + blocks {
             // Ordering: release: a thread that sees a new even count sees the block's new state too.

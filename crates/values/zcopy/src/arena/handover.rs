@@ -52,7 +52,8 @@ impl Inner {
         })
     }
 
-    /// From here on (or, with `false`, no longer) the file is somebody else's: nothing is allocated, given back or protected here.
+    /// Gives the file to another process: from then on nothing is allocated, given back or protected here. With `false`
+    /// takes the file back.
     pub(crate) fn give_away(&self, given: bool) {
         let exchange = lock(&self.exchange);
         // Ordering: release, partner of the acquire in `is_closed`.
@@ -64,7 +65,7 @@ impl Inner {
         }
     }
 
-    /// An arena over a file that another process filled; of each place, whether a value can be there.
+    /// Creates an arena over a file that another process filled; returns for each place whether a value can be there.
     pub(crate) fn adopt(
         file: OwnedFd,
         options: &Options,

@@ -29,7 +29,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Options {
         Options::default()
@@ -43,14 +43,14 @@ impl Options {
         self.large.clamp(PAGE, LARGEST).min(self.block_bytes() / 2)
     }
 
-    /// At most that many bytes of pageblocks and large values. Taken when they are needed.
+    /// Limits it to that many bytes of pageblocks and large values. Taken when they are needed.
     #[must_use]
     pub fn max(mut self, bytes: u64) -> Options {
         self.max = bytes.max(1 << 20);
         self
     }
 
-    /// Pages of a pageblock, the unit that is protected: a power of two from 4 to 512, else the nearest.
+    /// Sets the pages of a pageblock, the unit that is protected: a power of two from 4 to 512, else the nearest.
     #[must_use]
     pub fn block_pages(mut self, pages: usize) -> Options {
         self.block_pages = pages.clamp(4, 512).next_power_of_two();

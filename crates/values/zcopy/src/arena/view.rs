@@ -37,16 +37,16 @@ pub(super) struct View {
     len: usize,
 }
 
-// SAFETY: addresses of mappings that live as long as this does; what happens to their memory is its users' concern.
+// SAFETY: addresses of mappings that live as long as this does; its users are responsible for their memory.
 unsafe impl Send for View {}
 // SAFETY: as above; all methods are system calls or arithmetic.
 unsafe impl Sync for View {}
 
-/// Of the window's start, and of what an adopted file may be long, in pageblocks.
+/// Alignment of the window's start, and of the length of an adopted file, in pageblocks.
 pub(super) const ALIGN: usize = 2 << 20;
 
 impl View {
-    /// Over a file that another process made: as long as that is, if it is what [`View::new`] makes.
+    /// Creates a view over a file that another process made, as long as that, if it is one as [`View::new`] makes.
     pub(super) fn adopt(file: OwnedFd, block_bytes: usize) -> io::Result<View> {
         let odd = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let (must, must_not) = (
@@ -71,7 +71,7 @@ impl View {
         View::over(file, len, ALIGN)
     }
 
-    /// `len` bytes of addresses, twice, and no memory yet.
+    /// Creates a view: `len` bytes of addresses, twice, and no memory yet.
     pub(super) fn new(len: usize, align: usize) -> io::Result<View> {
         let file = memfd::create("tranship-zcopy")?;
         memfd::set_len(&file, len as u64)?;
@@ -103,7 +103,7 @@ impl View {
         Ok(view)
     }
 
-    /// Bytes of it.
+    /// Returns its bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -114,14 +114,14 @@ impl View {
         (offset < self.len).then_some(offset)
     }
 
-    /// The program's address of an offset.
+    /// Returns the program's address of an offset.
     pub(super) fn window_at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.len);
         // SAFETY: inside the window, or just behind it.
         unsafe { self.window.add(offset) }
     }
 
-    /// The address whose pages are the file's, always.
+    /// Returns the address whose pages are the file's, always.
     pub(super) fn pages_at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.len);
         // SAFETY: inside the mapping, or just behind it.
@@ -155,7 +155,7 @@ impl View {
         (self.file.as_fd(), self.identity)
     }
 
-    /// The file, if its descriptor was not taken away.
+    /// Returns the file, if its descriptor was not taken away.
     fn own(&self) -> io::Result<BorrowedFd<'_>> {
         if process::identity(&*self.file)? == self.identity {
             Ok(self.file.as_fd())
@@ -164,7 +164,8 @@ impl View {
         }
     }
 
-    /// Has the kernel fill the page tables of a range of the window for writing. What it refuses comes with the faults, or fails there.
+    /// Makes the kernel fill the page tables of a range of the window for writing. A refused page comes with its fault,
+    /// or fails there.
     pub(super) fn populate(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
         // SAFETY: our own window, of which no byte changes.
@@ -196,12 +197,12 @@ impl View {
         Ok(())
     }
 
-    /// From here on writes to the range no longer reach the file.
+    /// Freezes the range: from here on writes to it no longer reach the file.
     pub(super) fn freeze(&self, offset: usize, len: usize) -> io::Result<()> {
         self.remap(offset, len, Sharing::Private)
     }
 
-    /// Makes the range writable as at first, with what the file has there.
+    /// Makes the range writable as at first, with the file's bytes.
     ///
     /// # Safety
     /// Nobody uses the range, nor refers to its pages.
@@ -209,8 +210,8 @@ impl View {
         self.remap(offset, len, Sharing::Shared)
     }
 
-    /// Gives the range's memory back and makes it writable as at first. What it showed is gone; what the kernel still holds of
-    /// it is not.
+    /// Gives the range's memory back and makes it writable as at first. Its old content is gone, except pages that the
+    /// kernel still holds.
     ///
     /// # Safety
     /// Nobody uses the range.
@@ -236,8 +237,8 @@ impl View {
             map::map_inherited(at, file, Access::ReadWrite, sharing, len, offset as u64)?;
             // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
             let _ = without_huge_pages(at, len);
-            // As the rest of what is shared: a core dump reads all pages, and those of a file that it has not get memory by that. What is frozen is
-            // there, and may be wanted.
+            // As the rest of shared memory: a core dump reads all pages, and those of a file that it has not get memory
+            // by that. A frozen page is there, and may be wanted.
             if let Sharing::Shared = sharing {
                 let _ = map::hint(at, len, Hint::DontDump);
             }

@@ -1,4 +1,4 @@
-//! Which way is cheapest: learnt from what each has cost, by kind of socket and size.
+//! Choice of the cheapest way: learnt from the cost of each, by kind of socket and size.
 //!
 //! For each kind of socket and each doubling of the bytes that may go by reference, each way has a running mean of
 //! nanoseconds a byte, of the thread's processor time. The waiting time of a blocking send says nothing about the way.
@@ -17,7 +17,8 @@ use std::io;
 
 const WAYS: [Way; 5] = Way::ALL;
 
-/// Below that copying always wins, and nothing else is tried (measured: a page's reference costs what copying 2 KiB does).
+/// Size below which copying always wins, and nothing else is tried (measured: a page's reference costs as much as
+/// copying 2 KiB).
 const SMALLEST: usize = 1024;
 /// From here on references are likely to be cheaper.
 const LIKELY: usize = 4096;
@@ -29,7 +30,7 @@ const RAREST: u64 = 16384;
 const FEW: u32 = 4;
 /// Relative change after which the cost of the way in use counts as changed.
 const DRIFT: f64 = 0.25;
-/// Logarithms of what a send can have.
+/// Number of logarithms of a send's size.
 const SIZES: usize = usize::BITS as usize;
 /// Samples of a way before its mean is believed.
 const ENOUGH: u32 = 4;
@@ -130,7 +131,7 @@ impl Chooser {
         }
     }
 
-    /// The way for the next send, and whether to measure it.
+    /// Chooses the way for the next send, and whether to measure it.
     pub(super) fn choose(&mut self, socket: &Socket, route: Route, bytes: usize) -> Chosen {
         if bytes < SMALLEST {
             return Chosen {
@@ -184,7 +185,8 @@ impl Chooser {
         }
     }
 
-    /// Would the next send of so many bytes be copied, and not measured, whatever stream it is for? Counts it, as for one of the last one's kind.
+    /// Returns whether the next send of so many bytes would be copied, and not measured, whatever stream it is for.
+    /// Counts it, as for one of the last one's kind.
     pub(super) fn copies(&mut self, bytes: usize) -> bool {
         if bytes < SMALLEST {
             return true;
@@ -207,7 +209,7 @@ impl Chooser {
         true
     }
 
-    /// Is it known that a way costs twice as much as the one in use?
+    /// Returns whether a way is known to cost twice as much as the one in use.
     pub(super) fn rules_out(&self, route: Route, bytes: usize, way: Way) -> bool {
         let class = self.classes[route.index()][class_of(bytes) as usize].as_ref();
         class.is_some_and(|class| {
@@ -216,7 +218,7 @@ impl Chooser {
         })
     }
 
-    /// A send took so long.
+    /// Notes the time of a send.
     pub(super) fn learn(&mut self, route: Route, bytes: usize, way: Way, ns: u128, sent: usize) {
         let number = class_of(bytes);
         let Some(class) = &mut self.classes[route.index()][number as usize] else {
@@ -233,7 +235,7 @@ impl Chooser {
         } else {
             // An interrupt or a sleeping peer says nothing about the way.
             let capped = cost.min(mean.cost * 4.0);
-            // What is far below was not disturbed, and what the mean holds was: the first sends of a process, above all.
+            // A sample far below was not disturbed, and the mean was: by the first sends of a process, above all.
             let weight = match mean.samples {
                 _ if capped < mean.cost * 0.5 => 0.5,
                 ..=8 => 0.25,
@@ -245,7 +247,7 @@ impl Chooser {
         class.publish(&self.tally, layout::size(route.index(), number));
     }
 
-    /// The kernel cannot, or not now: what it is short of it may have later.
+    /// Notes that the kernel cannot, or not now: it may have the missing resource later.
     pub(super) fn refused(&mut self, route: Route, bytes: usize, way: Way, error: &io::Error) {
         let number = class_of(bytes);
         let class = self.classes[route.index()][number as usize].get_or_insert_default();
@@ -295,7 +297,8 @@ impl Chooser {
 }
 
 impl Class {
-    /// Before anything is known: what was cheapest for cold values where this was developed.
+    /// Creates a class before anything is known: with the way that was cheapest for cold values where this was
+    /// developed.
     fn new(route: Route, bytes: usize) -> Class {
         let way = if bytes < LIKELY || !route.is_stream() {
             Way::Copy
@@ -308,7 +311,7 @@ impl Class {
         }
     }
 
-    /// The way whose turn it is, the one in use first; its next turn is settled with it.
+    /// Returns the way whose turn it is, the one in use first; its next turn is settled with it.
     fn due(&mut self, allows: impl Fn(Way) -> bool) -> Option<usize> {
         let mut found = None;
         let others = (0..WAYS.len()).filter(|index| *index != self.current);
@@ -331,7 +334,7 @@ impl Class {
         found
     }
 
-    /// Is the next send copied, and neither a measurement nor a try?
+    /// Returns whether the next send is copied, and neither a measurement nor a try.
     fn copies_next(&self) -> bool {
         WAYS[self.current] == Way::Copy && self.trying.is_none() && self.sends + 1 < self.nearest
     }
@@ -359,7 +362,7 @@ impl Class {
         }
     }
 
-    /// After a sample of a way: is another the cheapest now, and when is this one tried again?
+    /// Judges after a sample of a way: whether another is the cheapest now, and when this one is tried again.
     fn judge(&mut self, sampled: usize) {
         let believed = |mean: &Mean| mean.samples >= ENOUGH && !mean.refused;
         let cheapest = (0..WAYS.len())
@@ -391,7 +394,8 @@ impl Class {
     }
 }
 
-/// Sends until a way is tried again that costs so many times what the one in use does, after so many tries in vain.
+/// Returns the number of sends until a way is tried again that costs so many times more than the one in use, after so
+/// many tries in vain.
 fn pause(ratio: f64, in_vain: u32) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -414,7 +418,8 @@ mod tests {
         Socket::new(&stream).expect("socket")
     }
 
-    /// A way that costs more when it was not used for a while, as what it needs is in no cache then, is seen as what it costs when it is used.
+    /// The memory that a way needs is in no cache when the way was not used for a while. Its cost then is higher; the
+    /// chooser sees its cost in use.
     #[test]
     fn what_a_way_costs_is_what_it_costs_when_it_is_used() {
         let socket = loopback();

@@ -55,7 +55,7 @@ fn send_by(
                 }
             }
             Err(error) if sent == 0 => return Err(error),
-            // What was sent counts; the error comes again.
+            // The bytes that were sent count; the error comes again.
             Err(_) => break,
         }
     }

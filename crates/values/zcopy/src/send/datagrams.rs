@@ -133,7 +133,7 @@ impl Sender {
                 _ => self.copy(target, socket, segments, rest),
             };
             let outcome = match outcome {
-                // What a datagram's socket has to tell is told once, and not lost.
+                // An error of a datagram's socket is reported once, and not lost.
                 Err(error) if way != Way::Copy && !is_later(&error) && !is_the_sockets(&error) => {
                     self.chooser.refused(route, referable, way, &error);
                     (way, why) = (Way::Copy, Why::Refused);
@@ -144,7 +144,7 @@ impl Sender {
             let count = match outcome {
                 Ok(count) => count,
                 Err(error) if done == 0 => return Err(error),
-                // What went counts; the error comes again.
+                // The datagrams that went count; the error comes again.
                 Err(_) => break,
             };
             let gone = &all[done..done + count];
@@ -166,8 +166,8 @@ impl Sender {
         Ok(done)
     }
 
-    /// Returns whether most of what is sent lies in registered pages. What does not, although it could, counts towards
-    /// registering more.
+    /// Returns whether most bytes of the datagrams lie in registered pages. Bytes that do not, although they could,
+    /// count towards registering more.
     fn look_at_registered(
         &mut self,
         target: Target<'_>,
@@ -234,7 +234,7 @@ impl Sender {
             )
         };
         match sent {
-            // A device or a kernel that cannot, or datagrams that are longer than what it carries: one by one.
+            // A device or a kernel that cannot, or datagrams that are longer than it carries: one by one.
             Err(error) if count > 1 && is_about_the_cut(&error) => {
                 socket.together = false;
                 self.counts.calls += 1;
@@ -312,7 +312,7 @@ pub(super) fn no_files() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// A datagram's pieces, where they stay as they are; false if one of them does not.
+/// Keeps a datagram's pieces where they stay as they are; false if one of them does not.
 fn keep(log: &mut HeaderLog, segments: &[Segment], packet: &mut Packet) -> bool {
     segments.iter().all(|segment| {
         if segment.shared {

@@ -56,7 +56,7 @@ impl Sender {
                     }
                 }
                 Err(error) if sent == 0 => return Err(error),
-                // What was sent counts; the error comes again.
+                // The bytes that were sent count; the error comes again.
                 Err(_) => break,
             }
             rest = &rest[count..];
@@ -79,7 +79,7 @@ impl Sender {
             let more = stretch < rest.len();
             return (stretch, self.send_kept(fd, socket, all, more));
         }
-        // What may be referred to, and what may not: headers go with either.
+        // Segments that may go by reference, and those that may not: headers go with either.
         let mut kind = None;
         let alike = |piece: &&Piece<'_>| match piece {
             Piece::Bytes(_) => true,
@@ -90,7 +90,7 @@ impl Sender {
         (count, sent)
     }
 
-    /// By reference, and the buffers are kept.
+    /// Sends by reference, and keeps the buffers.
     fn send_kept(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -138,7 +138,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// One call; says how many segments it was about.
+    /// Makes one call; returns how many segments it was about.
     fn one_kept(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -159,7 +159,7 @@ impl Sender {
                 self.note(Way::Notified, Why::Kept, &segments[..count], sent);
                 (count, Ok(sent))
             }
-            // No room for what is pinned or for notifications, a socket that cannot, a sandbox.
+            // No room for pinned pages or for notifications, a socket that cannot, a sandbox.
             Err(error) if !is_later(&error) => {
                 let sent = copy::send(fd, segments, more, &mut self.counts);
                 self.note_copied(Why::Refused, segments, &sent);
@@ -242,7 +242,8 @@ impl Sender {
             self.counts.calls += 1;
             let part = signals::without_sigpipe(|| stream::send_file(fd, file, at, len - sent));
             let (way, part) = match part {
-                // What cannot be referred to (a file of /proc, say), or is refused by a sandbox, is read and copied.
+                // A file that cannot be referred to (a file of /proc, say), or that a sandbox refuses, is read and
+                // copied.
                 Err(error) if sent == 0 || !is_later(&error) => {
                     let copied = self.copy_file(fd, file, at, len - sent, &error);
                     (Way::Copy, said(error, copied))

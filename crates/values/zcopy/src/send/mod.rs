@@ -1,4 +1,4 @@
-//! Sends: a list of pieces goes to a socket in order, what can be referred to by reference, the rest by copying.
+//! Sends: a list of pieces goes to a socket in order, by reference where that is possible, the rest by copying.
 //!
 //! ```text
 //!   pieces ─► segments: copied, or pages that no longer change

@@ -28,7 +28,7 @@ impl Packet {
         self.stretches = 0;
     }
 
-    /// False if there is no room for it.
+    /// Adds a piece. False if there is no room for it.
     pub(super) fn push(&mut self, at: *const u8, len: usize) -> bool {
         let from = at.addr();
         let pages = (from + len).div_ceil(PAGE) - from / PAGE;

@@ -83,13 +83,13 @@ impl Route {
         matches!(self, Route::Unix | Route::Loopback | Route::Remote)
     }
 
-    /// Does the kernel leave what it sends there in its pages? It copies what is looped to this machine.
+    /// Returns whether the kernel leaves the sent data in its pages. It copies data that is looped to this machine.
     pub(super) fn leaves(self) -> bool {
         matches!(self, Route::Remote | Route::Datagrams)
     }
 }
 
-/// Is the peer this machine? An error if there is none.
+/// Returns whether the peer is this machine. An error if there is none.
 fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let Some(peer) = rustix::net::getpeername(fd)?.and_then(ip_of) else {
         return Ok(false);

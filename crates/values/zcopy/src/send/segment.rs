@@ -26,9 +26,9 @@ pub enum Piece<'a> {
     ReadOnly(&'static [u8]),
     /// Memory of [`Arena::alloc_raw`], see [`Piece::raw`].
     Raw(Raw<'a>),
-    /// A buffer of a shared pool, this process's own or one that another process sent. What goes out by reference keeps a handle of it in
-    /// the [`crate::Socket`] until the kernel says that it needs its pages no more, so that nobody uses them again before. Its writer
-    /// can change it meanwhile if the pool's level of trust lets him.
+    /// A buffer of a shared pool, this process's own or one that another process sent. A buffer that goes out by
+    /// reference has a handle in the [`crate::Socket`] until the kernel reports that it needs its pages no more. So its
+    /// memory is not used again before. Its writer can change it meanwhile if the pool's level of trust allows that.
     Buffer(&'a Cbuf),
     /// A part of one.
     ///
@@ -78,7 +78,7 @@ impl<'a> Piece<'a> {
         rest
     }
 
-    /// Bytes of it.
+    /// Returns its bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a piece of nothing is a piece")]
     pub fn len(&self) -> usize {
@@ -96,7 +96,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The kernel is about to be given the pages of this; it is likely to be of the arena that is `known`.
+    /// Notes that the kernel is about to be given the pages of this; it is likely to be of the arena that is `known`.
     pub(super) fn lend(&self, known: Option<&Arc<Inner>>) {
         match self {
             Piece::Value(value) => value.arena_or(known).lend(value.as_ptr(), value.len()),
@@ -109,14 +109,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Has what will be looked at fetched into the caches.
+    /// Prefetches the data that will be read into the caches.
     pub(super) fn prefetch(&self) {
         if let Piece::Value(value) | Piece::Part(value, _) = self {
             value.prefetch();
         }
     }
 
-    /// The arena that it is of.
+    /// Returns the arena that it belongs to.
     pub(super) fn arena(&self) -> Option<&'a Arc<Inner>> {
         match self {
             Piece::Value(value) | Piece::Part(value, _) => Some(value.arena()),
@@ -125,7 +125,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The buffer of a shared pool that it is of.
+    /// Returns the buffer of a shared pool that it belongs to.
     pub(super) fn buffer(&self) -> Option<&'a Cbuf> {
         match self {
             Piece::Buffer(buffer) | Piece::BufferPart(buffer, _) => Some(buffer),
@@ -137,8 +137,8 @@ impl<'a> Piece<'a> {
         matches!(self, Piece::File(..))
     }
 
-    /// Memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system call that asks the page
-    /// tables whether it was; memory of anybody else is copied.
+    /// Makes a piece of memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system
+    /// call that asks the page tables whether it was; memory of other allocators is copied.
     ///
     /// # Safety
     /// The bytes are mapped memory until the send returns.
@@ -187,9 +187,10 @@ impl Place {
         self.identity == identity
     }
 
-    /// The file; none if the program closed it, and there may be another one under its number.
+    /// Returns the file; none if the program closed it, and there may be another one under its number.
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the arena's, which the piece borrows, or what took its number, which is only asked what it is.
+        // SAFETY: the arena's, which the piece borrows, or the file that took its number, whose identity alone is asked
+        // for.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
         process::identity(fd)
             .is_ok_and(|now| now == self.identity)
@@ -265,7 +266,7 @@ impl Segment {
         }
     }
 
-    /// To be copied, although there are pages: they were written.
+    /// Returns the segment to be copied, although there are pages: they were written.
     pub(super) fn copied(self) -> Segment {
         Segment {
             cause: Cause::Written,

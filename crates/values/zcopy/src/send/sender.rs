@@ -26,7 +26,7 @@ use tranship_sys::process;
 use tranship_sys::signals;
 use tranship_sys::stream;
 
-/// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
+/// Sends values. One for each thread: it has a pipe, its knowledge of the cheapest way, and no lock.
 ///
 /// ```
 /// # mod tranship { pub use tranship_zcopy as zcopy; }
@@ -62,7 +62,7 @@ pub struct Sender {
     guard: ForkGuard,
 }
 
-/// Bytes of a partial send that say what its way costs.
+/// Bytes of a partial send that are enough to measure its way.
 const TELLING: usize = 128 << 10;
 /// Runs of written pages that are told apart in one piece.
 const RUNS: usize = 8;
@@ -85,7 +85,7 @@ fn waits_for_ever(fd: BorrowedFd<'_>) -> bool {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// A sender. Takes a pipe and a page table's descriptor when it first needs them.
+    /// Creates a sender. Takes a pipe and a page table's descriptor when it first needs them.
     ///
     /// # Errors
     /// If the kernel has no memory.
@@ -119,8 +119,8 @@ impl Sender {
         self.ignores_sigpipe = true;
     }
 
-    /// Sends the pieces in order: as many bytes as there is room for; says how many. A blocking socket is waited for as
-    /// send(2) does. What was sent never changes, whatever is written or freed after this returns.
+    /// Sends the pieces in order: as many bytes as there is room for; returns how many. It waits for a blocking socket
+    /// as send(2) does. Bytes that were sent never change, whatever is written or freed after this returns.
     ///
     /// # Errors
     /// Those of send(2): `WouldBlock` if a non-blocking socket has no room at all, or if a blocking one's time-out
@@ -170,7 +170,8 @@ impl Sender {
         referable > 0 && (self.forced.is_some() || !self.chooser.copies(referable))
     }
 
-    /// Counts a send that somebody else made by copying, of pieces for which [`Sender::may_refer`] said no, and of which so many bytes went.
+    /// Counts a send that the caller made by copying, of pieces for which [`Sender::may_refer`] said no, and of which
+    /// so many bytes went.
     ///
     /// # Errors
     /// As [`Sender::new`], in a forked child.
@@ -222,7 +223,8 @@ impl Sender {
         sent
     }
 
-    /// In a forked child the pipe is the parent's too, the page tables and the place on the page are the parent's.
+    /// Renews the resources in a forked child: the pipe is the parent's too, and so are the page tables and the place
+    /// on the page.
     pub(super) fn renew_after_fork(&mut self) -> io::Result<()> {
         if self.guard.is_child() {
             (self.pipe, self.pagemap) = (None, None);
@@ -275,7 +277,7 @@ impl Sender {
             }
             other => {
                 let sent = other?;
-                // A short part of a send says little about what a whole one costs.
+                // A short part of a send says little about the cost of a whole one.
                 if let Some(begin) = begin
                     && (sent == total || sent >= TELLING)
                 {
@@ -290,7 +292,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Copies what another way was refused.
+    /// Copies pieces that another way refused.
     pub(super) fn copy_instead(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -315,7 +317,7 @@ impl Sender {
         }
     }
 
-    /// The way of a send of which so many bytes may go by reference, and why.
+    /// Decides the way of a send of which so many bytes may go by reference, and the reason.
     pub(super) fn decide(&mut self, socket: &Socket, route: Route, referable: usize) -> Chosen {
         let told = |way, why| Chosen {
             way,
@@ -351,7 +353,7 @@ impl Sender {
                     splice::send(fd, segments, pipe, appetite, log, counts)
                 });
                 if !pipe.is_empty() {
-                    self.pipe = None; // what is in it is nobody else's
+                    self.pipe = None; // its content is ours alone
                 }
                 sent
             }
@@ -424,8 +426,8 @@ impl Sender {
         segments.push(segment);
     }
 
-    /// Asks the page tables about segments from a place on whose owners may have written since they were protected. That costs as
-    /// much as copying a page or two, and is left out for what is copied anyway.
+    /// Asks the page tables about segments from a place on whose owners may have written since they were protected.
+    /// That costs as much as copying a page or two, and is left out for bytes that are copied anyway.
     pub(super) fn make_sure(&mut self, segments: &mut Vec<Segment>, from: usize) {
         if !segments[from..].iter().any(|segment| segment.unsure) {
             return;
@@ -473,7 +475,7 @@ impl Sender {
         self.push(segments, rest);
     }
 
-    /// The runs of written pages around a segment; none if nobody can say.
+    /// Returns the runs of written pages around a segment; none if that is not known.
     fn written(&mut self, segment: Segment, runs: &mut [Range<usize>]) -> Option<usize> {
         let pagemap = match &self.pagemap {
             Some(pagemap) => pagemap,
@@ -518,7 +520,7 @@ impl Sender {
         }
     }
 
-    /// Bytes of a file.
+    /// Counts bytes of a file.
     pub(super) fn note_file(&mut self, way: Way, sent: usize) {
         let tally = &self.chooser.tally;
         let at = layout::choice(way.index(), Why::File.index());
@@ -532,8 +534,8 @@ impl Sender {
         }
     }
 
-    /// Makes what it will need of descriptors now, and says which: a program that closes them while it lives would have it write into
-    /// whatever comes under their numbers.
+    /// Makes the descriptors that it will need now, and returns them. A program that closes them while it lives would
+    /// have it write into the files that come under their numbers.
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -558,7 +560,7 @@ impl Sender {
         self.counts
     }
 
-    /// Which way it takes for which size on which kind of socket, and why.
+    /// Returns the way that it takes for each size on each kind of socket, and the reason.
     #[must_use]
     pub fn explain(&self) -> Vec<Explanation> {
         self.chooser.explain()

@@ -15,7 +15,7 @@ use tranship_sys::{pipe, scatter};
 
 /// Pieces in one call.
 const PIECES: usize = 64;
-/// Pages that a socket is offered at least: a value that is sent whole, and what is around it.
+/// Pages that a socket is offered at least: a value that is sent whole, and its surroundings.
 const LEAST: usize = 32;
 
 /// A pipe that is empty between two sends.
@@ -58,7 +58,7 @@ impl Pipe {
         self.held == 0
     }
 
-    /// Throws away what the socket did not take. Where that fails something is left.
+    /// Throws away the bytes that the socket did not take. If that fails some are left.
     fn drain(&mut self) {
         while self.held > 0 {
             match pipe::splice(&self.read, None, &self.sink, self.held, false) {
@@ -131,7 +131,7 @@ fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
     }
 }
 
-/// Do bytes go on where others end, on the same page?
+/// Returns whether bytes go on where others end, on the same page.
 fn follows(before: *const u8, len: usize, next: *const u8) -> bool {
     before.addr() + len == next.addr() && !next.addr().is_multiple_of(PAGE)
 }
@@ -208,7 +208,7 @@ fn splice_run(
     };
     pipe.held = held.map_err(refused)?;
     let more = done < segments.len();
-    // What goes short was ended by a signal or a time-out, or found no more room: to go on would wait anew.
+    // A short send was ended by a signal or a time-out, or found no more room: to go on would wait anew.
     let now = pipe::splice(&pipe.read, None, socket, pipe.held, more);
     pipe.held -= now.as_ref().map_or(0, |now| *now);
     pipe.drain();

@@ -57,13 +57,13 @@ pub enum Why {
     Guess,
     /// The way costs least here, as measured.
     Cheapest,
-    /// To measure what it costs here.
+    /// To measure the way's cost here.
     Probe,
     /// The program said so ([`crate::Sender::force`]).
     Told,
     /// The kernel refused another way, or a signal ended it before the first byte.
     Refused,
-    /// The socket cannot do what the program said.
+    /// The socket cannot do as the program said.
     Socket,
     /// Buffers of shared pools: they are kept until the kernel says that it is done with them.
     Kept,
@@ -156,7 +156,7 @@ pub(super) fn is_later(error: &io::Error) -> bool {
     )
 }
 
-/// Is it one that a socket has for its sender, and tells once?
+/// Returns whether it is an error that a socket has for its sender, and reports once.
 pub(super) fn is_the_sockets(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

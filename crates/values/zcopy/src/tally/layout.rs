@@ -7,7 +7,7 @@
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"zc-tally");
 pub(crate) const VERSION: u64 = 2;
-/// Senders that have a place; what others do is not seen.
+/// Senders that have a place; the sends of others are not seen.
 pub(crate) const PLACES: usize = 128;
 
 // The head.

@@ -28,7 +28,7 @@ pub(super) struct Page {
 /// A forked child makes one of its own; that of its parent it does not have.
 static OWN: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 
-/// None if the kernel refuses memory or a descriptor.
+/// Returns the page. None if the kernel refuses memory or a descriptor.
 pub(super) fn page() -> Option<&'static Page> {
     // Ordering: acquire, partner of the release below.
     let known = OWN.load(Ordering::Acquire);
@@ -92,7 +92,7 @@ fn in_memory() -> io::Result<OwnedFd> {
     let file = memfd::create(NAME)?;
     memfd::set_len(&file, ALL as u64 * 8)?;
     memfd::add_seals(&file, memfd::Seals::SHRINK | memfd::Seals::GROW)?;
-    // Its user may look, and nobody writes but through what is mapped.
+    // Its user may read it, and nobody writes except through the mapping.
     rustix::fs::fchmod(&file, rustix::fs::Mode::RUSR)?;
     Ok(file)
 }
@@ -101,7 +101,7 @@ fn in_folder(folder: &Path) -> io::Result<OwnedFd> {
     let program = process::command_name().replace('/', "_");
     let path = folder.join(format!("{program}.{}.zcopy", process::getpid()));
     let mut options = File::options();
-    // Never what somebody else put there.
+    // Never a file that another program put there.
     options.read(true).write(true).create_new(true).mode(0o600);
     let file = options.open(&path).or_else(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
