@@ -174,7 +174,7 @@ pub(crate) struct SendArgs {
     pub name: String,
     /// File to send; default: standard input.
     pub file: Option<PathBuf>,
-    /// Bytes a message, of a file; of a pipe or a terminal what one read gave, at most so many.
+    /// Bytes a message of a file; a message of a pipe or a terminal has the bytes of one read, at most so many.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub frame: u64,
     /// The largest size of the pool; a frame at least.
@@ -223,14 +223,14 @@ pub(crate) struct RunArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum QuotaAction {
-    /// Each pool and heap: what it has, what it may have now, and its maximum.
+    /// Shows each pool and heap: its memory, its quota now, and its maximum.
     Show {
         /// Only this one: its number or its name.
         target: Option<String>,
         #[command(flatten)]
         view: ViewArgs,
     },
-    /// Sets what a pool or heap may have, until it ends or the manager is restarted.
+    /// Sets the quota of a pool or heap, until it ends or the manager is restarted.
     ///
     /// A pool or heap that has more is asked to give the rest back, and gets nothing new before. Only root and the user
     /// who runs the manager may do this. The quota of future pools is default_quota in the manager's configuration.
@@ -250,10 +250,10 @@ pub(crate) struct TraceArgs {
     /// A buffer (POOL:SLOT:GENERATION, as it is shown), a pool or a domain: its number, or its name if no other is called so. Default: all.
     #[arg(required_if_eq_any([("on", "true"), ("off", "true"), ("follow", "true")]))]
     pub target: Option<String>,
-    /// From now on what is done with buffers of this pool is recorded.
+    /// Records the events of this pool's buffers from now on.
     #[arg(long, conflicts_with_all = ["off", "follow"])]
     pub on: bool,
-    /// No longer. What was recorded stays.
+    /// Stops recording. Recorded events stay.
     #[arg(long, conflicts_with = "follow")]
     pub off: bool,
     /// Has this pool traced while this runs, and shows events as they come.

@@ -15,7 +15,7 @@ pub(crate) const ERROR: u8 = 2;
 pub(crate) const NO_MANAGER: u8 = 3;
 /// A transfer was cut short: the other end died, or left before it had everything.
 pub(crate) const CUT_SHORT: u8 = 4;
-/// An experiment ran, and what it was to show it did not show.
+/// An experiment ran, and did not show what it was to show.
 pub(crate) const NOT_SHOWN: u8 = 5;
 
 /// Answer of a command that did its work.
@@ -23,13 +23,13 @@ pub(crate) const NOT_SHOWN: u8 = 5;
 pub(crate) enum Answer {
     /// Done, or yes.
     Yes,
-    /// The answer is no; what that means has been printed.
+    /// The answer is no; its meaning has been printed.
     No,
     /// An ordering of an experiment did not hold; which has been printed.
     NotShown,
 }
 
-/// Prints what went wrong, if anything, and says how to end.
+/// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     let error = match outcome {
         Ok(Answer::Yes) => return ExitCode::from(OK),
@@ -40,14 +40,14 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     if output::is_unread(&error) {
         return ExitCode::from(OK);
     }
-    // Lines are ours; what a name, a path or another program put into them is not.
+    // The lines are ours; text that a name, a path or another program put into them is not.
     let text = text(&error);
     let lines: Vec<_> = text.lines().map(shown).collect();
     eprintln!("tranship: {}", lines.join("\n"));
     ExitCode::from(classify(&error))
 }
 
-/// The error and its causes on one line; a cause that the text before it already ends with is not said twice.
+/// Returns the error and its causes on one line; a cause that the text before it already ends with is not repeated.
 pub(crate) fn text(error: &anyhow::Error) -> String {
     error
         .chain()

@@ -1,4 +1,4 @@
-//! `tranship experiment`: what the CBUF paper measured, with real processes, and what of it holds.
+//! `tranship experiment`: the measurements of the CBUF paper, with real processes, and the orderings that hold.
 //!
 //! ```text
 //!  plan ──► real: a manager, processes (part), a watch over memory (residency) ──► played ──► orderings, picture, report
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<Answer> {
     })
 }
 
-/// A process of one.
+/// Runs a process of an experiment.
 pub(crate) fn run_part(args: &PartArgs) -> Result<Answer> {
     part::run(args)?;
     Ok(Answer::Yes)

@@ -187,7 +187,7 @@ fn a_warm_cache_survives_its_server() {
     assert!(third.line().contains("took over 2"));
     to_client.write_all(b"count\n").expect("write");
     heard("all there");
-    // What a killed server had is gone, and the next one says so.
+    // The values of a killed server are gone, and the next one reports that.
     third.program.kill().expect("kill");
     third.program.wait().expect("its end");
     let mut fourth = Served::start(&args);
@@ -328,7 +328,7 @@ fn values_by_reference() {
     );
 }
 
-/// Values are charged to the server as a domain, which `stat` shows; what is wanted back is evicted.
+/// Values are charged to the server as a domain, which `stat` shows; memory that is wanted back is evicted.
 #[test]
 fn a_manager_admits_its_memory() {
     const MIB: u64 = 1 << 20;

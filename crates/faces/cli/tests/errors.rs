@@ -83,7 +83,7 @@ fn each_mistake_is_named() {
     let disk = ["block", "serve", "local:x", "disk", "--size", "1MiB"];
     let cache = |more: &[&'static str]| [&["cache"], &free[..], more].concat();
     let cases: Vec<(Vec<&str>, &[&str])> = vec![
-        // What no socket can be called.
+        // A name that no socket can have.
         (
             vec!["metrics", "--unix", &long],
             &["a socket's has at most 107"],
@@ -133,7 +133,7 @@ fn each_mistake_is_named() {
             &["tranship: cannot read nofile: No such file"],
         ),
         (vec!["ls", "--socket", "/"], &["it is no socket"]),
-        // What was to be said and was not.
+        // An argument that was required and is missing.
         (vec!["policy", "simulate"], &["--scenario"]),
         (vec!["block", "bench", "tcp:127.0.0.1/disk"], &["no :PORT"]),
         (

@@ -1,6 +1,7 @@
 //! `tranship experiment`, with real processes at a small scale, and simulated.
 //!
-//! What depends on how fast the machine is, is not asserted of real processes: figures, and most orderings. What holds on every machine (`always`) is.
+//! Results that depend on the speed of the machine are not asserted of real processes: figures, and most orderings.
+//! Orderings that hold on every machine (`always`) are.
 
 use serde_json::Value;
 use std::path::Path;

@@ -45,7 +45,7 @@ fn a_set_uid_program_heeds_no_environment() {
         let mut command = Command::new(&program);
         command.args(["recv", "x"]).stdin(Stdio::null());
         command.env_clear().env(variable, value);
-        // Without the set-uid bit it would hear what the environment says.
+        // Without the set-uid bit it would follow the environment.
         command.uid(starter).gid(starter).current_dir("/");
         let output = command.output().expect("running");
         for user in [starter, owner] {

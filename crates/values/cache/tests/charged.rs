@@ -97,7 +97,7 @@ impl Client {
         assert_eq!(self.line(), "STORED");
     }
 
-    /// Whether it is there; then it is what was set.
+    /// Returns whether it is there; then its value is the one that was set.
     fn get(&mut self, key: usize) -> bool {
         let ask = format!("get {key}\r\n");
         self.0.get_mut().write_all(ask.as_bytes()).expect("write");

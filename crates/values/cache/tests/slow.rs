@@ -41,7 +41,7 @@ fn dribble(server: &Server, begin: &str, byte: u8, closed: u64) {
         let _ = slow.get_mut().write_all(&[byte]);
         assert_eq!(talk(&mut other, "mn\r\n"), "MN\r\n");
     }
-    // It is told nothing more; what it sent after that may have reset the connection.
+    // It is told nothing more; later bytes that it sent may have reset the connection.
     let mut rest = Vec::new();
     let _ = slow.read_to_end(&mut rest);
     assert!(rest.is_empty());

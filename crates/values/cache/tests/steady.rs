@@ -130,7 +130,8 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
     let _dog = Watchdog::new();
     let server = server(|options| {
         options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        // What is chosen by measuring may take a call more: one that the device refuses, one for what the kernel says of it.
+        // A way that is chosen by measuring may take a call more: one that the device refuses, one for the kernel's
+        // report.
         options.sending = Sending::Told(Way::Copy);
     });
     let mut client = client(&server);
@@ -187,6 +188,6 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
         "calls with several of them"
     );
     let calls = after.calls - before.calls;
-    // One for the values, one for what is after them, and the answer to the last SET, which counts after it has come.
+    // One for the values, one for the bytes after them, and the answer to the last SET, which counts after it has come.
     assert!(calls <= 3, "{calls} calls for {total} datagrams and a line");
 }

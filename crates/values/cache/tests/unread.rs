@@ -1,5 +1,5 @@
-//! Clients that read nothing of what they asked for: what their replies hold is limited, for all of them together. In a process of its own, as its
-//! memory is looked at from outside.
+//! Clients that do not read their answers: the memory of their replies is limited, for all of them together. In a
+//! process of its own, because its memory is checked from outside.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -93,7 +93,8 @@ fn what_nobody_reads_leaves_room_for_what_is_stored() {
                 assert_eq!(client.set(&format!("small{number}"), 5), "STORED");
             }
         }
-        // The one limit of what is stored, and the other of what waits; that one counts what is closed as open for a moment.
+        // The one limit of stored values, and the other of waiting replies; the latter counts closed connections as
+        // open for a moment.
         let most = 64 * MIB + 64 * MIB / 4 + 64 * MIB;
         assert!(resident(&server) <= most, "{}", resident(&server));
         assert!(server.stats().slow_clients_closed > 100);

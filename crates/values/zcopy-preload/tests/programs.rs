@@ -1,4 +1,4 @@
-//! Programs that know nothing of it send what they always sent, and their large memory goes by reference.
+//! Programs that know nothing of it send the same bytes as always, and their large memory goes by reference.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -44,7 +44,7 @@ fn python_sends_large_bytes_by_reference() {
         .output()
         .expect("python3");
     let [sends, referred, copied] = said(&output);
-    // How much of it is a matter of what took longer on this machine in this moment.
+    // The amount depends on the speed of each way on this machine at this moment.
     assert!(
         sends > 0 && referred > 0,
         "{referred} bytes by reference, {copied} copied"

@@ -263,7 +263,7 @@ child!(
         let sent = fill(&mut sender, &near, &mut socket, &frames);
         assert_eq!(sender.counts().referred_bytes, sent as u64);
         ctl.send(&(sent, socket.held_bytes())).unwrap();
-        // Its handles are gone, what is kept is not.
+        // Its handles are gone, the kept ones are not.
         drop(frames);
         let _: Option<()> = ctl.recv().unwrap();
     }
@@ -351,7 +351,7 @@ fn stock() -> Stock {
 }
 
 impl Stock {
-    /// A list of pieces of all kinds, and what they are.
+    /// Returns a list of pieces of all kinds, and their bytes.
     fn list(&self, random: &mut Random) -> (Vec<Piece<'_>>, Vec<u8>) {
         let (mut pieces, mut all) = (Vec::new(), Vec::new());
         let small = |n: u64| usize::try_from(n).expect("small");

@@ -1,4 +1,4 @@
-//! An arena that is charged to a domain: what of it has memory is admitted, visible, and goes back when the manager asks.
+//! An arena that is charged to a domain: its memory is admitted, visible, and goes back when the manager asks.
 
 mod kit;
 
@@ -77,13 +77,13 @@ fn what_is_there_is_admitted_and_goes_back_when_the_manager_asks() {
     assert_eq!((admitted(&domain), resident(&arena)), (0, 0));
     let mut values = values(&arena, 64);
     assert_eq!(resident(&arena), 4 * MIB);
-    // Beyond what is used at most twice an eighth of it.
+    // Beyond the used bytes at most twice an eighth of them.
     let all = admitted(&domain);
     assert!((4 * MIB..=5 * MIB).contains(&all), "{all}");
     let heap = heaps(&domain).remove(0);
     domain.set_quota(heap.heap, MIB).expect("a quota");
     until(|| domain.turn().is_ok() && arena.excess() == 3 * MIB);
-    // What is freed now is not kept.
+    // Memory that is freed now is not kept.
     until(|| {
         values.pop();
         arena.excess() == 0
@@ -138,7 +138,8 @@ fn what_is_not_admitted_is_an_error_and_what_is_freed_is_used_again() {
     });
 }
 
-/// Values of all lengths come and go: what has memory is never more than what is admitted, and in the end all of it goes back.
+/// Values of all lengths come and go: the arena never has more memory than is admitted, and in the end all of it goes
+/// back.
 #[test]
 fn nothing_has_memory_that_is_not_admitted() {
     let _dog = dog();
@@ -160,7 +161,7 @@ fn nothing_has_memory_that_is_not_admitted() {
             arena.protect();
         }
         if random.below(100) == 0 {
-            // What was given back is said after it is the kernel's.
+            // Memory that was given back is reported after it is the kernel's.
             assert!(resident(&arena) <= admitted(&domain));
         }
     }

@@ -33,7 +33,7 @@ pub(crate) enum BlockAction {
     Serve(ServeArgs),
     /// Serves this machine's programs with the blocks of a server elsewhere.
     Proxy(ProxyArgs),
-    /// Measures a service: operations a second, bytes a second, latencies. Writing destroys what is there.
+    /// Measures a service: operations a second, bytes a second, latencies. Writing destroys the present data.
     Bench(BenchArgs),
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct BenchArgs {
     /// Duration of each part.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
     pub time: std::time::Duration,
-    /// Write, too. What is there is destroyed.
+    /// Writes, too. The present data is destroyed.
     #[arg(long)]
     pub write: bool,
     /// One object with all results instead of a table.

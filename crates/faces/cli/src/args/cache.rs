@@ -61,8 +61,8 @@ pub(crate) struct ServeArgs {
     /// Serves UDP, too. Replies go to the address that a datagram claims to come from: not for open networks.
     #[arg(short = 'U', long, value_name = "[HOST:]PORT", value_parser = parse_place)]
     pub udp: Option<SocketAddr>,
-    /// Memory for keys, values and what is known about them. A number alone is bytes, not MiB as for memcached. Where there is a manager, it admits the
-    /// memory of values (`tranship stat`: heap `zcopy`) and may want it back: then the server evicts.
+    /// Memory for keys, values and their records. A number alone is bytes, not MiB as for memcached. If a manager runs,
+    /// it admits the memory of values (`tranship stat`: heap `zcopy`) and may want it back: then the server evicts.
     #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub memory: u64,
     /// Worker threads; default: one for each processor, four at most.
@@ -87,7 +87,8 @@ pub(crate) struct ServeArgs {
     /// start and for each upgrade.
     #[arg(long, value_name = "SOCKET")]
     pub take_over: Option<PathBuf>,
-    /// Shows values by reference to processes that connect to this name, under the manager's rules: what was shown to one, all of them can read.
+    /// Shows values by reference to processes that connect to this name, under the manager's rules. All of these
+    /// processes can read each value that one was shown.
     #[arg(long, value_name = "NAME")]
     pub shm: Option<String>,
     /// Memory for values that are shown so, beside the other.

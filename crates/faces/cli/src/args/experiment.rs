@@ -69,7 +69,7 @@ pub(crate) enum PartRole {
     Stage,
     /// Takes pages, holds them for a while, and takes others.
     Interferer,
-    /// Measures what pages cost.
+    /// Measures the cost of pages.
     Writer,
     /// Is sent them.
     Reader,

@@ -1,4 +1,4 @@
-//! `tranship metrics`, and what `tranship manager` serves beside itself.
+//! `tranship metrics`, and the services of `tranship manager` beside its own.
 
 use super::values::ConnectArgs;
 use clap::{Args as ClapArgs, ValueEnum};

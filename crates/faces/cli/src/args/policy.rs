@@ -14,15 +14,18 @@ pub(crate) enum PolicyAction {
     },
     /// Sets the quotas of a running manager's pools, period after period: its policy as a program of its own.
     ///
-    /// It needs two rights, and has no others: to read what the manager knows of pools, and to set their quotas. Root and the manager's own user have them,
-    /// others by a rule `[[policy_run]]` in the manager's configuration, whose `policy` has to be "static". One runs at a time. The manager checks all that
-    /// it sets. When it ends, however it does, the last quotas stay, and another one may go on.
+    /// It needs two rights, and has no others: to read the manager's figures of pools, and to set their quotas. Root
+    /// and the manager's own user have them, others by a rule `[[policy_run]]` in the manager's configuration, whose
+    /// `policy` has to be "static". One runs at a time. The manager checks all quotas that it sets. When it ends, in
+    /// whatever way, the last quotas stay, and another one may go on.
     Run(RunArgs),
-    /// Writes what a running manager tells its policy of all pools into a file, for `policy simulate`: a line each period.
+    /// Records into a file what a running manager tells its policy of all pools, for `policy simulate`: a line each
+    /// period.
     Record(RecordArgs),
     /// Plays a recorded trace, or a scenario, under policies; needs no manager.
     ///
-    /// A trace says what pools used and missed. Each of its pools becomes a program that wants as much, whatever it gets.
+    /// A trace gives the memory that pools used and missed. Each of its pools becomes a program that wants as much,
+    /// whatever it gets.
     Simulate(SimulateArgs),
 }
 
@@ -60,7 +63,8 @@ pub(crate) struct RunArgs {
     /// Length of a period.
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
     pub every: std::time::Duration,
-    /// TOML, of what is to be otherwise than usual: policy, most_step, headroom, calm, calm_collecting, band (docs/scheduling.md).
+    /// TOML file of the settings that differ from the defaults: policy, most_step, headroom, calm, calm_collecting,
+    /// band (docs/scheduling.md).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Time to run; default: until it is interrupted.

@@ -32,7 +32,7 @@ pub(super) fn parse_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name in an address.
+/// Returns the name in an address.
 pub(crate) fn name_of(address: &str) -> &str {
     match address.split_once(':') {
         Some(("shm" | "copy", name)) => name,
@@ -41,7 +41,7 @@ pub(crate) fn name_of(address: &str) -> &str {
     }
 }
 
-/// A name as the manager takes it; it decides, this only says it better.
+/// Parses a name as the manager takes it; the manager decides, this only gives a better error.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     if let Some((at, c, _)) = text_fault(text) {
         Err(format!(
@@ -61,7 +61,7 @@ pub(super) const FORMS: [&str; 2] = [
     "a whole number and ms, s, m or h; without: seconds",
 ];
 
-/// `64MiB`, `8m`, `4096`.
+/// Parses `64MiB`, `8m`, `4096`.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     match parse_size_or_none(text)? {
         0 => Err("must be more than 0 bytes".to_owned()),
@@ -82,7 +82,7 @@ pub(super) fn parse_size_or_none(text: &str) -> Result<u64, String> {
     quantity(text, factor).map_err(|why| format!("{why}a size is {}", FORMS[0]))
 }
 
-/// `250ms`, `60s`, `5m`; without a unit: seconds.
+/// Parses `250ms`, `60s`, `5m`; without a unit: seconds.
 pub(super) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let factor = |unit: &str| match unit {
         "ms" => Some(1),
@@ -95,7 +95,7 @@ pub(super) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_millis(ms))
 }
 
-/// A whole number and a unit. The error is the beginning of one.
+/// Parses a whole number and a unit. The error is the beginning of a message.
 fn quantity(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -107,7 +107,7 @@ fn quantity(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, Str
     all.ok_or("too much; ".to_owned())
 }
 
-/// `127.0.0.1:11211`, `localhost:11211`, `[::1]:11211`, or a port alone, which is one of the loopback.
+/// Parses `127.0.0.1:11211`, `localhost:11211`, `[::1]:11211`, or a port alone, which is one of the loopback.
 #[cfg(feature = "zcopy")]
 pub(super) fn parse_place(text: &str) -> Result<std::net::SocketAddr, String> {
     use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};

@@ -35,7 +35,7 @@ pub(super) fn travel(args: &ConnectArgs, name: &str, address: &str) -> Result<Do
     Ok(domain)
 }
 
-/// Is it an address, and are there the credentials that it needs?
+/// Checks that it is an address, and that there are the credentials that it needs.
 pub(super) fn check_address(address: &str) -> Result<(), Error> {
     #[cfg(feature = "net")]
     match address.split_once(':') {
@@ -47,7 +47,7 @@ pub(super) fn check_address(address: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Only looks: no manager, no answer.
+/// Joins only to look: without a manager there is no answer.
 pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, Error> {
     with_socket(args, "tranship-stat")
         .autostart(false)

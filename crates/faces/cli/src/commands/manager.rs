@@ -42,7 +42,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         return daemonize(args);
     }
     if args.detached {
-        // Fails only where it leads a session already, and that is what is wanted.
+        // Fails only if it leads a session already, which is the aim.
         let _ = rustix::process::setsid();
     }
     let mut config = match &args.config {
@@ -93,8 +93,8 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// SIGTERM and SIGINT end it. SIGHUP does so where it has a terminal, which that tells is gone; to a daemon it says that its
-/// configuration is a new one.
+/// Handles signals. SIGTERM and SIGINT end the manager. SIGHUP ends it if it has a terminal, because the signal reports
+/// that the terminal is gone; for a daemon it reports that its configuration is a new one.
 fn take_signals(stop: Shutdown) -> Result<()> {
     let mut taken = vec![SIGTERM, SIGINT];
     if !std::io::stdin().is_terminal() {
@@ -174,7 +174,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
     )
 }
 
-/// Root's manager is the system's; anybody else's is their own.
+/// Returns the socket of root's manager, which is the system's, or of the user's own.
 fn usual_socket() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(paths::SOCKET_ENV).filter(|path| !path.is_empty()) {
         return Ok(path.into());
@@ -195,7 +195,7 @@ fn load(file: &Path) -> Result<Config> {
     })
 }
 
-/// The answer is no when the file is there and is wrong.
+/// Checks a configuration. The answer is no when the file is there and is wrong.
 fn check(file: &Path) -> Result<Answer> {
     match Config::load(file) {
         Ok(_) => {

@@ -65,7 +65,7 @@ fn print(args: &MetricsArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Until it is interrupted, or the manager that started it ends.
+/// Serves until it is interrupted, or the manager that started it ends.
 fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
     match args.lifeline {
         true => lock_down()?,
@@ -89,7 +89,7 @@ fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// For people, and for scripts that wait for it: the port may have been 0.
+/// Prints the addresses for people, and for scripts that wait for them: the port may have been 0.
 fn say<'a>(doors: impl Iterator<Item = (&'a Door, bool)>) -> Result<()> {
     for (door, page) in doors {
         let at = place(door, if page { "/" } else { "/metrics" });
@@ -206,7 +206,8 @@ impl Doors {
         let _ = say(figures.chain(self.page.iter().map(|door| (door, true))));
     }
 
-    /// Starts this program again to serve them. It ends when what is returned is dropped, or with this process, however that ends.
+    /// Starts this program again to serve them. It ends when the returned value is dropped, or with this process,
+    /// however that ends.
     pub(super) fn start(self) -> Result<Beside> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
@@ -264,7 +265,7 @@ impl Drop for Beside {
     }
 }
 
-/// Goes through exec. What else this process has does not.
+/// Lets a descriptor go through exec. The other descriptors of this process do not.
 fn pass(door: &Door) -> Result<String> {
     rustix::io::fcntl_setfd(door, FdFlags::empty()).context("passing on a socket")?;
     Ok(door.as_fd().as_raw_fd().to_string())

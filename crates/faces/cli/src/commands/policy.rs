@@ -1,4 +1,4 @@
-//! `tranship policy`: policies, and what they would do.
+//! `tranship policy`: policies, and their simulation.
 
 mod picture;
 mod played;

@@ -1,4 +1,4 @@
-//! `tranship recv`: writes what comes, message by message.
+//! `tranship recv`: writes the messages that come, one by one.
 
 use super::connect;
 use crate::args::RecvArgs;
@@ -32,10 +32,10 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
                 let written = message.write_to(&mut to);
                 match &args.file {
                     Some(path) => written.with_context(|| format!("writing {}", path.display()))?,
-                    // Says itself what it is.
+                    // The error describes itself.
                     None => written?,
                 }
-                // Standard output keeps what ends in no line.
+                // Standard output keeps text that ends in no line.
                 to.flush()?;
             }
             // Its own word that this was all.

@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Answer> {
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// The manager's socket, as the allocator has to be told it: it looks for none.
+/// Returns the manager's socket for the allocator, which looks for none.
 fn socket(given: Option<&Path>) -> Option<PathBuf> {
     let mut places = sockets::candidates(given).into_iter();
     let place = places.find(|place| sockets::probe(&place.path) == sockets::Listening::Yes)?;

@@ -29,7 +29,7 @@ pub(crate) enum Listening {
     Refused(String),
 }
 
-/// The places in the order in which `connect` tries them. A given one is the only one.
+/// Returns the places in the order in which `connect` tries them. A given one is the only one.
 pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
     let place = |why, path| Place { why, path };
     if let Some(path) = given {

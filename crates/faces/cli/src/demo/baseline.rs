@@ -84,7 +84,7 @@ pub(crate) fn run(
     })
 }
 
-/// Our end and the consumer's.
+/// Returns our end and the consumer's.
 fn connection(over: Transport) -> Result<(OwnedFd, OwnedFd)> {
     match over {
         Transport::Pipe => {
@@ -128,7 +128,7 @@ impl Lane {
         })
     }
 
-    /// Writes what is queued and closes.
+    /// Writes the queued bytes and closes.
     fn finish(self) -> Result<()> {
         drop(self.queue);
         match self.thread.join() {

@@ -31,7 +31,7 @@ struct Part {
 }
 
 impl Input {
-    /// The given file, or whatever large files this machine has.
+    /// Opens the given file, or any large files of this machine.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self> {
         if let Some(path) = given {
             let len = std::fs::metadata(path)
@@ -77,12 +77,12 @@ impl Input {
         })
     }
 
-    /// Bytes in all.
+    /// Returns the bytes in all.
     pub(crate) fn len(&self) -> u64 {
         self.total
     }
 
-    /// Length of the frame that begins there; the last one is shorter.
+    /// Returns the length of the frame that begins there; the last one is shorter.
     pub(crate) fn frame_len(&self, offset: u64, frame: usize) -> usize {
         usize::try_from(self.total.saturating_sub(offset)).map_or(frame, |left| left.min(frame))
     }
@@ -115,7 +115,7 @@ impl Input {
         Ok(())
     }
 
-    /// BLAKE3 of all of it.
+    /// Returns the BLAKE3 hash of all of it.
     pub(crate) fn hash(&self) -> Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; 1 << 20];
@@ -147,7 +147,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// The largest files below a folder, together about as much as is wanted; the order is by name.
+/// Returns the largest files below a folder, together about as much as is wanted, in the order of their names.
 fn search(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found: Vec<(PathBuf, u64)> = Vec::new();
     let mut inodes = HashSet::new();

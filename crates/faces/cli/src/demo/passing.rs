@@ -71,7 +71,7 @@ impl<'a> Producer<'a> {
             .name("demo-producer")
             .embedded()
             .context("starting a manager")?;
-        // What a first pool opens once for the whole process is none of the pool's own.
+        // Descriptors that a first pool opens once for the whole process are none of the pool's own.
         drop(domain.create_pool(PoolOptions::new(1 << 16))?.alloc(1)?);
         let begin = Instant::now();
         while begin.elapsed() < REST || !alone(&domain)? {
@@ -146,7 +146,7 @@ impl<'a> Producer<'a> {
         Ok(started?.into_iter().unzip())
     }
 
-    /// The frame that begins there, read straight into shared memory, and where the next one begins.
+    /// Returns the frame that begins there, read straight into shared memory, and where the next one begins.
     fn frame(&self, offset: u64) -> Result<(Cbuf, u64)> {
         let len = self.plan.input.frame_len(offset, self.plan.frame);
         let mut buffer = self.pool.alloc(len).context("a frame of the pool")?;
@@ -185,8 +185,8 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// Gives the pool back and looks what is left of everything, while domain and manager still run: what only their
-    /// end would free is a leak too.
+    /// Gives the pool back and checks what is left of everything, while domain and manager still run: memory that only
+    /// their end would free is a leak too.
     pub(crate) fn close(self) -> Result<Left> {
         let Self {
             domain,
@@ -196,7 +196,7 @@ impl<'a> Producer<'a> {
         } = self;
         drop(pool);
         let begin = Instant::now();
-        // Not longer than people wait; what is still there then counts as leaked.
+        // Not longer than people wait; memory that is still there then counts as leaked.
         while begin.elapsed() < LAST_PATIENCE
             && !(alone(&domain)? && Held::now()?.is_no_more_than(&before))
         {

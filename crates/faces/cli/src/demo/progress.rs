@@ -87,7 +87,7 @@ impl<W: Write> Reporter<W> {
     }
 }
 
-/// CPU time of this process so far, microseconds.
+/// Returns the CPU time of this process so far, microseconds.
 pub(crate) fn cpu_us() -> u64 {
     let all = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(all.tv_sec).unwrap_or(0) * 1_000_000

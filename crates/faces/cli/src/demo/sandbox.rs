@@ -1,4 +1,4 @@
-//! The lock-down of a consumer, and what it tries afterwards to get out.
+//! Lock-down of a consumer, and its attempts afterwards to get out.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
 /// Something that a locked-down process must not be able to do, and whether it could.
 type Attempt = (&'static str, fn() -> bool);
 
-/// Everything that must fail now; names of what did not.
+/// Tries everything that must fail now; returns the names of attempts that did not.
 fn try_to_escape() -> Vec<String> {
     let attempts: [Attempt; 5] = [
         ("open a file", || std::fs::File::open("/etc/passwd").is_ok()),

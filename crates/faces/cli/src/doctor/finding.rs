@@ -27,7 +27,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// Makes a finding that all is well.
     pub(crate) fn ok(name: &'static str, value: impl Into<String>) -> Self {
         Self {
             name,
@@ -68,7 +68,7 @@ impl Finding {
         }
     }
 
-    /// Good if `good`, else weak.
+    /// Makes a finding that is good if `good`, else weak.
     pub(crate) fn expect(
         good: bool,
         name: &'static str,

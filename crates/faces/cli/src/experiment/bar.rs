@@ -34,7 +34,7 @@ impl Bar {
         self.at(0.0);
     }
 
-    /// A part of the stage is done, 0 to 1.
+    /// Shows that a part of the stage is done, 0 to 1.
     pub fn at(&mut self, part: f64) {
         if !self.terminal || self.drawn.is_some_and(|drawn| drawn.elapsed() < PAUSE) {
             return;

@@ -31,7 +31,8 @@ pub(super) struct Cost {
     pub pages: u64,
     /// Domains that each page was sent to.
     pub readers: u32,
-    /// An allocation with its part of the collections: the mean of a round, of the middle one of all rounds. So what interrupts one counts little.
+    /// An allocation with its part of the collections: the mean of a round, of the middle one of all rounds. So an
+    /// interrupted round counts little.
     pub ns: f64,
     /// Allocations that were timed.
     pub allocs: u64,
@@ -54,7 +55,7 @@ pub(super) fn say(line: &impl Serialize) -> bool {
     out.write_all(&text).and_then(|()| out.flush()).is_ok()
 }
 
-/// The clock of [`Progress::at_ns`], which all processes share.
+/// Returns the clock of [`Progress::at_ns`], which all processes share.
 pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

@@ -5,7 +5,7 @@ use super::played::{INTERFERER, Played, SERVER, Span, whole_pages};
 use crate::args::experiment::Figure;
 use serde::Serialize;
 
-/// Rates this near to each other are equal: what a busy machine does to them.
+/// Rates this near to each other are equal: a busy machine causes such differences.
 const NEAR: f64 = 0.03;
 /// Tolerance for shares of time, in percentage points.
 const NEAR_SHARE: f64 = 0.01;
@@ -37,7 +37,7 @@ impl Ordering {
     }
 }
 
-/// Those of a figure, as far as its runs are there.
+/// Returns the orderings of a figure, as far as its runs are there.
 pub(super) fn of(figure: Figure, all: &[Played]) -> Vec<Ordering> {
     let mut found = match figure {
         Figure::CbufFig7 => Vec::new(),
@@ -71,7 +71,7 @@ fn peak(played: &Played, app: usize) -> Reached {
     at(played, app, played.peak())
 }
 
-/// Figure 10.
+/// Returns those of figure 10.
 fn policies(all: &[Played]) -> Vec<Ordering> {
     let mut found = Vec::new();
     let [ample, short, first, held] =
@@ -123,7 +123,7 @@ fn policies(all: &[Played]) -> Vec<Ordering> {
     found
 }
 
-/// With enough memory nobody is worse off.
+/// Checks that no program is worse off with enough memory.
 fn best(ample: &Played, other: &Played) -> Ordering {
     let both = |app| [peak(ample, app), peak(other, app)];
     let ([s, t], [i, j]) = (both(SERVER), both(INTERFERER));
@@ -153,7 +153,7 @@ fn best(ample: &Played, other: &Played) -> Ordering {
     )
 }
 
-/// Figure 11.
+/// Returns those of figure 11.
 fn targets(all: &[Played]) -> Vec<Ordering> {
     let mut found = Vec::new();
     let held: Vec<&Played> = all.iter().filter(|p| p.setting.policy == "qos").collect();
@@ -213,7 +213,7 @@ fn recovers(played: &Played) -> Option<Ordering> {
     })
 }
 
-/// However slow the machine is.
+/// Checks that the total was kept, however slow the machine is.
 fn within_total(played: &Played) -> Option<Ordering> {
     let seen = played.memory?;
     let most = seen

@@ -9,12 +9,12 @@ use tranship_policy::sim::Frame;
 /// Time of the schedule over which the drawn mean is taken: requests come in waves.
 const SMOOTH_MS: u64 = 1_000;
 
-/// All of them below each other.
+/// Returns all pictures below each other.
 pub(super) fn svg(about: &str, all: &[Played]) -> String {
     plot::stack(about, &together(all))
 }
 
-/// One page that needs no other file.
+/// Returns one page that needs no other file.
 pub(super) fn html(title: &str, notes: &[String], tables: &[Table], all: &[Played]) -> String {
     let mut out = page::begin(title, notes);
     for table in tables {
@@ -33,7 +33,7 @@ pub(super) fn html(title: &str, notes: &[String], tables: &[Table], all: &[Playe
     page::end(out)
 }
 
-/// One plot for each figure, in which runs are compared.
+/// Returns one plot for each figure, in which runs are compared.
 fn together(all: &[Played]) -> Vec<Plot> {
     let of = |title: &str, unit, value: &dyn Fn(&Frame) -> f64| Plot {
         title: title.to_owned(),
@@ -69,7 +69,7 @@ fn together(all: &[Played]) -> Vec<Plot> {
     ]
 }
 
-/// One run's programs and pools.
+/// Returns the plots of one run's programs and pools.
 fn alone(played: &Played) -> [Plot; 3] {
     let of = |title: &str, unit, curves| Plot {
         title: format!("{}: {title}", played.setting.name),

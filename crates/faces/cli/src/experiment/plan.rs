@@ -91,7 +91,7 @@ impl Setting {
     }
 }
 
-/// The runs of a figure, of which only some policies may be wanted.
+/// Returns the runs of a figure, of which only some policies may be wanted.
 pub(super) fn settings(
     figure: Figure,
     policies: &[String],

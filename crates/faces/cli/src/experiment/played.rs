@@ -35,17 +35,17 @@ impl Played {
         (PERIODS * self.run.period_ms).min((FALLS - PEAK) / 2)
     }
 
-    /// Before the interferer comes.
+    /// Returns the span before the interferer comes.
     pub fn before(&self) -> Span {
         (WARM, BEGINS)
     }
 
-    /// When it wants most, and quotas have followed.
+    /// Returns the span when it wants most, and quotas have followed.
     pub fn peak(&self) -> Span {
         (PEAK + self.settled(), FALLS)
     }
 
-    /// When it has gone, and they have followed that.
+    /// Returns the span when it has gone, and quotas have followed that.
     pub fn after(&self) -> Span {
         (ENDS + self.settled(), OVER)
     }
@@ -61,7 +61,7 @@ impl Played {
         [all[..STAGES].iter().sum(), all[STAGES]]
     }
 
-    /// The most that was in use at once, pages.
+    /// Returns the most pages that were in use at once.
     pub fn most_used(&self) -> f64 {
         let frames = self.run.frames.iter();
         let used = frames.map(|f| f.pools.iter().map(|p| p.live_bytes).sum());

@@ -75,7 +75,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         told.with_context(|| format!("telling the {}", self.name))
     }
 
-    /// The next line.
+    /// Returns the next line.
     pub fn next(&self, patience: Duration) -> Result<T> {
         match self.lines.recv_timeout(patience) {
             Ok(line) => Ok(line),
@@ -86,7 +86,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         }
     }
 
-    /// The last line, if there is a new one.
+    /// Returns the last line, if there is a new one.
     pub fn latest(&self) -> Result<Option<T>> {
         let mut last = None;
         loop {

@@ -89,7 +89,7 @@ pub(super) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
         let pids = crew.processes.iter().map(Process::pid);
         let pids: Vec<u32> = pids.chain([std::process::id()]).collect();
         let seen = outside(&pids, limit_bytes - before.min(limit_bytes));
-        // What is stranded before and after has been so meanwhile, or as much of it.
+        // Memory that is stranded before and after has been so meanwhile, or as much of it.
         let (_, after) = granted(&domain)?;
         outside_most = outside_most.max(seen + before.min(after));
     }
@@ -152,7 +152,7 @@ impl Crew {
     fn hear(&mut self) -> Result<()> {
         let words = self.now.iter_mut().zip(&mut self.then);
         for (process, (now, then)) in self.processes.iter().zip(words) {
-            // Of one that says nothing what it said before goes on to hold.
+            // The last report of a silent process holds on.
             if let Some(new) = process.latest()? {
                 *then = std::mem::replace(now, new);
             }
@@ -203,7 +203,7 @@ impl Crew {
     }
 }
 
-/// Bytes granted and bytes stranded.
+/// Returns the bytes granted and the bytes stranded.
 fn granted(domain: &Domain) -> Result<(u64, u64)> {
     let records = domain.stat()?;
     let manager = records.iter().find_map(|record| match record {
@@ -213,7 +213,7 @@ fn granted(domain: &Domain) -> Result<(u64, u64)> {
     manager.context("the manager says nothing of itself")
 }
 
-/// The end of the period in which a time lies.
+/// Returns the end of the period in which a time lies.
 fn next(now: Duration, period: Duration) -> Duration {
     let periods = now.as_nanos() / period.as_nanos().max(1) + 1;
     period * u32::try_from(periods).unwrap_or(u32::MAX)

@@ -65,7 +65,7 @@ fn about(args: &ExperimentArgs, all: &[Played]) -> String {
     )
 }
 
-/// While most is wanted.
+/// Returns the table of the time while most is wanted.
 fn summary(all: &[Played]) -> Table {
     let mut table = Table::new(&[
         "run",

@@ -16,7 +16,7 @@ pub(crate) struct Unread;
 #[error("writing to standard output: {0}")]
 struct Failed(io::Error);
 
-/// Standard output.
+/// Returns standard output.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
 }

@@ -24,7 +24,7 @@ pub(crate) fn heading(out: &mut String, text: &str) {
     let _ = writeln!(out, "<h2>{}</h2>", escape(text));
 }
 
-/// A table, numbers to the right.
+/// Adds a table, numbers to the right.
 pub(crate) fn table(out: &mut String, table: &Table) {
     out.push_str("<table>\n");
     let (heading, rows) = table.cells();

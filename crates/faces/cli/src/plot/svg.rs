@@ -14,7 +14,7 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// The whole file.
+/// Returns the whole file.
 pub(crate) fn svg(plot: &Plot) -> String {
     let (end, top) = (plot.end(), plot.top());
     let x = |time: f64| LEFT + time / end * (WIDTH - LEFT - RIGHT);
@@ -125,7 +125,7 @@ fn places(plot: &Plot) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Several pictures below each other, under a line that says what they are.
+/// Returns several pictures below each other, under a line that describes them.
 pub(crate) fn stack(title: &str, plots: &[Plot]) -> String {
     let head = 40.0;
     #[allow(clippy::cast_precision_loss)] // few
@@ -147,7 +147,7 @@ pub(crate) fn stack(title: &str, plots: &[Plot]) -> String {
     out
 }
 
-/// With as many places as the axis needs.
+/// Returns a number with as many places as the axis needs.
 fn number(value: f64, top: f64) -> String {
     let places = if top < 0.4 {
         3

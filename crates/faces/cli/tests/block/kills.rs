@@ -1,5 +1,5 @@
-//! Any of the three processes is killed at any moment, again and again: nothing that was flushed is lost, and every block
-//! is what one write left.
+//! Any of the three processes is killed at any moment, again and again: no flushed data is lost, and every block is the
+//! result of one write.
 
 use crate::kit::{Home, Running, watchdog};
 use crate::nbd::{Client, FLUSH, WRITE};
@@ -174,7 +174,7 @@ fn no_kill_of_any_process_loses_a_flushed_write() {
                 random.instant(Duration::from_millis(5));
                 world.server = server(&world.home);
                 if random.one_in(2) {
-                    // In the middle of what is asked again.
+                    // In the middle of repeated questions.
                     random.instant(Duration::from_millis(5));
                     world.server.kill();
                     world.server = server(&world.home);
@@ -194,7 +194,7 @@ fn no_kill_of_any_process_loses_a_flushed_write() {
             }
             _ => drop(user.kill()),
         }
-        // What the dead one had under way may still come; nothing that was not begun.
+        // Writes that the dead one had under way may still come; none that was not begun.
         world.check_all();
     }
     // The disk itself, when nobody has it any more.

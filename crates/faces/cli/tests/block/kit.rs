@@ -81,7 +81,7 @@ impl Home {
     }
 }
 
-/// Waits for a service's last line about itself; what else it says is thrown away.
+/// Waits for a service's last line about itself; its other output is thrown away.
 pub fn started(child: Child) -> Running {
     started_saying(child).0
 }

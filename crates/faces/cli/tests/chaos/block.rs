@@ -89,7 +89,7 @@ fn check(gauge: &Gauge, bytes: &[u8]) -> Result<(), Broken> {
 }
 
 child!(
-    /// Writes and flushes, and looks through the whole disk now and then; what breaks off is begun anew.
+    /// Writes and flushes, and checks the whole disk now and then; an operation that breaks off is begun anew.
     fn user(_ctl: Control) -> Result<(), Broken> {
         let gauge = Gauge::open(&variable(GAUGE)?);
         let socket = variable("CHAOS_NBD")?;
@@ -123,7 +123,7 @@ fn work(
     random: &mut Random,
 ) -> Result<std::convert::Infallible, Ended> {
     let mut client = Client::connect(socket)?;
-    // What the last user had under way is over then.
+    // Requests that the last user had under way are over then.
     client.ask(FLUSH, 0, 0, &[])?;
     loop {
         let mut all = vec![0; usize::try_from(SIZE).unwrap_or(0)];

@@ -1,4 +1,5 @@
-//! `tranship send` and `tranship recv` of files: success is only said of all of it, and what is not struck succeeds.
+//! `tranship send` and `tranship recv` of files: success is reported only for all of it, and transfers that are not
+//! struck succeed.
 
 use std::path::PathBuf;
 
@@ -232,7 +233,8 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
         if received {
             break;
         }
-        // What was taken by one that was killed then was taken: its sender has ended well, before or after another took its place.
+        // A file that a killed receiver had taken completely was taken: its sender has ended well, before or after
+        // another took its place.
         let killed = blow.done && blow.victim == Victim::Receiver && blow.harm == Harm::Kill;
         if all.receiver.is_none() {
             assert!(

@@ -1,4 +1,4 @@
-//! A request and reply pair: each request is answered with what belongs to it, and asked again when nobody answers any more.
+//! A request and reply pair: each request gets its own answer, and is asked again when no program answers any more.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_ov
 const POOL: u64 = 8 << 20;
 const FRAME: u64 = 256 << 10;
 
-/// Numbers of the parties, and of what they count in the gauge.
+/// Numbers of the parties, and of their counters in the gauge.
 const CAMERA: usize = 0;
 const RELAY: usize = 1;
 const VIEWER: usize = 2;
@@ -247,7 +247,7 @@ child!(
     }
 );
 
-/// Lets go of a frame; what nobody is there to hear is released all the same.
+/// Releases a frame; it is released also if no camera is there to hear of it.
 fn tell(from: &mut Receiver, frame: Message) -> Result<(), Broken> {
     match from.release_with(frame.body, frame.meta) {
         Ok(()) => Ok(()),

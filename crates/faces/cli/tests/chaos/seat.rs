@@ -79,7 +79,7 @@ impl Seat {
         let before = Held::here().map_err(broken)?.memfd_fds;
         let builder = || Domain::builder().name(name).socket(&socket);
         let domain = patiently(|| builder().connect())?;
-        // What the library opens once and keeps is there before anything is counted.
+        // Descriptors that the library opens once and keeps are there before anything is counted.
         drop(patiently(|| domain.create_pool(PoolOptions::new(1)))?);
         while Held::here().map_err(broken)?.memfd_fds > before {
             turn(&domain)?;

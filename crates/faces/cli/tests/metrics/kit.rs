@@ -1,4 +1,4 @@
-//! Managers, and what is asked of them.
+//! Managers, and requests to them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -14,7 +14,7 @@ const KIB: u64 = 1 << 10;
 /// Shown as it is, or it would be a picture of its own.
 const SCRIPT: &str = "<img src=x onerror=document.title=1>";
 
-/// Names in the pools' table, what it says of trouble, and whether anything was made out of a name.
+/// Names in the pools' table, its words about trouble, and whether anything was made out of a name.
 const LOOK: &str = "({ pools: [...document.querySelectorAll('#pools tbody tr')].map(r => r.cells[0].textContent), \
 channels: [...document.querySelectorAll('#channels tbody tr')].map(r => r.cells[0].textContent), \
 legend: [...document.querySelectorAll('#legend-messages .name')].map(n => n.textContent), \

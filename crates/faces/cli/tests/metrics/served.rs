@@ -76,7 +76,7 @@ fn a_manager_has_figures_beside_it_for_as_long_as_it_lives() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Killed: the other process sees it, and what it left is no obstacle.
+    // Killed: the other process sees it, and its leftovers are no obstacle.
     manager.process.0.kill().expect("killing");
     manager.process.0.wait().expect("its end");
     manager.process = start_again(&manager, &flags);

@@ -36,7 +36,7 @@ fn ended_with(mut one: Running, another: impl Fn() -> Running) -> (Option<i32>, 
     ended(one)
 }
 
-/// A sender of what is written into the pipe, frame by frame.
+/// Returns a sender of the data that is written into the pipe, frame by frame.
 fn fed(manager: &Manager) -> (Running, File) {
     let mut send = manager.command(&["send", "x", "--frame", &FRAME.to_string()]);
     let (theirs, ours) = std::io::pipe().expect("a pipe");

@@ -1,4 +1,4 @@
-//! Limits of what a reader may hold, and the fate of its values when it dies.
+//! Limits of a reader's held values, and their fate when it dies.
 
 use super::kit::{Did, Do, Stage, stage, until};
 use tranship_cache::Share;
@@ -26,7 +26,7 @@ fn so_many_values() {
     for n in 0..10 {
         reader.hit(&format!("k{n}"));
     }
-    // What it has already is no more.
+    // A value that it has already adds nothing.
     reader.hit("k3");
     let why = reader.refusal("k10");
     assert!(

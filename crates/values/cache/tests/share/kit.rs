@@ -91,7 +91,7 @@ impl Stage {
 #[derive(Serialize, Deserialize)]
 pub enum Do {
     Open,
-    /// Lets go of the channel; what it holds it keeps.
+    /// Releases the channel; the reader keeps the values that it holds.
     Close,
     /// Holds it, under a name.
     Get(Vec<u8>, String),
@@ -282,7 +282,7 @@ impl Remote {
     }
 }
 
-/// Tries until it is so; the watchdog ends what never is.
+/// Tries until it is so; the watchdog ends a test that waits for ever.
 pub fn until(mut so: impl FnMut() -> bool) {
     while !so() {
         std::thread::yield_now();

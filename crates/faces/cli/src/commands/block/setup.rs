@@ -50,7 +50,7 @@ pub(super) fn until_signalled(mut signals: Signals) {
     signals.forever().next();
 }
 
-/// From now on, these signals wait to be taken.
+/// Makes these signals wait to be taken, from now on.
 pub(super) fn signals() -> Result<Signals> {
     Signals::new([SIGTERM, SIGINT]).context("taking signals")
 }

@@ -25,7 +25,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let mut start = Start::of_this()?;
     let service = Notifier::from_environment(true).context("telling the service manager")?;
     let server = Server::start(options(args)?).context("starting the cache")?;
-    // From here on the server may have what was another's: that nobody hears of it is no reason to end.
+    // From here on the server may have the memory of another one: a failed notice is no reason to end.
     if let Some(service) = &service {
         Server::forget_kept(service);
         warn(
@@ -72,7 +72,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Also where standard error is closed.
+/// Prints a warning, also if standard error is closed.
 fn warn(told: Result<()>) {
     if let Err(error) = told {
         let _ = writeln!(std::io::stderr(), "tranship: {error:#}");

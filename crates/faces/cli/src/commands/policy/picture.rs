@@ -44,13 +44,13 @@ fn plots(played: &Played) -> [Plot; 3] {
     ]
 }
 
-/// All of them below each other.
+/// Returns all pictures below each other.
 pub(super) fn svg(scenario: &Scenario, all: &[Played]) -> String {
     let plots: Vec<Plot> = all.iter().flat_map(plots).collect();
     plot::stack(&format!("{}: {}", scenario.name, scenario.about), &plots)
 }
 
-/// One page that needs no other file.
+/// Returns one page that needs no other file.
 pub(super) fn html(scenario: &Scenario, all: &[Played]) -> String {
     let about = format!(
         "{}. {} in all, quotas every {} ms.",

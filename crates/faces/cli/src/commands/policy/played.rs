@@ -30,7 +30,7 @@ impl Played {
     }
 }
 
-/// The tables, for people: programs, then pools.
+/// Returns the tables, for people: programs, then pools.
 pub(super) fn tables(all: &[Played]) -> [Table; 2] {
     let mut apps = Table::new(&["policy", "program", ">per second", ">waits"]);
     let mut pools = Table::new(&[

@@ -62,7 +62,7 @@ fn usual() -> Result<PathBuf> {
         })
 }
 
-/// The loader takes blanks and colons for the end of a name.
+/// Returns whether the loader can load the path: it takes blanks and colons for the end of a name.
 fn is_loadable(path: &Path) -> bool {
     !path
         .as_os_str()
@@ -86,7 +86,8 @@ fn folder() -> io::Result<PathBuf> {
     own.map_or_else(paths::user_dir, Ok)
 }
 
-/// The file with these bytes, written if it is not there. Its name says what is in it: other versions have other files.
+/// Returns the file with these bytes, written if it is not there. Its name depends on its content: other versions have
+/// other files.
 fn written(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let hash = blake3::hash(bytes).to_hex();
     let path = folder.join(format!("libtranship_malloc-{}.so", &hash[..16]));

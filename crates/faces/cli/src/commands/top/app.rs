@@ -70,7 +70,7 @@ impl App {
         }
     }
 
-    /// A new page has come.
+    /// Takes a new page.
     pub fn take(&mut self, said: &Snapshot) {
         if self.paused {
             return;
@@ -84,7 +84,7 @@ impl App {
         self.sorts[self.tab as usize]
     }
 
-    /// Which line is chosen.
+    /// Returns which line is chosen.
     pub fn cursor(&self) -> usize {
         match self.path.last() {
             Some((_, at)) => *at,
@@ -92,7 +92,8 @@ impl App {
         }
     }
 
-    /// The table anew: the line that was chosen is, wherever it has gone; if it is not there any more, what is in its place.
+    /// Builds the table anew. The chosen line stays chosen, wherever it has gone. If it is not there any more, the line
+    /// in its place is chosen.
     pub fn arrange(&mut self) {
         let Some(view) = &self.view else { return };
         let i = self.tab as usize;
@@ -108,7 +109,7 @@ impl App {
         self.scroll();
     }
 
-    /// The chosen line is among those that are shown.
+    /// Scrolls so that the chosen line is among those that are shown.
     pub fn scroll(&mut self) {
         let (at, page) = (self.cursor(), self.page.max(1));
         self.top = self.top.clamp(at.saturating_sub(page - 1), at);
@@ -138,7 +139,7 @@ impl App {
         self.arrange();
     }
 
-    /// All about what is chosen.
+    /// Opens the page of the chosen line.
     pub fn enter(&mut self) {
         let to = match self.path.last() {
             Some((_, at)) => self.entries.get(*at).and_then(|e| e.to.clone()),
@@ -154,7 +155,7 @@ impl App {
         self.arrange();
     }
 
-    /// False: there was nothing to come back from.
+    /// Goes back. False: there was nothing to come back from.
     pub fn back(&mut self) -> bool {
         if self.path.pop().is_some() {
             self.arrange();

@@ -50,7 +50,7 @@ pub(super) fn run(args: &TopArgs, mut source: Source) -> Result<Answer> {
     }
 }
 
-/// By what to sort, if that was said.
+/// Returns the column to sort by, if one was given.
 pub(super) fn sort_of(args: &TopArgs) -> Result<Option<(Tab, Sort)>> {
     let (Some(tab), Some(name)) = (args.show, &args.sort) else {
         return Ok(None);

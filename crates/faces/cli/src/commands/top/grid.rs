@@ -1,4 +1,4 @@
-//! The five tables: the same on the screen and in text. A cell is a text and what it is sorted by.
+//! The five tables: the same on the screen and in text. A cell is a text and a key to sort by.
 
 use super::view::{Blocked, ChannelRow, DomainRow, Holder, PoolRow, View};
 use super::words::{rate, share, time};
@@ -154,7 +154,7 @@ impl Sort {
         })
     }
 
-    /// By a title; with a dash before it the other way round. Numbers come largest first.
+    /// Returns the order by a title; with a dash before it the other way round. Numbers come largest first.
     pub fn by(tab: Tab, name: &str) -> Option<Sort> {
         let (name, other) = match name.strip_prefix('-') {
             Some(name) => (name, true),
@@ -278,7 +278,7 @@ fn pool_line(p: &PoolRow) -> Line {
     }
 }
 
-/// A heap among the pools: private memory, of which nobody says what it is used for.
+/// Returns a heap's line among the pools: private memory, whose use is not known.
 fn heap_line(h: &tranship_proto::HeapStat, view: &View) -> Line {
     let owner = view.domains.iter().find(|d| d.stat.domain == h.owner);
     let bar = Bar {
@@ -391,7 +391,7 @@ fn order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
 }
 
 impl Grid {
-    /// A table of what has the filter's text in it, sorted; what is the same stays in the order of the page.
+    /// Returns a table of the lines that contain the filter's text, sorted; equal lines stay in the order of the page.
     pub fn of(view: &View, tab: Tab, filter: &str, sort: Sort) -> Grid {
         let mut lines: Vec<Line> = match tab {
             Tab::Domains => view.domains.iter().map(domain_line).collect(),
@@ -423,7 +423,8 @@ impl Grid {
 }
 
 impl Bar {
-    /// The whole bar is the quota, or what there is if that is more: `#` live, `g` garbage, `c` cached, `+` granted for nothing of these, `s` stranded.
+    /// Returns the parts of the bar. The whole is the quota, or the memory that is there if that is more: `#` live, `g`
+    /// garbage, `c` cached, `+` granted for nothing of these, `s` stranded.
     pub fn parts(self) -> ([(char, u64); 5], u64) {
         let used = self
             .live

@@ -64,7 +64,7 @@ pub(super) fn run(args: &TopArgs, source: Source) -> Result<Answer> {
     }
 }
 
-/// Three threads wait: for keys, for signals, for pages. They end with the process.
+/// Starts three threads that wait: for keys, for signals, for pages. They end with the process.
 fn start(send: SyncSender<News>, mut signals: Signals, mut source: Source, pace: Pace) {
     let keys = send.clone();
     std::thread::spawn(move || {
@@ -100,7 +100,7 @@ fn start(send: SyncSender<News>, mut signals: Signals, mut source: Source, pace:
     });
 }
 
-/// Until somebody leaves; the signal that was the reason.
+/// Serves until the user leaves; returns the signal that was the reason.
 fn serve(
     app: &mut App,
     terminal: &mut DefaultTerminal,

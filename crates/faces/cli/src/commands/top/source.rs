@@ -24,7 +24,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The first page whose manager lives; else the first that there is.
+    /// Returns the first page whose manager lives; else the first that there is.
     pub fn find(args: &ConnectArgs) -> Result<Source> {
         let places = sockets::candidates(args.socket.as_deref());
         let mut left = None;
@@ -94,7 +94,7 @@ pub(super) enum State {
     Ended,
 }
 
-/// Of a process; one that cannot be seen from here runs.
+/// Returns the state of a process; one that cannot be seen from here runs.
 pub(super) fn state(pid: u32) -> State {
     let said = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(said) => said,

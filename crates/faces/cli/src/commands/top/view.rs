@@ -31,7 +31,7 @@ pub(super) struct View {
     pub manager_state: State,
     /// Records that are not on the page for want of room or time.
     pub left_out: u64,
-    /// The time between this and what rates are reckoned from, ns; 0: there are no rates.
+    /// Time span of the rates, ns; 0: there are no rates.
     pub span_ns: u64,
     pub manager: Option<ManagerStat>,
     pub domains: Vec<DomainRow>,
@@ -128,7 +128,7 @@ fn label(name: &str, id: u32) -> String {
     }
 }
 
-/// By how much a number that only rises has risen each second.
+/// Returns the rise of a counter each second.
 #[allow(clippy::cast_precision_loss)] // for people
 fn per_second(now: u64, before: u64, span_ns: u64) -> f64 {
     match span_ns {
@@ -170,7 +170,7 @@ impl Before {
         before
     }
 
-    /// Reckons a view; what was said is what the next one is reckoned from.
+    /// Computes a view. The next view's rates start from this snapshot.
     pub fn view(&mut self, said: &Snapshot) -> View {
         let same = said.instance == self.instance && said.at_ns == self.at_ns;
         if !same {
@@ -475,7 +475,7 @@ impl View {
         open.count()
     }
 
-    /// One line about the manager; `true`: it is silent.
+    /// Returns one line about the manager; `true`: it is silent.
     pub fn headline(&self) -> (String, bool) {
         let pid = self.manager_pid;
         if self.silent_ns > 0 {

@@ -1,4 +1,4 @@
-//! One consumer's work, and what came of it.
+//! One consumer's work, and its result.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ pub(crate) struct Joined {
     _domain: Domain,
 }
 
-/// Everything that needs names: the manager's socket, the link.
+/// Opens everything that needs names: the manager's socket, the link.
 pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
     let socket = args.connect.socket.as_ref().context("--socket")?;
     let name = args.name.as_ref().context("--name")?;

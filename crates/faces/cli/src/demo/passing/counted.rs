@@ -26,12 +26,12 @@ pub(crate) struct Counted {
     /// Calls that read the file, which somebody has to do.
     pub file_reads: u64,
     pub consumer: BTreeMap<u64, u64>,
-    /// Those with which the consumer says what came of it and leaves.
+    /// System calls with which the consumer reports its result and leaves.
     pub at_end: u64,
 }
 
 impl Counted {
-    /// Of both sides.
+    /// Returns the calls of both sides.
     fn calls(&self) -> u64 {
         self.producer.values().chain(self.consumer.values()).sum()
     }

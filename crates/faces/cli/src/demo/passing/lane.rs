@@ -1,4 +1,4 @@
-//! The link to one consumer, and what the producer does when that one takes nothing.
+//! Link to one consumer, and the producer's rule for a consumer that takes nothing.
 
 use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
@@ -74,7 +74,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The consumer's domain, while it is there.
+    /// Returns the consumer's domain, while it is there.
     pub(super) fn peer(&self) -> Option<DomainId> {
         self.sender.as_ref().map(Sender::peer)
     }

@@ -74,7 +74,7 @@ fn kind(target: &str) -> &str {
     target.split_once(":[").map_or(target, |(kind, _)| kind)
 }
 
-/// Length and inode, if the line of /proc/self/maps is about a memfd.
+/// Returns length and inode, if the line of /proc/self/maps is about a memfd.
 fn memfd_mapping(line: &str) -> Option<(u64, u64)> {
     line.contains(" /memfd:").then_some(())?;
     let mut words = line.split_ascii_whitespace();

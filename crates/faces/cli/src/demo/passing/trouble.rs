@@ -21,7 +21,7 @@ const BAIT: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub reached: Reached,
-    /// Seconds since the beginning, and what happened.
+    /// Seconds since the beginning, and the event.
     pub events: Vec<(f64, String)>,
     /// Frames that each consumer was not sent while it took none.
     pub missed: Vec<(ConsumerRole, u64)>,
@@ -60,7 +60,7 @@ pub(crate) fn trouble(
     let mut victim: Option<DomainId> = None;
     let mut offset = 0;
     let mut next = Act::Stop;
-    // On a machine that is busy with others, what is to be seen comes later.
+    // On a machine that is busy with other work the effects come later.
     let patient = || begin.elapsed() < producer.plan.time + LAST_PATIENCE;
     let awaited = |killed: &Killed| killed.at.is_some() && killed.back_after.is_none() && patient();
     while offset != 0
@@ -195,7 +195,7 @@ fn intrude(producer: &Producer<'_>) -> Result<(Vec<String>, Vec<String>)> {
     }
 }
 
-/// Bytes of frames that a domain holds, as the manager sees it; nothing if it knows no such domain.
+/// Returns the bytes of frames that a domain holds, as the manager sees it; nothing if it knows no such domain.
 fn held(producer: &Producer<'_>, domain: Option<DomainId>) -> Result<Option<u64>> {
     let mut held = None;
     for record in producer.domain.stat().context("asking the manager")? {

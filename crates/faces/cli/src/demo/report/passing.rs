@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 impl Report {
-    /// The stage in which things happened.
+    /// Adds the stage with events.
     pub(crate) fn add_trouble(
         &mut self,
         trouble: &Trouble,
@@ -81,7 +81,7 @@ impl Report {
         Ok(())
     }
 
-    /// System calls in steady state.
+    /// Adds the system calls in steady state.
     pub(crate) fn add_counted(&mut self, counted: &Result<Counted>) {
         self.facts.syscalls_per_frame = counted.as_ref().ok().map(Counted::per_frame);
         let (holds, found) = judged(counted);
@@ -136,7 +136,7 @@ fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
         && copying.iter().all(|(_, copied)| *copied > 0)
 }
 
-/// Returns whether it is as it must be, if anybody may look, and what was found.
+/// Returns whether it is as it must be, if that is visible, and the finding.
 fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     let counted = match counted {
         Ok(counted) => counted,
@@ -164,7 +164,7 @@ fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     if !counted.is_seen() {
         found += &format!("; that cannot be: {} of the consumer's end", counted.at_end);
     }
-    // On a slow machine what the consumer does by the clock may fall into each span.
+    // On a slow machine the consumer's timed work may fall into each span.
     (Some(counted.is_seen() && calls < 0.1), found)
 }
 

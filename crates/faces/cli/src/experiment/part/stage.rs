@@ -13,7 +13,7 @@ pub(super) fn address(stage: u32) -> String {
     }
 }
 
-/// All requests that there are fit.
+/// Returns options with room for all requests.
 pub(super) fn options() -> LinkOptions {
     let lines = CALLERS.next_power_of_two() * 2;
     LinkOptions::new().lines(lines).wait(Wait::Sleep)

@@ -56,7 +56,7 @@ impl WorkQueue {
         self.waiting.len() + self.held.len()
     }
 
-    /// A caller comes, and takes the last place in the queue if there is no page for it.
+    /// Adds a caller, which takes the last place in the queue if there is no page for it.
     pub fn come(&mut self, request: u64) -> Result<()> {
         let mut page: Page = Box::new(self.pool.alloc_async(usize::try_from(PAGE)?));
         match poll(&mut page) {
@@ -100,12 +100,12 @@ impl WorkQueue {
         Some(first.remove())
     }
 
-    /// A message whose bytes are wrong.
+    /// Counts a message whose bytes are wrong.
     pub fn wrong(&mut self) {
         self.progress.wrong += 1;
     }
 
-    /// When to look again.
+    /// Returns when to look again.
     pub fn pause(&self) -> Duration {
         let due = self.held.keys().next().map(|(due, _)| *due);
         let due = due.map_or(LATER, |due| due.saturating_duration_since(Instant::now()));

@@ -1,4 +1,4 @@
-//! The manager wants memory back: no more is evicted than what lies in as much memory.
+//! The manager wants memory back: no more is evicted than lies in as much memory.
 
 use super::*;
 use tranship_core::StatRecord;
